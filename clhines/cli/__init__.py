@@ -1,7 +1,7 @@
 """The command line: one module per command; arguments in, tables out.
 
-Words: a *command* is a word after ``clhines``; its module has the function that runs it and, where
-it has options of its own, the one that adds them to the parser.
+Words: a *command* is a word after ``clhines``; its module has the function that runs it and, for a
+command with options of its own, the function that adds them to the parser.
 
 Who owns what
     `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.

@@ -76,7 +76,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class Once(argparse.Action):
-    """An option that is rejected if given twice, instead of silently taking the last value."""
+    """An option that may occur once; argparse would silently take the last value."""
 
     def __call__(self, parser: Any, namespace: Any, values: object, option: Any = None) -> None:
         before = getattr(namespace, self.dest)

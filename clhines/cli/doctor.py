@@ -39,7 +39,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of a check in one line, and advice, empty where there is nothing to do."""
+    """The result of a check in one line, and advice, empty if there is nothing to do."""
 
     good: bool
     what: str
@@ -85,7 +85,7 @@ def versions() -> list[Finding]:
 
 
 def _addresses() -> list[Finding]:
-    """Say where to ask, or which addresses the project has not set yet."""
+    """Return the addresses of the project, and which of them are not set yet."""
     try:
         declared = metadata.metadata("clhines").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Reports, tables and JSON; and what a command is doing, where that takes more than two seconds."""
+"""Reports, tables and JSON, and the progress of commands that take more than two seconds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BuildTimer:
 
 
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
-    """Return the number of repaired samples for a report, if repairs were asked for."""
+    """Return the number of repaired samples for a report, if there is ``--repair``."""
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
@@ -57,7 +57,7 @@ def devices_and_memory(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def state_memory(solver: Solver) -> None:
-    """Say what will be taken, where it is more than arrays on one device."""
+    """Print the memory that a solver will take, if it is more than arrays on one device."""
     from clhines.solver.device.devices import label
 
     if len(solver.queues) == 1 and solver.num_slices == 1:
@@ -115,7 +115,7 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
 
 
 def check_picture(name: str | None) -> None:
-    """Refuse ``--plot`` where no picture could be drawn; None is not asked for."""
+    """Refuse a ``--plot`` that could not be drawn; None: there is no such option."""
     if name is not None:
         check_writable(name, "--plot", draw.FORMATS)
         draw.check_matplotlib()
@@ -132,7 +132,7 @@ def named_option(option: str) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Say what is going on, and then its phases, after `DELAY`; nothing in scripts."""
+    """Print what a command does, and its phases, after `DELAY`; nothing in scripts."""
     if not sys.stderr.isatty():
         yield
         return

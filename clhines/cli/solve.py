@@ -125,7 +125,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
 
 def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
-    """Time of a solve next to the memory floor; in slices that of a step."""
+    """Return the times of a solve and of the memory floor; in slices the time of a step."""
     from clhines.solver.device import timing
 
     solver, n = cells.solver, cells.forest.num_nodes

@@ -28,7 +28,7 @@ _COMPILES = "kernels compile before the first steps of a new model"
 
 
 class RunCourse:
-    """One call of `Simulation.run`: its chunks so far, their cost, and what has failed."""
+    """One call of `Simulation.run`: its chunks so far, their cost, and its failure."""
 
     def __init__(
         self,

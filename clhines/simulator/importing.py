@@ -55,6 +55,6 @@ def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
 def joined_options(
     joints: Joints, device: object, dtype: DTypeLike, engine: str
 ) -> dict[str, object]:
-    """Return the arguments of `Simulation` for a network that is joined to those of other ranks."""
+    """Return the arguments of `Simulation` for a network joined to those of other ranks."""
     made_by = partial(make_joined, engine=as_choice("engine", engine, CHOICES), joints=joints)
     return {"queue": own_queue(joints.ranks, device, dtype), "engine": made_by}

@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: it acts at the end of a chunk, where the state is complete."""
+"""Ctrl-C during a run: it acts at the end of a chunk, when the state is complete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LATER = "the run stops at the end of this chunk; Ctrl-C again stops it at once,
 
 
 class InterruptDelay:
-    """Note Ctrl-C in the block instead of raising KeyboardInterrupt; a second one raises it.
+    """Delays Ctrl-C in the block; a second one raises KeyboardInterrupt.
 
     Signals reach the main thread alone, and only Python's own handler is replaced.
 

@@ -1,4 +1,4 @@
-"""The catalogue of refusals: what of NEURON models is not supported, and what to do instead.
+"""The catalogue of refusals: parts of NEURON models that are not supported, and alternatives.
 
 Each has an id, a sentence with fields in braces, and a way out. `refusal` fills in the fields; what
 it returns is a text that knows its id. What is refused is listed by `clhines.neuron.check`, raised
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Refusal(NamedTuple):
-    """A sentence with fields in braces, and what to do; empty where nothing is known."""
+    """A sentence with fields in braces, and an alternative; empty if none is known."""
 
     sentence: str
     way_out: str = ""
@@ -44,7 +44,7 @@ def refusal(id_: str, /, **fields: object) -> Sentence:
 
 
 def id_of(text: str) -> str:
-    """Return the id of a sentence; empty of a text that is none."""
+    """Return the id of a sentence, or an empty text."""
     return text.id if isinstance(text, Sentence) else ""
 
 

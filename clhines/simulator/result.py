@@ -111,7 +111,7 @@ class Result:
         return isinstance(record, (int, np.integer)) and int(record) in range(len(self.values))
 
     def number(self, record: int | str) -> int:
-        """Return the number of the record with a name, or of what `Simulation.record` returned.
+        """Return the number of a record, given its name or the result of `Simulation.record`.
 
         Raises
         ------
@@ -281,7 +281,7 @@ class Result:
         path: PathLike | None = None,
         ax: Axes | None = None,
     ) -> Figure:
-        """Draw the spikes of cells above what was recorded; see `core.draw.plot_result`.
+        """Draw the spikes of cells above the records; see `core.draw.plot_result`.
 
         With `ax`, what was recorded alone, into these axes; see `core.draw.plot_traces`. By
         default these are all voltages with rows, also with ``every``; without voltages, all records

@@ -178,7 +178,7 @@ class Runner:
 
     @property
     def saved_unit(self) -> float:
-        """Unit of pending events in arrays that leave the run: that of a new simulation."""
+        """Unit of pending events in arrays that leave the run: the unit of a new simulation."""
         return incoming_scale(self.model.current) if self.model.compiled.has_sums else self.unit
 
     def save(self) -> dict[str, np.ndarray]:

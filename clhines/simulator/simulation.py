@@ -551,7 +551,7 @@ class Simulation(Holder):
 
 
 def leave_warnings(simulation: Simulation) -> None:
-    """Let the caller of a simulation warn of voltages that run off."""
+    """Leave warnings of voltages that run off to the caller of a simulation."""
     simulation._warns = False
 
 
@@ -562,7 +562,7 @@ def take_state(
     unit: float,
     spikes: UnderWay | None = None,
 ) -> None:
-    """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
+    """Go on at a step from a state of `Run.save`, with its unit of events, and these spikes."""
     simulation._take_state(step, saved, unit, spikes)
 
 

@@ -46,7 +46,7 @@ class NetworkValues:
 
 
 class Updates:
-    """Gives the network of a simulation other values; see `Simulation.set` and `reset`."""
+    """Sets new values of the network of a simulation; see `Simulation.set` and `reset`."""
 
     def __init__(self, runner: Runner, progress: Progress, recordings: Recordings) -> None:
         self._runner, self._model = runner, runner.model
@@ -317,7 +317,7 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
 
 
 def _group_here(network: Network, group: object) -> Group:
-    """Return a group of the network, given it or the group of which it has copies."""
+    """Return the group of the network, for itself or for the group of which it has copies."""
     if not isinstance(group, Group):
         raise InputError(
             f"group is {type(group).__name__}; expected a Group, from insert() or add()"

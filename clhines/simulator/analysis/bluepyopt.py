@@ -90,7 +90,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         return scores
 
     def map(self, function: Callable, items: Iterable, *others: Iterable) -> list:
-        """Do what `map` does, with all sets in one batch where `function` is of this evaluator."""
+        """Map as `map` does; if `function` is a method of this evaluator, all sets in one batch."""
         mine = getattr(function, "func", function) in (
             self.evaluate_with_lists,
             self.init_simulator_and_evaluate_with_lists,
@@ -121,7 +121,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         return {o.name: value for o, value in zip(self.objectives, values, strict=True)}
 
     def _responses(self, result: Responses) -> list[dict[str, dict[str, np.ndarray]]]:
-        """For each set what BluePyOpt's features read."""
+        """Return the responses of each set, for features of BluePyOpt."""
         each = [of_population.traces(result, p) for p in range(len(self._recordings))]
         return [
             {
@@ -132,7 +132,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         ]
 
     def _replaced(self, feature: ephys.efeatures.EFeature) -> ephys.efeatures.EFeature:
-        """Return a feature that looks up what is computed of all sets at once, where it is."""
+        """Return a feature that looks up its scores, if they are computed for all sets at once."""
         recordings = getattr(feature, "recording_names", {})
         for name in recordings.values():
             if name not in self._recordings:
@@ -151,7 +151,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         return _AtOnce(len(self._batched) - 1)
 
     def _scores(self, result: Responses) -> np.ndarray:
-        """(N, known) float64: scores of the features that are computed at once."""
+        """(N, features) float64: scores of the features that are computed for all sets at once."""
         groups: dict[tuple, list[int]] = {}
         for k, f in enumerate(self._batched):
             step = _EFEL_STEP if f.interp_step is None else f.interp_step
@@ -176,7 +176,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
 
 
 class _AtOnce:
-    """A feature whose scores stand in a column of what `Evaluator` computes at once."""
+    """A feature whose scores are a column of the array that `Evaluator` computes at once."""
 
     def __init__(self, column: int) -> None:
         self.column = column

@@ -1,4 +1,4 @@
-"""Features by eFEL itself, for those that `simulator.analysis` does not have."""
+"""Features by eFEL itself, for features that `simulator.analysis` lacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def features(
     stim_end: ArrayLike,
     stimulus_current: ArrayLike | None = None,
 ) -> list[dict[str, np.ndarray | None]]:
-    """Have eFEL compute features of traces, with the settings that it has been given.
+    """Have eFEL compute features of traces, with its current settings.
 
     Parameters
     ----------

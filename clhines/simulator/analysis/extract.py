@@ -22,7 +22,7 @@ _PRECISION = 1e-10  # ms, eFEL's precision_threshold
 
 
 def first_from(t: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """(m,) int64: the first sample at or after each time; ``len(t)`` where there is none."""
+    """(m,) int64: the first sample at or after each time; ``len(t)`` if there is none."""
     return np.searchsorted(t, times, side="left")
 
 
@@ -203,7 +203,7 @@ def min_ahp_values(traces: Traces) -> RaggedArray:
 
 
 def ahp_depth(traces: Traces) -> RaggedArray:
-    """Minima after the peaks minus `voltage_base`, mV; empty where that is not there."""
+    """Minima after the peaks minus `voltage_base`, mV; empty without the latter."""
     base, minima = traces.of(voltage_base), traces.of(min_ahp_values)
     depth = RaggedArray(minima.offsets, minima.values - base[minima.rows])
     return depth.where(~np.isnan(depth.values))

@@ -100,7 +100,7 @@ class Features:
     Attributes
     ----------
     names : tuple of str
-        The keys of what a run gives.
+        The keys of the features in a result.
 
     Raises
     ------

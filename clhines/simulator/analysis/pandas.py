@@ -26,7 +26,7 @@ def record(
     record : int
         The number that `Simulation.record` returned.
     columns : sequence of str or int, optional
-        Names of what was recorded; default: 0, 1, ...
+        Names of the columns; default: 0, 1, ...
     """
     t, values = timed_record_of(result, record)
     if columns is not None and len(columns) != values.shape[1]:

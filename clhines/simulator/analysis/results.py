@@ -122,7 +122,7 @@ def features(
 
 
 def mean_of(feature: np.ndarray | RaggedArray) -> np.ndarray:
-    """(N,) float64: a feature, or the mean of its values; NaN where there is none."""
+    """(N,) float64: a feature, or the mean of its values; NaN if there is none."""
     if isinstance(feature, RaggedArray):
         return feature.reduced(np.add) / np.maximum(feature.counts, 1)
     return np.asarray(feature, np.float64)

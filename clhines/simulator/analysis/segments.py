@@ -122,7 +122,7 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
     following = following_local(v).reshape(-1)
 
     def extreme(values: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Flat index of the first smallest, -1 where there is no sample."""
+        """Return flat indices of the first smallest samples, -1 without samples."""
         place, nonempty = np.full(len(first), -1), np.flatnonzero(first < stop)
         none = np.zeros(len(nonempty), np.int64)
         place[nonempty] = first_extreme(values[None], none, first[nonempty], stop[nonempty])
@@ -155,7 +155,7 @@ def packed(segments: TraceSegments) -> np.ndarray:
 
 
 def joined(blocks: list[np.ndarray]) -> TraceSegments:
-    """Join `packed` segments of the chunks of a run; what is not final is of the last one."""
+    """Join `packed` segments of the chunks of a run; open segments are those of the last chunk."""
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
     tables, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for k, block in enumerate(blocks):

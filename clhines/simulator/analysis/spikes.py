@@ -29,15 +29,15 @@ class Traces:
     done: dict[object, object] = field(default_factory=dict)
 
     def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
         return mean(self.v, begin, end)
 
     def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
         return reduced(np.minimum, self.v, begin, end)
 
     def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
         return reduced(np.maximum, self.v, begin, end)
 
     def of(self, feature: Callable[[Traces], _Value]) -> _Value:
@@ -48,7 +48,7 @@ class Traces:
 
 
 def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64: a reduction of ``v[k, begin[k]:end[k]]``; NaN where it is empty."""
+    """(m,) float64: a reduction of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
     reductions, nonempty = np.full(len(v), np.nan), np.flatnonzero(begin < end)
     length = v.shape[1]
     if not len(nonempty):
@@ -107,7 +107,7 @@ def checked_stimuli(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA.
 
-    Without stimulus they are those of the traces.
+    Without stimulus: begin and end of the traces.
     """
     stim_start = t[0] if stim_start is None else stim_start
     stim_end = t[-1] if stim_end is None else stim_end
@@ -191,7 +191,7 @@ class RaggedArray:
         return lists_of(self.rows[kept], self.values[kept], len(self))
 
     def reduced(self, ufunc: np.ufunc, empty: float = np.nan) -> np.ndarray:
-        """(m,) float64: a reduction of each list, `empty` of those without values."""
+        """(m,) float64: a reduction of each list, `empty` for lists without values."""
         reductions = np.full(len(self), empty)
         nonempty = np.flatnonzero(self.counts)
         if len(nonempty):
@@ -199,7 +199,7 @@ class RaggedArray:
         return reductions
 
     def at(self, k: int) -> np.ndarray:
-        """(m,) float64: value k of each list, from the end if negative, NaN where it is short."""
+        """(m,) float64: value k of each list, from the end if negative; NaN if it is too short."""
         values = np.full(len(self), np.nan)
         long = self.counts > k if k >= 0 else self.counts >= -k
         base = self.offsets[:-1] if k >= 0 else self.offsets[1:]

@@ -283,7 +283,7 @@ class Cable:
 
     @cached_property
     def in_soma(self) -> np.ndarray:
-        """(n,) bool: the segments of the soma, all of them; none where there is no soma."""
+        """(n,) bool: all segments of the soma, if there is one."""
         return self.sections.soma[self.section] & (self.area > 0)
 
     @cached_property
@@ -580,7 +580,7 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
-    """Section and place, 0 to 1, where each section is connected."""
+    """Return the section and the place on it, 0 to 1, that each section is connected to."""
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():
         up[at_begin], x[at_begin] = up[up[at_begin]], x[up[at_begin]]

@@ -88,7 +88,7 @@ def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
-    """(m,) int64: the soma's samples from one end to the other; none where they branch."""
+    """(m,) int64: the soma's samples from one end to the other; none if they branch."""
     inner = np.flatnonzero(soma & at(soma, parent))
     if not inner.size:
         return np.flatnonzero(soma)
@@ -108,7 +108,7 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SampleTree:
-    """Samples as a tree, and what the rules ask of it; all arrays are of length n."""
+    """Samples as a tree, and its properties for the rules; arrays of length n."""
 
     parent: np.ndarray
     root: int

@@ -104,7 +104,7 @@ class Sections:
 
     @cached_property
     def needs_middle(self) -> np.ndarray:
-        """(num_sections,) bool: where one is connected, and in the first section of a soma."""
+        """(num_sections,) bool: a child is connected in the middle, or first section of a soma."""
         needed = np.zeros(self.num_sections, dtype=bool)
         needed[self.parent[self.parent_x == 0.5]] = True
         needed[0] |= self.has_soma
@@ -127,7 +127,7 @@ class Sections:
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
-        """Fewest segments of at most `max_length` µm, odd numbers where `needs_middle`."""
+        """Return the fewest segments of at most `max_length` µm, odd numbers if `needs_middle`."""
         max_length = as_positive("max_length", max_length, "um")
         with np.errstate(over="ignore"):
             nseg = self.checked_counts(np.maximum(np.ceil(self.length / max_length), 1))
@@ -137,7 +137,7 @@ class Sections:
     def nseg_by_lambda(
         self, d_lambda: float = 0.1, Ra: float | np.ndarray = 100.0, cm: float | np.ndarray = 1.0
     ) -> np.ndarray:
-        """Odd numbers of segments, by NEURON's d_lambda rule."""
+        """Return odd numbers of segments, by NEURON's d_lambda rule."""
         d_lambda = as_positive("d_lambda", d_lambda)
         arguments = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
         Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in arguments)
@@ -233,7 +233,7 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
 
 
 def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
-    """(3, 4) float32: what a root of a single sample stands for, or an outline."""
+    """(3, 4) float32: points of the sphere of a single root sample, or of an outline."""
     if not outline:
         return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
     xyz = cell.xyz[body]
@@ -320,7 +320,7 @@ def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, 
 def _cut(
     cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
-    """Make the sections: chains with the points that they leave, and without those of no length."""
+    """Make the sections: chains with the points that they leave; drop sections without length."""
     chains = _chains(tree, body)
     x, lacks = _connections(tree, chains)
     with np.errstate(over="ignore"):
@@ -362,7 +362,7 @@ def _with_length(
     soma: np.ndarray,
     types: np.ndarray,
 ) -> Sections:
-    """Leave out sections without length; what leaves them is connected where they were."""
+    """Drop sections without length, and connect their children to their parents."""
     num = len(above)
     section = np.repeat(np.arange(num), np.diff(offsets))
     moved = (points[:, :3] != points[offsets[:-1], :3][section]).any(axis=1)

@@ -58,7 +58,7 @@ def read_swc(
     roots: Literal["refuse", "split"] = "refuse",
     repair: Literal["zero-radius"] | None = None,
 ) -> Morphology | list[Morphology]:
-    """Read an SWC file, and reject what is not a tree of finite numbers.
+    """Read an SWC file, and reject anything but a tree of finite numbers.
 
     The accepted syntax is described in `simulator.cells.swc`.
 
@@ -114,7 +114,7 @@ def read_swc(
 
 
 def _warn_of_units(cell: Morphology) -> None:
-    """Warn where a file seems to be in nm: neurons have some 1,000 to 100,000 um2."""
+    """Warn if a file seems to be in nm: neurons have some 1,000 to 100,000 um2."""
     child = np.flatnonzero(cell.parent >= 0)
     parent = cell.parent[child]
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Synthetic cells in three dimensions: those that are grown here, and two files."""
+"""Synthetic cells in three dimensions: random cells, and two files."""
 
 from __future__ import annotations
 

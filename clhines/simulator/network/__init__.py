@@ -1,21 +1,19 @@
-"""What users describe; NumPy only. Its arrays: `simulator.model`.
+"""Networks as users describe them; NumPy only. Their arrays: `simulator.model`.
 
 Words: a *group* is the instances of one mechanism that one call of `insert` or `add` made. A
 *density* mechanism covers the membrane of nodes, a *point* mechanism stands at a node. A *source*
-is a cell that spikes; a *target* is an instance that takes events. Units are NEURON's: mV, ms, nA,
-µS and nF at nodes, S/cm² and mA/cm² in the membrane.
+is a cell that spikes; a *target* is an instance that receives events. Units are NEURON's: mV, ms,
+nA, µS and nF at nodes, S/cm² and mA/cm² in the membrane.
 
 Who owns what
-    `network`: `Network`. `groups`: `Group`, and `Inside`, a network's parts for the other modules.
-    `wiring` holds the connections and events as given, `pairs` makes connections by a rule, with
-    values drawn for each: `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and
-    event times as steps, rounded as in NEURON. `ring`: the ring network of the 2018 report.
-    `changes`: what a simulation has changed since. `copies`: a network several times in one, also
-    without making the arrays of all copies. `structure`: compartments of all cells, from cables or
-    from arrays, with values of nodes that repeat kept once; nodes by cell and region, values by
-    cell, node or distance. `additions`: detectors, trains, artificial cells, ions, pointers,
-    parameters that take values in time. `stored`: a network in a file, and what was given to it
-    given to a new one.
+    `network`: `Network`. `groups`: `Group`, and `Inside`, parts of a network for other modules.
+    `wiring`: connections and external events. `pairs`: connections by a rule, with random values:
+    `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and event times in steps,
+    rounded as in NEURON. `ring`: the ring network of the 2018 report. `changes`: new values in a
+    simulation. `copies`: several copies of a network in one network. `structure`: compartments of
+    all cells, from cables or arrays; nodes by cell and region, values by cell, node or distance.
+    `additions`: detectors, trains, artificial cells, ions, pointers, parameters that change in
+    time. `stored`: networks in files.
 
 Three cells, of which cells 0 and 1 excite cells 1 and 2:
 
@@ -40,9 +38,9 @@ To add a mechanism: see `simulator.mechanisms`. To build in a rule of plasticity
 ``tests/simulator/mechanisms/text/brian_program.py``. To add a network: a function like
 `ring.ring_network`.
 
-An importer builds a `Network` of arrays (`of_arrays`, `Axis`), puts each group into it with the
-values that it has read (`put_group`), reaches what no method of `Network` sets by `inside`, and
-makes copies of the whole (`copies_of`).
+An importer makes a `Network` of arrays (`of_arrays`, `Axis`), adds groups of any kind
+(`put_group`), sets values that no method of `Network` sets (`inside`), and makes copies of the
+network (`copies_of`).
 """
 
 from clhines.simulator.cells.cable import Axis

@@ -21,7 +21,7 @@ ABSOLUTE_ZERO = -273.15  # °C
 
 
 class Parameters(dict[str, "float | np.ndarray"]):
-    """Parameters of a group; those of a frozen network do not change."""
+    """Parameters of a group; in a frozen network they do not change."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ _SET = "threshold", "celsius", "gids"  # attributes
 
 @dataclass(frozen=True, eq=False)
 class CopyNumbers:
-    """A network, and the numbers of its sources and connections among those of its copies."""
+    """A network, and the numbers of its sources and connections in the network of copies."""
 
     once: Network
     sources: np.ndarray  # (copies, num_sources) int64

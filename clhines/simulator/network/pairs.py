@@ -1,8 +1,8 @@
-"""Pairs by rule: which sources are connected to which targets, and values drawn for each pair.
+"""Pairs of sources and targets by a rule, and random values of each pair.
 
-Rows are sources, or targets for a fixed in-degree. A block of rows has a stream of random numbers
-of its own, and its size depends on the rule alone, so blocks are made in any order, side by side.
-Values are drawn by a hash of seed and pair: they are the same wherever and whenever they are made.
+Rows are sources, or targets for a fixed in-degree. Each block of rows has its own stream of random
+numbers, and its size depends on the rule alone: threads make blocks in any order. Values are a hash
+of seed and pair: they are the same wherever and whenever they are made.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _Value = TypeVar("_Value")
 class Pairs:
     """Which sources are connected to which targets, by a rule: an `index` of `Network.connect`.
 
-    Source s is the s-th of those given to `connect`, target t instance t of the group. No pair
-    comes twice. A network, its calls of `connect` in the same order, and a seed give the same pairs
-    in every run, on any number of processes; pairs of different calls are independent. The rules
-    have the names of NEST, and are made by the methods below.
+    Source s is number s in the argument of `connect`, target t is instance t of the group. No pair
+    occurs twice. The same network, calls of `connect` and seed give the same pairs in every run, on
+    any number of processes; pairs of different calls are independent. The rules have the names of
+    NEST, and are made by the methods below.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Pairs:
 class Drawn:
     """A weight or delay that is drawn for each of the `Pairs` of a `Network.connect`.
 
-    What is drawn is drawn anew until it is from `low` to `high`.
+    Values outside of `low` to `high` are drawn again.
     """
 
     distribution: str
@@ -210,7 +210,7 @@ class Drawn:
         return cls("exponential", _not_negative("scale", scale), 0.0, *_bounds(low, high))
 
     def of_pairs(self, key: tuple[int, ...], source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Return the values of pairs, (m,) float64; `key` has the seed, and what they are for."""
+        """Return the values of pairs, (m,) float64; `key` is the seed and their purpose."""
         drawn = np.empty(len(source))
 
         def fill(begin: int) -> None:

@@ -229,7 +229,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """A rule in steps of `dt`, ms, on NumPy arrays: names of values are those of `RuleText`."""
+    """A rule in steps of `dt`, ms, on NumPy arrays, with the names of `RuleText`."""
 
     rule: Rule
     dt: float

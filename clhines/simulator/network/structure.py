@@ -1,7 +1,7 @@
-"""Structure: the compartments of all cells of a network, from cables or from plain arrays.
+"""Structure: the compartments of all cells of a network, from cables or from arrays.
 
-Cells taken in turn are alike in every round: `NodeValues` keeps what repeats once. `Places` finds
-nodes by cell and region, and takes values given by cell, node or distance.
+Cells of a few cables in turn repeat in every round: `NodeValues` keeps the values of one round.
+`Places` finds nodes by cell and region, and converts values by cell, node or distance.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Structure:
 
     @cached_property
     def axis(self) -> Axis | None:
-        """Lengths and neighbours of segments, if they are known."""
+        """Lengths and neighbours of segments; None if unknown."""
         if not self.cables:
             return self.given_axis
         return Axis.joined([self.cables[k % len(self.cables)].axis for k in range(self.turns)])
@@ -59,12 +59,12 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """(m,): one round of an array, of all nodes where there is one round or less."""
+        """(m,): one round of an array; all nodes, if there is one round or less."""
         return np.concatenate(getattr(self, name)[: self.turns])
 
     @cached_property
     def in_round(self) -> int:
-        """Nodes of one round, after which all repeats; 0 where there is one round or less."""
+        """Nodes of one round, after which everything repeats; 0 if there is one round or less."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
@@ -179,7 +179,7 @@ def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
 
 
 class NodeValues:
-    """Values of all nodes by name, read-only; rounds of `once` are repeated when asked for."""
+    """Values of all nodes by name, read-only; arrays of all rounds are made on demand."""
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:
         self._once, self.count = dict(once), count
@@ -279,7 +279,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Count nodes of the first round, which the others repeat; 0 where they may be any."""
+        """Return the number of nodes in the first round, which the others repeat; 0: no repeats."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
@@ -349,7 +349,7 @@ class Places:
         return {**sizes, "nodes": self.forest.num_nodes}
 
     def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        """Return `_sizes` that differ from each other and from the number of `nodes`, by name."""
+        """Return the different `_sizes`, except for the number of `nodes`, by name."""
         if not len(nodes) or nodes[0] < 0:  # artificial cells have none
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
@@ -395,7 +395,7 @@ class Places:
         return nodes
 
     def _types(self) -> list[str]:
-        """Return the words of `at` for what the cells have, and types that have no word."""
+        """Return the words of `at` that these cells have, and their types without a word."""
         types = sorted({t for cable in self.cables for t in np.unique(cable.type).tolist()})
         words = [word for word, number in REGIONS.items() if number in types]
         others = [f"np.flatnonzero(cable.type == {t})" for t in types if t not in NAMES]

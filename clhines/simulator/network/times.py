@@ -62,13 +62,13 @@ def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
 
 
 def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:
-    """Round refractory times, ms, to whole steps; halves, also but for rounding, go up."""
+    """Round refractory times, ms, to whole steps; halves within rounding error go up."""
     rounded: np.ndarray = np.floor(np.asarray(time) / dt + (0.5 + 1e-9))
     return rounded
 
 
 def whole_steps(duration: object, dt: float) -> int | None:
-    """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
+    """Return the steps of `dt` ms in `duration` ms; None if no run could have them."""
     try:
         ratio = (
             duration if type(duration) is float else as_number("duration", duration, "ms")

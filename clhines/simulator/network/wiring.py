@@ -39,7 +39,7 @@ class Connections:
 
     @property
     def sources(self) -> np.ndarray:
-        """(m,) int64: sources as `Result.spike_cell` has them, those of cells by their numbers."""
+        """(m,) int64: sources, with their numbers in `Result.spike_cell`."""
         shown: np.ndarray = inside(self._wiring.network).added.shown(self._column(0))
         return shown.astype(np.int64)
 
@@ -50,7 +50,7 @@ class Connections:
 
     @property
     def weights(self) -> np.ndarray:
-        """(m,) or (m, k) float64: in the unit of the mechanism, k where it takes several."""
+        """(m,) or, if the mechanism has k weights, (m, k) float64: in its unit."""
         rows = self._column(3)
         return (rows[:, 0] if rows.shape[1] == 1 else rows).copy()
 
@@ -61,7 +61,7 @@ class Connections:
 
     @property
     def where(self) -> slice:
-        """Slice: place of the weights in `Simulation.weights`, which returns those of now."""
+        """Slice: place of the weights in `Simulation.weights`, which returns current values."""
         sizes = [rows.size for _, _, _, rows, *_ in self._wiring.calls[: self._number + 1]]
         return slice(sum(sizes[:-1]), sum(sizes))
 
@@ -180,7 +180,7 @@ class Wiring:
         delay: np.ndarray,
         rule: Rule | None,
     ) -> Connections:
-        """Check delays, and keep connections; what all of them have alike is kept once."""
+        """Check delays, and keep connections; a value that all have in common is kept once."""
         count = len(source)
         delays = each(partial(as_real, "delay"), delay)
         shortest = once(delays)

@@ -1,6 +1,6 @@
 """Many parameter sets of one model.
 
-`population` is the face. It divides the groups of the model by `parameters`, reads `protocols`, and
-simulates sets in `batches`, whose results `result` holds. `shares` has the workers of an executor
-simulate shares of the sets.
+`population`: `Population`, the public class. `parameters`: groups of the model divided by
+parameters. `protocols`: stops and stimuli. `batches`: sets simulated at once. `result`: their
+results. `shares`: sets simulated by the workers of an executor.
 """

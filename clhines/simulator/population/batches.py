@@ -1,4 +1,4 @@
-"""Batches of a population: sets simulated at once, and their results put together."""
+"""Batches of a population: sets simulated at once, and their joined results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clhines.simulator.simulation import Simulation
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """Shared by all batches of a population: one cell, `model`, and how it is simulated."""
+    """The parts that all batches of a population share: one cell, `model`, and its protocols."""
 
     model: Network
     compiled: Model
@@ -140,7 +140,7 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 def joined_features(
     results: Sequence[BatchResults], begin: int, number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """(N, P) arrays, and `RaggedArray` of N * P, of what batches of sets from `begin` on gave."""
+    """Join features of batches: (N, P) arrays, and `RaggedArray` of N * P."""
     names = results[0].features if results else {}
     joined: dict[str, np.ndarray | RaggedArray] = {}
     for name in names:

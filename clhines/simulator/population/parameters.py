@@ -1,4 +1,4 @@
-"""Parameters of a population: which instances each sets, and groups divided accordingly."""
+"""Parameters of a population: groups divided by the instances that each parameter sets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _settings_by_group(
 
 
 def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
-    """Yield the instances that the same parameters set, with these."""
+    """Yield the instances that the same parameters set, and these parameters."""
     if not settings:
         yield np.arange(len(group)), []
         return
@@ -75,7 +75,7 @@ def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group of some instances; what parameters set has a value for each."""
+    """Return a group of some instances; variables that parameters set have a value for each."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables
@@ -86,7 +86,7 @@ def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
 
 
 def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups that a parameter is of, and which of their instances."""
+    """Return the groups that have a parameter's variable, and which of their instances it sets."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "

@@ -262,7 +262,7 @@ class Population:
             yield np.arange(begin, begin + number), self._joined(part, begin, number)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle what it was made from; the simulations are made again, where they are needed."""
+        """Pickle the arguments; the simulations are made again when needed."""
         parameters, protocols, options = self._given
         if options.get("queue") is not None or self._ranks is not None:
             raise TypeError("a Population with queue or comm cannot be pickled; expected device")
@@ -326,7 +326,7 @@ class Population:
         _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _most(self, options: Mapping[str, Any]) -> int:
-        """Return how many sets fit into the memory of the device, or the host, by an estimate."""
+        """Estimate how many sets fit into the memory of the device, or the host."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
         cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
@@ -361,7 +361,7 @@ class Population:
         return shares.by_workers(executor, self, values, size, self._share)
 
     def _number(self, part: list[BatchResults]) -> int:
-        """Choose the number of sets of a part, each in all groups of protocols."""
+        """Return the number of sets of a part, each in all groups of protocols."""
         return sum(len(one.v) for one in part) // len(self._columns)
 
     def place(self, choose: Callable[[Any, Any], cl.Device], batch: int) -> None:

@@ -1,4 +1,4 @@
-"""Protocols of a population: stops, stimuli, and the stimulus that features refer to."""
+"""Protocols of a population: stops, stimuli, and the stimulus for features."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 def by_step(
     model: Network, protocols: Mapping[str, Protocol], dt: float
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """Return stop of each protocol in steps, and for each clamp of a cell values by protocol."""
+    """Return the stop of each protocol in steps, and the values of each clamp by protocol."""
     stops, lists = [], []
     for name, protocol in protocols.items():
         if not isinstance(protocol, Mapping) or not {*protocol} <= {"stop", "stimuli"}:
@@ -73,7 +73,7 @@ def stimulus_windows(
     wanted: Sequence[str],
     paths: Iterable[ParameterPath],
 ) -> dict[str, np.ndarray]:
-    """Return the stimulus by protocol that features refer to: its first, else the model's clamp."""
+    """Return the stimulus for features by protocol: its first, or the clamp of the model."""
     if not wanted:
         return {}
     windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
@@ -91,7 +91,7 @@ def stimulus_windows(
 def _own_clamp(
     model: Network, protocol: str, wanted: Sequence[str], paths: Iterable[ParameterPath]
 ) -> dict[str, float]:
-    """Return amplitude, delay and duration of the one clamp of a current that a model has."""
+    """Return amplitude, delay and duration of the only current clamp of a model."""
     clamps = list[dict[str, float]]()
     for group in (g for g in model.groups if g.mechanism.name in CLAMPS):
         delay = "del" if "del" in group.parameters else "delay"  # NEURON's file has the former

@@ -47,7 +47,7 @@ _LOST = "KilledWorker"  # dask's error, by name, as dask is not imported here
 def as_executor(
     executor: Executor | None, places: bool, options: Mapping[str, object]
 ) -> Executor | None:
-    """Check an executor, and that nothing else says where sets are simulated."""
+    """Check an executor, and that no other option chooses devices."""
     if executor is None:
         return None
     if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
@@ -149,7 +149,7 @@ _kept = _WorkerPopulation()
 
 
 def simulate(pickled: bytes, name: str, values: np.ndarray, first: int, batch: int) -> SetResponses:
-    """Simulate a share of the sets of the population that is pickled, `batch` sets at once."""
+    """Simulate a share of the sets of a pickled population, `batch` sets at once."""
     if _kept.name != name or _kept.population is None:
         _kept.population, _kept.name = None, ""  # before another one takes memory
         population = pickle.loads(pickled)

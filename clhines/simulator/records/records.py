@@ -1,4 +1,4 @@
-"""Records: what a run keeps of which values, and the chunks in which it does."""
+"""Records: the variables that a run records, their reduction, and the chunks of the run."""
 
 from __future__ import annotations
 

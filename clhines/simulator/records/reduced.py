@@ -226,7 +226,7 @@ class DeviceReducer(Reducer):
     def chunk(
         self, view: View, rows: int, first: int, outputs: Sequence[np.ndarray] = ()
     ) -> np.ndarray:
-        """Wait, and return what is kept of the rows of a chunk.
+        """Wait, and return the reduction of the rows of a chunk.
 
         The first row is of the end of step `first`; `outputs` are rows of electrodes. What is kept
         is (rows, width), or (1, width): extreme so far, sum so far (float64), count so far (int64);
