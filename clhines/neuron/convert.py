@@ -31,7 +31,7 @@ from clhines.simulator.mechanisms.nmodl import (
     set_by,
     uses,
 )
-from clhines.simulator.refusals import Sentence, id_of, refusal, way_out_of
+from clhines.simulator.refusals import Sentence, id_of, sentence_of, way_out_of
 
 # words of a NEURON block behind a list that may be empty
 _WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
@@ -112,7 +112,7 @@ def converted(
             Rejected(entry.name, r.construct, _way_out(r), r.file, r.line) for r in error.rejections
         ]
     except InputError as error:
-        return [Rejected(entry.name, refusal("neuron.other-rank", error=error), file=entry.file)]
+        return [Rejected(entry.name, sentence_of(error), file=entry.file)]
 
 
 def _way_out(r: Rejection) -> str:

@@ -279,6 +279,7 @@ REFUSALS = {
     "neuron.unknown-recorder": Refusal("a Graph or another object that records in each step"),
     "neuron.variable-depends-on-i-membrane": Refusal("{one}, which is kept and depends on i_membrane", "record i_membrane"),
     "neuron.variable-unreadable": Refusal("{base}, which is not found in NEURON's memory"),
+    "neuron.vecstim": Refusal("{error}"),
     "neuron.vector-play-discontinuities": Refusal("Vector.play with indices of discontinuities"),
     "neuron.vector-play-statement": Refusal("Vector.play of a statement", "play into a variable"),
     "neuron.vector-record": Refusal("Vector.record of {name}", "expected v, i_membrane_, t, a RANGE variable of a mechanism or an ion, or, in each step, a variable of hoc"),

@@ -109,11 +109,11 @@ def local_not_seen():
 # -- records and transfers -------------------------------------------------------------------------
 
 
-def train():
+def train(times=None):
     """A VecStim with a place in a membrane."""
     load_refused()
     source = keep(h.ref_train(soma(0.5)))
-    source.play(keep(h.Vector([1, 2])))
+    source.play(times or keep(h.Vector([1, 2])))
     return source
 
 
@@ -137,6 +137,13 @@ def target_after_setup():
 @model("neuron.netcon-source")
 def compared_train():
     keep(h.NetCon(train()._ref_index, keep(h.ExpSyn(soma(0.5))), sec=soma))
+
+
+@model("neuron.vecstim")
+def times_that_change():
+    times = keep(h.Vector([1, 2]))
+    train(times)
+    return lambda: times.fill(3)
 
 
 @model("neuron.netcon-target-unlocated")
@@ -239,6 +246,39 @@ def weight_that_two_set():
 def weight_in_bins():
     steered(h.ExpSyn(soma(0.5)))
     h.CVode().queue_mode(1, 0)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+@model("neuron.cvode-variable-time-steps")
+def variable_steps():
+    h.CVode().active(1)
+
+
+@model("neuron.threads")
+def two_threads():
+    pc.nthread(2)
+
+
+@model("neuron.secondorder")
+def third_order():
+    h.secondorder = 3
+
+
+@model("neuron.secondorder-changed")
+def order_that_changes():
+    return lambda: setattr(h, "secondorder", 2)
+
+
+@model("neuron.netrec-state-adjust")
+def adjusted_states():
+    h.nrn_netrec_state_adjust = 1
+
+
+@model("neuron.cvode-queue-mode")
+def second_queue():
+    h.CVode().queue_mode(0, 1)
 
 
 # -- draws, tables, bins, electrodes ---------------------------------------------------------------

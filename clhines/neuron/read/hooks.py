@@ -212,22 +212,16 @@ def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     order, queue = h.secondorder, int(h.CVode().queue_mode())
     is_order = int(order) in (0, 1, 2)
     threads = int(h.ParallelContext().nthread()) > 1
+    changed = is_order and not memory.has_order(order, float(h.dt))
     rows = (
-        (h.CVode().active(), refusal("neuron.cvode-variable-time-steps")),
-        (threads, refusal("neuron.threads")),
-        (not is_order, refusal("neuron.secondorder", order=order)),
-        (
-            is_order and not memory.has_order(order, float(h.dt)),
-            refusal("neuron.secondorder-changed"),
-        ),
-        (
-            h.nrn_netrec_state_adjust,
-            refusal("neuron.netrec-state-adjust"),
-        ),
-        # a queue of its own for self events
-        (queue & 2, refusal("neuron.cvode-queue-mode")),
+        ("neuron.cvode-variable-time-steps", h.CVode().active()),
+        ("neuron.threads", threads),
+        ("neuron.secondorder", not is_order),
+        ("neuron.secondorder-changed", changed),
+        ("neuron.netrec-state-adjust", h.nrn_netrec_state_adjust),
+        ("neuron.cvode-queue-mode", queue & 2),  # a queue of its own for self events
     )
-    return [Rejected("", what) for is_so, what in rows if is_so]
+    return [Rejected("", refusal(name, order=order)) for name, is_so in rows if is_so]
 
 
 def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:

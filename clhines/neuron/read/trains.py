@@ -126,7 +126,7 @@ def _read_vectors(
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
                 trains.rejected.append(
                     Rejected(
-                        name, refusal("neuron.other-rank", error=str(error).format(thing)), way_out
+                        name, refusal("neuron.vecstim", error=str(error).format(thing)), way_out
                     )
                 )
                 continue
