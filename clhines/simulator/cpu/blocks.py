@@ -83,7 +83,7 @@ def make_tiles(
         classes = classes[nodes_in_part(model, network)]
     trees = forest.trees
     keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0
-    found: list[tuple[int, int, int]] = []
+    tiles: list[tuple[int, int, int]] = []
     nodes, parents = list[np.ndarray](), list[np.ndarray]()
     for block in range(blocks.count):
         cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
@@ -93,8 +93,8 @@ def make_tiles(
             within = at - trees.offsets[shapes][row]
             nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
             parents.append(parent)
-            found.append((block, width, len(rows)))
-    of_block, width, roots = np.array(found, np.int64).T
+            tiles.append((block, width, len(rows)))
+    of_block, width, roots = np.array(tiles, np.int64).T
     size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))
     return Tiles(
         node=np.concatenate(nodes),
@@ -278,12 +278,12 @@ class GroupedKind(KindBlocks):
     def currents_of_ions(self) -> set[str]:
         """Ions whose currents a block needs or gives one instance at a time."""
         names = {f"i{ion}": ion for ion in self.ions}
-        found = set()
+        currents = set()
         for block, _, arguments in self.blocks:
             alone = block != "current" or "current" not in dict(self.vectors)
             ions = [a for a in arguments if a.role == "ion" and a.name in names]
-            found |= {names[a.name] for a in ions if alone or a.direction != "out"}
-        return found
+            currents |= {names[a.name] for a in ions if alone or a.direction != "out"}
+        return currents
 
     def is_early(self, always: tuple[str, ...]) -> bool:
         """Whether currents of a step depend on nothing but what the step before has left."""
@@ -368,8 +368,8 @@ class CellBlocksSpec(ArenaSpec):
     @cached_property
     def always(self) -> tuple[str, ...]:
         """Ions whose currents are added up in every step: something may need them."""
-        found = set().union(*(kind.currents_of_ions() for kind in self.grouped))
-        return tuple(ion for ion in self.ions if ion in found)
+        currents = set().union(*(kind.currents_of_ions() for kind in self.grouped))
+        return tuple(ion for ion in self.ions if ion in currents)
 
     @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
@@ -387,8 +387,8 @@ class CellBlocksSpec(ArenaSpec):
 
         Neither they nor their currents leave anything that is recorded at the end of the step.
         """
-        found = () if self.sets_v else self.early
-        return tuple(k for k in found if not k.outputs and not k.sets_states("current"))
+        kinds = () if self.sets_v else self.early
+        return tuple(k for k in kinds if not k.outputs and not k.sets_states("current"))
 
     @property
     def own_v(self) -> str:
@@ -555,13 +555,13 @@ class CellBlocks(ArenaKernels):
         recorded, sources = self.run.recorded_at, self.run.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
         lists = self._of_records(at[: int(recorded["num_v"])], sources)
-        given = {
+        arguments = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
             **{name: cla.to_device(self.queue, values) for name, values in lists.items()},
             **self._given, **self.run.arguments,
         }  # fmt: skip
-        publish = program.bind(*self._built, "publish", given, ("first_time",))
-        self._kernels = publish, program.bind(*self._built, "advance", given, _CHANGES)
+        publish = program.bind(*self._built, "publish", arguments, ("first_time",))
+        self._kernels = publish, program.bind(*self._built, "advance", arguments, _CHANGES)
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.put(first, count)
@@ -586,12 +586,12 @@ class CellBlocks(ArenaKernels):
                 first = self.run.wires.first_target.get(record.kind)
                 of = np.zeros(len(record.index), np.int64)
                 loose.append(of if first is None else self.blocks.target[first + record.index])
-        given = {
+        tables = {
             "v_first": self.blocks.first(block),
             "v_column": np.argsort(block, kind="stable"),
             "mem_block": np.concatenate(loose),
         }
-        return {name: np.append(values, 0).astype(np.int32) for name, values in given.items()}
+        return {name: np.append(values, 0).astype(np.int32) for name, values in tables.items()}
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:

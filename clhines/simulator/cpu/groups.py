@@ -269,16 +269,16 @@ def make_blocks(
     first_row = np.arange(len(cells) + 1)
     if count is not None and count < len(cells):
         first_row = equal_parts(trees.sizes[of_row], count)
-    known, found = dict[tuple[int, ...], int](), list[tuple[np.ndarray, ...]]()
+    numbers, blocks = dict[tuple[int, ...], int](), list[tuple[np.ndarray, ...]]()
     pattern = np.empty(len(first_row) - 1, np.int64)
     for block, (a, b) in enumerate(zip(first_row[:-1], first_row[1:], strict=True)):
         shapes = tuple(of_row[a:b].tolist())
-        if shapes not in known:
-            known[shapes] = len(found)
-            found.append(eliminated(trees, shapes, keys))
-        pattern[block] = known[shapes]
-    at, row, parent = (np.concatenate(each) for each in zip(*found, strict=True))
-    sizes = np.array([len(each[0]) for each in found])
+        if shapes not in numbers:
+            numbers[shapes] = len(blocks)
+            blocks.append(eliminated(trees, shapes, keys))
+        pattern[block] = numbers[shapes]
+    at, row, parent = (np.concatenate(each) for each in zip(*blocks, strict=True))
+    sizes = np.array([len(each[0]) for each in blocks])
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
     return LaneBlocks(
         cells=cells,
@@ -351,9 +351,9 @@ class Groups(KindColumns):
         """(count,) int64: of each instance ``group * width + lane``."""
         member = self.member.reshape(-1)
         kept = np.flatnonzero(member >= 0)
-        found = np.empty(self.count, np.int64)
-        found[member[kept]] = kept
-        return found
+        position = np.empty(self.count, np.int64)
+        position[member[kept]] = kept
+        return position
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
         group, lane = np.divmod(self.position[instance], self.width)
@@ -398,14 +398,14 @@ def groups_of_rows(
 ) -> Groups:
     """Group instances by rows, each in the lane of its place, second ones in another group."""
     order = np.argsort(place, kind="stable")
-    own, at = instance[order], place[order]
+    by_place, at = instance[order], place[order]
     rank = np.arange(len(at)) - np.searchsorted(at, at)
     most = int(rank.max(initial=0)) + 1
     number, group = np.unique(at // lanes * most + rank, return_inverse=True)
     spare = np.empty(len(number), np.int64)
-    spare[group] = np.where(own < 0, own, ~own)
+    spare[group] = np.where(by_place < 0, by_place, ~by_place)
     member = np.repeat(spare[:, None], lanes, axis=1)
-    member[group, at % lanes] = own
+    member[group, at % lanes] = by_place
     row = number // most * lanes
     found = row[:, None] + np.arange(lanes), np.searchsorted(row, block_place)
     return Groups(int((instance >= 0).sum()), member, *found)

@@ -57,13 +57,13 @@ def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) ->
     for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
         for order, slower in _orders(model):
             tries = (blocks_of(model, wires, work, count, tied, order, lanes) for tied in TIED)
-            found = next((f for f in tries if f is not None), None)
-            if found is None:
+            plan = next((f for f in tries if f is not None), None)
+            if plan is None:
                 continue
-            cost = max(found.work, work.sum() / units) * _slower(size / found.count)
-            cost = cost * slower + 2 * LAUNCH / found.epoch
+            cost = max(plan.work, work.sum() / units) * _slower(size / plan.count)
+            cost = cost * slower + 2 * LAUNCH / plan.epoch
             if cost < least:
-                least, best = cost, found
+                least, best = cost, plan
     return best
 
 
@@ -129,12 +129,12 @@ def blocks_of(
     tiles = _first_of_tiles(model.forest.shape_of_cell[order], lanes)
     cells = np.append(tiles, num_cells)[equal_parts(np.add.reduceat(work, tiles), count)]
     count = len(cells) - 1
-    own = _own(model, wires)
-    sender = _senders(model, wires, own)
+    owners = _own(model, wires)
+    sender = _senders(model, wires, owners)
     netcons = model.netcons
     target = wires.target
     near = model.sources.is_emitted[netcons.source] & (netcons.delay < tied * model.dt)
-    pairs = [(sender[netcons.source][near], own[target][near])]
+    pairs = [(sender[netcons.source][near], owners[target][near])]
     for (k, _), node in model.pointers.items():
         of = stretch_of(model.forest.cell_offsets, np.stack((model.kinds[k].node, node)))
         pairs.append((of[0], of[1]))
@@ -148,13 +148,13 @@ def blocks_of(
         return None
     block_of = np.where(block_of < 0, np.arange(len(group)) % count, block_of)
     at, sent = block_of[group], sender[netcons.source]
-    crossing = (sent >= 0) & (at[sent] != at[own[target]])
+    crossing = (sent >= 0) & (at[sent] != at[owners[target]])
     between = steps_between(model, crossing)
     if between == 0:
         return None
     epoch = MOST_STEPS if between is None else min(between, MOST_STEPS)
     longest = float(np.add.reduceat(work, cells[:-1]).max())
-    return CellRanges(order, cells, at[own], crossing, epoch, longest)
+    return CellRanges(order, cells, at[owners], crossing, epoch, longest)
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
@@ -167,20 +167,20 @@ def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
 def _own(model: Model, wires: Wires) -> np.ndarray:
     """(t,) int64: the cell of each target; those at no node have numbers after the cells."""
     num_cells, bounds = model.forest.num_cells, model.forest.cell_offsets
-    own = num_cells + np.arange(wires.num_targets)
+    owners = num_cells + np.arange(wires.num_targets)
     for k, first in wires.first_target.items():
         kind = model.kinds[k]
         if not is_artificial(kind):
-            own[first : first + kind.count] = stretch_of(bounds, kind.node)
-    return own
+            owners[first : first + kind.count] = stretch_of(bounds, kind.node)
+    return owners
 
 
 def _senders(model: Model, wires: Wires, own: np.ndarray) -> np.ndarray:
     """(s,) int64: the cell of each source, or the number of what is at no node; -1 of trains."""
-    found = np.full(model.sources.count, -1)
+    senders = np.full(model.sources.count, -1)
     detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)
-    found[model.sources.detector_source] = detected
+    senders[model.sources.detector_source] = detected
     for k, sources in model.sources.emitted.items():
-        known = np.flatnonzero(sources >= 0)
-        found[sources[known]] = own[wires.first_target[k] + known]
-    return found
+        emitting = np.flatnonzero(sources >= 0)
+        senders[sources[emitting]] = own[wires.first_target[k] + emitting]
+    return senders

@@ -107,8 +107,8 @@ class CellEpochSpec(SampledSpec):
     prefetch: str = ""  # ``builtin``: rows that are alone fetch connections by Clang's function
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        own = super().parameters(kernel)
-        return [*own, *of_each_kind(self.of_kind, self.kinds), *self.of_samples]
+        parameters = super().parameters(kernel)
+        return [*parameters, *of_each_kind(self.of_kind, self.kinds), *self.of_samples]
 
 
 def make(job: Job, lanes: int | None = None) -> CellsRun:
@@ -160,11 +160,11 @@ def plan_vectors(
     lanes = chosen or choose_lanes(model.forest, widest, 1 if alone else limits.compute_units)
     whole = decisions.network if decisions.split else model
     of_all, classes = variable_nodes(whole), node_classes(whole)
-    own = nodes_in_part(model, whole) if decisions.split else slice(None)
-    variable = of_all[own]
+    in_part = nodes_in_part(model, whole) if decisions.split else slice(None)
+    variable = of_all[in_part]
     units = limits.compute_units
     count = 1 if alone else choose_count(model.forest, units, lanes, widest, of_all)
-    blocks = make_blocks(model.forest, variable, lanes, classes[own], count)
+    blocks = make_blocks(model.forest, variable, lanes, classes[in_part], count)
     several = dict[Mechanism, bool]()
     rows = lanes > 1 and has_points_alone(model)
     if decisions.split or alone or rows:  # by the same functions as all cores together
@@ -262,12 +262,12 @@ class CellEpochs(Cells):
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
         instance = groups.source
-        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
+        columns = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
             np.zeros(instance.shape)
         ]
         ones = within_reach(self._run.queue, (len(single),), dtype)
         ones.set(np.array(single, dtype), self._run.queue)
-        others = put(np.stack(given, axis=1), dtype)
+        others = put(np.stack(columns, axis=1), dtype)
         self._parameters.append((ones, others))
         length = max(1, len(kind.mechanism.states)) * instance.size
         first = self.plan.nodes.block_place[:-1].repeat(np.diff(groups.first))
@@ -314,8 +314,8 @@ class CellEpochs(Cells):
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
         if samples or self._spec.samples:
             sizes = [len(groups.member) for groups in self.plan.groups]
-            given = samples, sizes, self._by_group, rows
-            self._kernel = self._bound(sample_arguments(*given) if samples else [])
+            sampling = samples, sizes, self._by_group, rows
+            self._kernel = self._bound(sample_arguments(*sampling) if samples else [])
 
     def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         groups = self.plan.groups[k]
@@ -328,7 +328,7 @@ class CellEpochs(Cells):
     def storage(self, k: int, name: str) -> list[Storage]:
         kind, groups = self._run.model.kinds[k], self.plan.groups[k]
         single, index = place_of(kind, name)
-        ones, given = self._parameters[k]
+        ones, columns = self._parameters[k]
         if single:
             return [Storage(ones, index)]
         number = sum(np.ndim(v) > 0 for v in kind.parameters.values())
@@ -337,7 +337,7 @@ class CellEpochs(Cells):
             first = np.arange(len(groups.member)) * (number * groups.width)
             return (first[:, None] + np.arange(groups.width)).reshape(-1), groups.source.reshape(-1)
 
-        return [Storage(given, index * groups.width, k, places)]
+        return [Storage(columns, index * groups.width, k, places)]
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         self.pivots.set(d, b, g)

@@ -231,8 +231,8 @@ class EventList:
     def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
         """Return room for a number, and a queue whose reads wait for nothing that is under way."""
         queue = self._queue
-        own = devices.is_cpu(queue.device)  # whose cores are busy with that
-        side = queue if own else cl.CommandQueue(queue.context, queue.device)
+        on_cpu = devices.is_cpu(queue.device)  # whose cores are busy with that
+        side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)
         return cla.zeros(queue, 1, np.int32), side
 
     def _until(
@@ -287,12 +287,12 @@ class Taking:
     def _bound(self) -> program.BoundKernel:
         run, spec = self._run, TakenSpec()
         places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "time": self._given, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
             **{name: np.int32(places[name]) for name in spec.regions},
         }  # fmt: skip
         built = program.build(run.queue.context, spec)
-        return program.bind(built, spec, "take_events", given, ["num_times"])
+        return program.bind(built, spec, "take_events", arguments, ["num_times"])
 
     def take(self, source: np.ndarray, time: np.ndarray) -> None:
         """Enqueue that sources, in order, have events at these times, ms."""
@@ -452,8 +452,8 @@ class ArenaRun(DeviceRun):
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are; empty where the start depends on it."""
-        kind, known = self.model.kinds[k], self.variables.singles[k]
-        program, names = kind.mechanism.program, [n for n, single in known if single]
+        kind, singles = self.model.kinds[k], self.variables.singles[k]
+        program, names = kind.mechanism.program, [n for n, single in singles if single]
         if not self.taken or program.tables or name in program.begins:
             return []
         first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
@@ -469,9 +469,9 @@ class ArenaRun(DeviceRun):
         return self.kernels.storage(k, name, [found])
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
-        known = self.host.variables.parameters[k]
-        known[name][own] = values
-        self._changed[k, name] = known[name]
+        parameters = self.host.variables.parameters[k]
+        parameters[name][own] = values
+        self._changed[k, name] = parameters[name]
         self.kernels.take(k, name, values)
 
     def build(self, variables: Variables) -> None:
@@ -537,7 +537,7 @@ class ArenaRun(DeviceRun):
     def arguments(self) -> dict[str, Any]:
         """Arguments that kernels of all engines take, by name."""
         num, model = np.int32, self.model
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "seed": np.uint64(model.seed & (1 << 64) - 1),
             "dt": self.dtype.type(model.dt), "half_dt": self.instant.type(0.5 * model.dt),
             "step_begin": self.times.begin, "failed": self.failed,
@@ -545,9 +545,9 @@ class ArenaRun(DeviceRun):
             **self.events.arguments, **self.recorded_at,
         }  # fmt: skip
         if self.grid is None:
-            return given
+            return arguments
         grid = self.grid
-        return given | {
+        return arguments | {
             "slots": num(grid.slots), "num_targets": num(model.num_targets),
             "scale_of_events": self.dtype.type(grid.scale), "incoming": grid.incoming,
             "grid_count": grid.spikes.count, "grid_source": grid.spikes.source,
@@ -586,15 +586,17 @@ class ArenaRun(DeviceRun):
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
         self.want(sources)
         arrays = {"v": self.kernels.v[0], "mem": self.mem}
-        found = self._locations(sources)
-        return [_values_at(arrays[name], at, self.queue) for name, at in found]
+        locations = self._locations(sources)
+        return [_values_at(arrays[name], at, self.queue) for name, at in locations]
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         self.reducers.begin(records)
         sources = self.reducers.sources
-        found = self.sampled(sources)
-        found = found if step or not self.taken else without_outputs(self.model, sources, found)
-        return self.reducers.now(found, step)
+        samples = self.sampled(sources)
+        samples = (
+            samples if step or not self.taken else without_outputs(self.model, sources, samples)
+        )
+        return self.reducers.now(samples, step)
 
     def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
         """Where the values of each of `sources` are, among voltages or in ``mem``."""
@@ -667,8 +669,8 @@ class ArenaRun(DeviceRun):
     def voltages(self) -> np.ndarray:
         self.ready()
         place = self.kernels.place  # nodes of other ranks follow
-        own = place[: len(place) - len(self.model.remote_v)]
-        return values_of(self.kernels.v[0], self.queue)[own]
+        places = place[: len(place) - len(self.model.remote_v)]
+        return values_of(self.kernels.v[0], self.queue)[places]
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
@@ -682,13 +684,13 @@ class ArenaRun(DeviceRun):
             return waiting.save(self.dtype)
         self.ready()
         self.variables = whole(self.variables)
-        found = read_back(self.variables, self.arenas, self.kernels.layout)
+        arrays = read_back(self.variables, self.arenas, self.kernels.layout)
         if self.grid is not None:
-            found |= self.grid.save()
+            arrays |= self.grid.save()
         if len(self.model.remote_v):
             v, first = self.kernels.v[0], len(self.kernels.v[0]) - len(self.model.remote_v)
-            found["remote_v"] = v[first:].get(self.queue)
-        return {**found, "v": self.voltages(), "failed": values_of(self.failed, self.queue)}
+            arrays["remote_v"] = v[first:].get(self.queue)
+        return {**arrays, "v": self.voltages(), "failed": values_of(self.failed, self.queue)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave, or from such arrays of one copy."""

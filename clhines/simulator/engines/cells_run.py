@@ -194,8 +194,8 @@ class CellsRun(DeviceRun):
         spikes = self.grid.spikes
         count = int(self.ending.values_of(spikes.count)[0])
         spikes.known_empty = not count
-        known = self.decisions.split and count <= self.max_spikes  # by exchanges with other ranks
-        if known or (not count and not len(self.states.early)):
+        sends = self.decisions.split and count <= self.max_spikes  # by exchanges with other ranks
+        if sends or (not count and not len(self.states.early)):
             return Chunk.of_none(failed, values)
         kept = min(count, self.max_spikes)
         step, cell = (
@@ -208,19 +208,19 @@ class CellsRun(DeviceRun):
         return Chunk.of_steps(step, cell, self.model.dt, failed, values)
 
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
-        model, found = self.model, list[np.ndarray]()
+        model, samples = self.model, list[np.ndarray]()
         v = self.voltages() if any(r.kind < 0 or is_current(r, model) for r in sources) else None
         for r in sources:
             if r.kind < 0:
                 assert v is not None
-                found.append(v[r.index][None])
+                samples.append(v[r.index][None])
                 continue
             kind, states = model.kinds[r.kind], self.states.of(r.kind)
             if is_current(r, model):
                 assert v is not None
                 states[r.name] = current_now(model, kind, v, states)
-            found.append(states[r.name][r.index][None])
-        return found
+            samples.append(states[r.name][r.index][None])
+        return samples
 
     def early_sources(self) -> np.ndarray:
         early, self.states.early = self.states.early, self.states.early[:0]
@@ -248,5 +248,5 @@ def current_now(
     if kind.mechanism.uses_noise:
         noise = normal(model.seed, kind.first_instance + np.arange(kind.count), 0)
     args = v[kind.node], 0.0, kind.arrays(), states, noise, model.dt
-    found: np.ndarray = kind.mechanism.current(*args)[0]
-    return found
+    current: np.ndarray = kind.mechanism.current(*args)[0]
+    return current

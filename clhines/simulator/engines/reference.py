@@ -189,29 +189,29 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     child = np.flatnonzero(forest.parent >= 0)
     parent = forest.parent[child]
     flow = u[child] * (v[child] - v[parent])
-    found = np.zeros(forest.num_nodes)
-    found[child] = flow
-    return found - np.bincount(parent, flow, forest.num_nodes)
+    current = np.zeros(forest.num_nodes)
+    current[child] = flow
+    return current - np.bincount(parent, flow, forest.num_nodes)
 
 
 def neighbours(forest: Forest) -> np.ndarray:
     """(3, n) int64: parent, first child, parent's next child (they ascend) of each node, or -1."""
-    found = np.full((3, forest.num_nodes), -1)
-    found[0] = forest.parent
+    nodes = np.full((3, forest.num_nodes), -1)
+    nodes[0] = forest.parent
     child = np.flatnonzero(forest.parent >= 0)
     child = child[np.argsort(forest.parent[child], kind="stable")]
     parent = forest.parent[child]
     is_first = np.diff(parent, prepend=-1) != 0
-    found[1, parent[is_first]] = child[is_first]
+    nodes[1, parent[is_first]] = child[is_first]
     later = np.flatnonzero(~is_first)
-    found[2, child[later - 1]] = child[later]
-    return found
+    nodes[2, child[later - 1]] = child[later]
+    return nodes
 
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
     """(3, places) int32: places of `neighbours` of the node at each place; -1 for none."""
-    found = neighbours(forest)
-    placed = np.where(found < 0, -1, place[found])
+    nodes = neighbours(forest)
+    placed = np.where(nodes < 0, -1, place[nodes])
     return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
 
 
@@ -222,9 +222,9 @@ def diffuse(variables: Variables) -> None:
         call = BlockCall(np.zeros(kind.count), {})
         variables.call(one.kind, "diffuse", np.arange(kind.count), call)
         for name in one.names:
-            own = name in variables.states[one.kind]
+            is_state = name in variables.states[one.kind]
             values, at = (
-                (variables.states[one.kind][name], slice(None)) if own
+                (variables.states[one.kind][name], slice(None)) if is_state
                 else (variables.ions[name], kind.node)
             )  # fmt: skip
             volume, diffusion = (call.results[role, name] for role in ("volume", "diffusion"))
@@ -256,11 +256,11 @@ class Clock:
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
     """Return the outputs of each kind that are recorded, in its order, and the current last."""
-    asked = {(r.kind, r.name) for r in records}
+    recorded = {(r.kind, r.name) for r in records}
     current = {r.kind for r in records if is_current(r, model)}
     return tuple(
         (
-            *(q.name for q in kind.mechanism.program.outputs if (k, q.name) in asked),
+            *(q.name for q in kind.mechanism.program.outputs if (k, q.name) in recorded),
             *([CURRENT] if k in current else []),
         )
         for k, kind in enumerate(model.kinds)
@@ -271,14 +271,14 @@ def without_outputs(
     model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Return samples at t = 0 after a load: NaN for what a step sets and no state keeps."""
-    found = list(samples)
+    remaining = list(samples)
     for k, r in enumerate(records):
         if r.kind < 0:
             continue
         outputs = model.kinds[r.kind].mechanism.program.outputs
         if is_current(r, model) or r.name in {q.name for q in outputs}:
-            found[k] = np.full_like(samples[k], np.nan)
-    return found
+            remaining[k] = np.full_like(samples[k], np.nan)
+    return remaining
 
 
 class Reference(PartRun):
@@ -316,8 +316,8 @@ class Reference(PartRun):
             return
         self.variables.want(wanted)
         if not self.taken:
-            given = self.model, self._wires, wanted, self._decisions
-            self.variables, self.events = started(*given)
+            start = self.model, self._wires, wanted, self._decisions
+            self.variables, self.events = started(*start)
 
     # -- a chunk -------------------------------------------------------------------------------
 
@@ -421,18 +421,18 @@ class Reference(PartRun):
         return *self._new_events(), self.variables.v[node]
 
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        found = self._new_events()
-        return lambda: found
+        events = self._new_events()
+        return lambda: events
 
     def _new_events(self) -> tuple[np.ndarray, np.ndarray]:
-        found = self._events_from(0)
+        events = self._events_from(0)
         self.events.emitted, self._noted = [], 0
-        return found
+        return events
 
     def _events_from(self, begin: int) -> tuple[np.ndarray, np.ndarray]:
         """Return sources and times of what was emitted after `begin` entries."""
-        found = [(np.zeros(0, np.int64), np.zeros(0)), *self.events.emitted[begin:]]
-        source, t = (np.concatenate(each) for each in zip(*found, strict=True))
+        events = [(np.zeros(0, np.int64), np.zeros(0)), *self.events.emitted[begin:]]
+        source, t = (np.concatenate(each) for each in zip(*events, strict=True))
         return source, t
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
@@ -464,9 +464,11 @@ class Reference(PartRun):
         self._reducers.begin(records)
         sources = self._reducers.sources
         self.want(sources)
-        found = [self.recorded(source)[None] for source in sources]
-        found = found if step or not self.taken else without_outputs(self.model, sources, found)
-        return self._reducers.now(found, step)
+        samples = [self.recorded(source)[None] for source in sources]
+        samples = (
+            samples if step or not self.taken else without_outputs(self.model, sources, samples)
+        )
+        return self._reducers.now(samples, step)
 
     def save(self) -> dict[str, np.ndarray]:
         return self.variables.save()

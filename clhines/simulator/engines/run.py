@@ -368,17 +368,17 @@ class DeviceRun(ABC):
                 host[key] = self.ending.values_of(view.array)
             return host[key][:rows, view.column : view.column + width]
 
-        found, views = [], iter(self._views)
+        kept, views = [], iter(self._views)
         for reducer in each:
-            own = [next(views) for _ in reducer.sources]
+            of_sources = [next(views) for _ in reducer.sources]
             width = len(reducer.sources[0].index)
             if reducer.plain and (whole or reducer.record.kind >= 0):
-                found.append(rows_of(own[0], width))
+                kept.append(rows_of(of_sources[0], width))
                 continue
-            more = zip(own[1:], reducer.sources[1:], strict=True)
+            more = zip(of_sources[1:], reducer.sources[1:], strict=True)
             outputs = [rows_of(view, len(source.index)) for view, source in more]
-            found.append(reducer.chunk(own[0], rows, self.first_step, outputs))
-        return found
+            kept.append(reducer.chunk(of_sources[0], rows, self.first_step, outputs))
+        return kept
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         self.reducers.begin(records)

@@ -201,7 +201,7 @@ class Surrounded:
 
 def diffusing_places(run: ArenaRun) -> np.ndarray:
     """(3, n) int64: where in ``mem`` the rows of `trees_of` have state, volume and coefficient."""
-    found, layout, offset = [], run.kernels.layout, run.arenas["mem"].offset
+    places, layout, offset = [], run.kernels.layout, run.arenas["mem"].offset
     for one in run.model.diffusions:
         kind, rows = run.model.kinds[one.kind], one.rows
         columns, states = layout.columns(one.kind, kind), [*run.variables.states[one.kind]]
@@ -214,8 +214,8 @@ def diffusing_places(run: ArenaRun) -> np.ndarray:
                 if name in states
                 else offset[f"ion_{name}"] + layout.number(kind.node[rows])
             )
-            found.append(np.stack([value, *lines]))
-    return np.concatenate(found, axis=1)
+            places.append(np.stack([value, *lines]))
+    return np.concatenate(places, axis=1)
 
 
 def _check_bins(model: Model) -> None:
@@ -248,10 +248,10 @@ class Steps(ArenaKernels):
         """(n,) int64: of each node among the voltages; nodes of other ranks follow."""
         gather, n = self.solver.plan.gather, self.model.forest.num_nodes
         remote = len(self.model.remote_v)
-        found = np.empty(n + remote, np.int64)
+        places = np.empty(n + remote, np.int64)
         at = np.flatnonzero(gather >= 0)
-        found[gather[at]], found[n:] = at, len(gather) + np.arange(remote)
-        return found
+        places[gather[at]], places[n:] = at, len(gather) + np.arange(remote)
+        return places
 
     def put_matrix(self) -> None:
         once, solver, tiler = self.model.once, self.solver, self._tiler
@@ -331,8 +331,8 @@ class Steps(ArenaKernels):
             layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
             for first, end in pairwise(layers):
                 layer = {"first_item": np.int32(first), "num_items": np.int32(end - first)}
-                given = arguments | layer
-                before.append(bound(self.queue, self._built, "events", given, end - first))
+                of_layer = arguments | layer
+                before.append(bound(self.queue, self._built, "events", of_layer, end - first))
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.run.limits.compute_units

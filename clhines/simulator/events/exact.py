@@ -169,18 +169,18 @@ class HostEvents:
         )
         source = self._source[connection]
         then = variables.exact.ring[wires.ring_first[source] + number % wires.ring_size[source]]
-        taken = then + self._delay[connection] < bin_end(then, begin, variables.model.dt)
+        in_bin = then + self._delay[connection] < bin_end(then, begin, variables.model.dt)
         key = np.where(self._detected[connection], then, then + SPIKE_LATE)
         if not every:  # others are later ones of short connections
             short = self._delay[connection] < 0.5 * variables.model.dt
-            taken &= ~short | (key <= begin + SPIKE_LATE)
+            in_bin &= ~short | (key <= begin + SPIKE_LATE)
         # A connection delivers in order: its events up to the first that is not in the bin.
         #   taken  1 1 0 1 | 1    missed  0 0 1 1 | 1    kept  1 1 0 0 | 1
         first = np.searchsorted(connection, connection)
-        missed = np.cumsum(~taken)
-        before = missed - ~taken
-        taken = (missed - before[first]) == 0
-        return connection[taken], number[taken], key[taken], then[taken]
+        missed = np.cumsum(~in_bin)
+        before = missed - ~in_bin
+        in_bin = (missed - before[first]) == 0
+        return connection[in_bin], number[in_bin], key[in_bin], then[in_bin]
 
     def _take(
         self, k: int, layer: int, until: float, of_wire: tuple[np.ndarray, np.ndarray, np.ndarray]

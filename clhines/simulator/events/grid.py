@@ -56,9 +56,9 @@ class Tables:
         """Put values in the order of the rows into that of the weights in memory."""
         if self.place is None:
             return rows
-        found = np.empty_like(rows)
-        found[self.place] = rows
-        return found
+        rows_laid = np.empty_like(rows)
+        rows_laid[self.place] = rows
+        return rows_laid
 
     def where(self, rows: np.ndarray) -> np.ndarray:
         """Return the places in memory of the weights at places in the rows."""
@@ -275,8 +275,8 @@ class Delivery:
         `check` reports. A spike of step s adds to slot ``(s + 1 + delay) % slots`` of `incoming`,
         (slots * num_targets,) int64.
         """
-        taken = self.steps_from(first_step, steps)
-        event = self.deliver(found, incoming, taken, True)
+        steps_taken = self.steps_from(first_step, steps)
+        event = self.deliver(found, incoming, steps_taken, True)
         self.turn_over()
         return event
 
@@ -362,11 +362,11 @@ class Delivery:
     def candidates(self) -> list[DeliverSpec]:
         """Candidates of ``auto``: every algorithm, on GPUs with narrow and wide columns."""
         on_cpu = devices.is_cpu(self.queue.device)
-        found = [self._spec("vpo")]
+        specs = [self._spec("vpo")]
         for columns in (2048,) if on_cpu else (256, 2048):
             if self._room_for(columns) and 16 * columns <= self.queue.device.local_mem_size:
-                found += [self._spec("vsn", columns), self._spec("vssn", columns)]
-        return [*dict.fromkeys(found), self._spec("pull")]
+                specs += [self._spec("vsn", columns), self._spec("vssn", columns)]
+        return [*dict.fromkeys(specs), self._spec("pull")]
 
     def _room_for(self, columns: int) -> bool:
         c = self.connections
@@ -481,8 +481,8 @@ class _Launcher:
             last = last_step if some[-1] == steps[-1] else -1
             more = *lists, some[0], len(some), last, fired
             self.events.append(self._flag(queue, items, group, *more))
-            given = some[0], *numbers, fired, *self._arguments, *sums
-            self.events.append(self._deliver_kernel(queue, targets, group, *given))
+            arguments = some[0], *numbers, fired, *self._arguments, *sums
+            self.events.append(self._deliver_kernel(queue, targets, group, *arguments))
             sources = self.tables.connections.num_sources
             self.events.append(self._clear(queue, items, group, sources, fired))
         return self.events[-1]

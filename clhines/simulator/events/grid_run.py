@@ -87,14 +87,14 @@ class PlasticSpec(TemplateSpec):
 
     @cached_property
     def traces(self) -> tuple[Trace, ...]:
-        found, rows = [], dict.fromkeys(SIDES, 0)
+        traces, rows = [], dict.fromkeys(SIDES, 0)
         for number, (name, line) in enumerate(self.about.traces.items()):
             side, row = line.sort, rows[line.sort]
             index, count = ("i", "connections") if side == "synapse" else (f"{side}_at", "sources")
             at = f"{row} * (size_t){count} + {index}" if row else index
-            found.append(Trace(name, side, number, f"{side}_trace[{at}]"))
+            traces.append(Trace(name, side, number, f"{side}_trace[{at}]"))
             rows[side] += 1
-        return tuple(found)
+        return tuple(traces)
 
     @property
     def growth(self) -> str:
@@ -121,8 +121,8 @@ class PlasticSpec(TemplateSpec):
     def kept_at(self, event: str) -> list[Trace]:
         """Traces of connections, if an event uses or changes any, or the weight grows by them."""
         used = self.about.uses(event, "synapse")
-        own = self.own("synapse")
-        return own if self.growth or any(t.name in used for t in own) else []
+        places = self.own("synapse")
+        return places if self.growth or any(t.name in used for t in places) else []
 
     def weighs(self, event: str) -> bool:
         """Whether an event reads or changes the weight."""
@@ -213,8 +213,8 @@ class Plasticity:
     ) -> program.BoundKernel:
         queue = self.delivery.queue
         built = program.build(queue.context, self._spec)
-        own = {n: to_device(queue, a, np.int32) for n, a in tables.items()}
-        return program.bind(built, self._spec, name, self._given | own, changes)
+        tables_here = {n: to_device(queue, a, np.int32) for n, a in tables.items()}
+        return program.bind(built, self._spec, name, self._given | tables_here, changes)
 
     def _bound(
         self, event: str, **tables: np.ndarray
@@ -223,20 +223,20 @@ class Plasticity:
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
         along = max(1, self._groups // across)
-        found = [(self._kernel(event, _CHANGES, tables), across, along)]
+        kernels = [(self._kernel(event, _CHANGES, tables), across, along)]
         if self._spec.apart(event):
-            found.append((self._kernel(f"{event}_traces", _CHANGES, {}), 1, 1))
-        return found
+            kernels.append((self._kernel(f"{event}_traces", _CHANGES, {}), 1, 1))
+        return kernels
 
     def enqueue(
         self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
         """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
         delivery = self.delivery
-        taken = delivery.steps_from(first_step, steps)
-        for step in taken:
+        steps_taken = delivery.steps_from(first_step, steps)
+        for step in steps_taken:
             self._launch(self._pre, found, step)
-            delivery.deliver(found, incoming, range(step, step + 1), step == taken[-1])
+            delivery.deliver(found, incoming, range(step, step + 1), step == steps_taken[-1])
             event = self._launch(self._post, found, step)
         delivery.turn_over()
         return event
@@ -423,10 +423,10 @@ class Received:
         if end - begin <= early.shape[1]:
             return early[0, : end - begin], early[1, : end - begin]
         self._width = max(self._width, 1 << (end - begin).bit_length())
-        found = np.zeros((2, end - begin), np.int32)
-        for row, a in zip(found, (self.spikes.source, self.spikes.step)):
+        spikes = np.zeros((2, end - begin), np.int32)
+        for row, a in zip(spikes, (self.spikes.source, self.spikes.step)):
             cl.enqueue_copy(self._side or self.queue, row, a.data, src_offset=4 * begin)
-        return found[0], found[1]
+        return spikes[0], spikes[1]
 
     def put(
         self, source: np.ndarray, step: np.ndarray, delivery: Delivery
@@ -436,8 +436,8 @@ class Received:
             self._make_room(1 << len(source).bit_length())
             delivery.capacity = self.capacity
         delivery.reset(self._count if self._side is None else self._noted)
-        given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
-        for values, array in zip(given, (*self._lists, self._count), strict=True):
+        columns = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
+        for values, array in zip(columns, (*self._lists, self._count), strict=True):
             if self._side is not None:  # the last delivery is done: `note` has waited for it
                 cl.enqueue_copy(self._side, array.data, values)
                 continue
@@ -464,10 +464,10 @@ class EventsSpec(TemplateSpec):
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Step, target and weight, int64 in units of `scale`, of events from outside, summed."""
-    given, targets = model.events, max(model.num_targets, 1)
-    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
+    events, targets = model.events, max(model.num_targets, 1)
+    key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     weight = np.zeros(len(key), np.int64)
-    np.add.at(weight, where.reshape(-1), np.rint(given.weight / scale).astype(np.int64))
+    np.add.at(weight, where.reshape(-1), np.rint(events.weight / scale).astype(np.int64))
     step, target = np.divmod(key, targets)
     return step, target, weight
 
@@ -520,10 +520,10 @@ class Grid:
         largest = model.connections.largest
         if not largest.any() and not inside:  # kernels that deliver take the tables in any case
             return
-        given, received = model.connections, self._received
+        connections, received = model.connections, self._received
         self.delivery = Delivery(
             self.queue,
-            given,
+            connections,
             model.num_targets,
             self.slots,
             self.spikes.capacity if received is None else received.capacity,
@@ -533,9 +533,11 @@ class Grid:
             largest=largest,
             scale=self.scale,
         )
-        if given.rule is not None:
+        if connections.rule is not None:
             cells = model.cell_of_target()
-            self.plasticity = Plasticity(self.delivery, given.rule, model.dt, cells, given.plastic)
+            self.plasticity = Plasticity(
+                self.delivery, connections.rule, model.dt, cells, connections.plastic
+            )
 
     def add_events(self, first: int, count: int) -> None:
         """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
@@ -587,8 +589,8 @@ class Grid:
     def deliver(self, first: int, count: int) -> None:
         change = self.plasticity or self.delivery
         if change is not None and not self._inside:
-            found = self.spikes.source, self.spikes.step, self.spikes.count
-            change.enqueue(found, self.incoming, first, count)
+            spikes = self.spikes.source, self.spikes.step, self.spikes.count
+            change.enqueue(spikes, self.incoming, first, count)
 
     def note_spikes(self) -> Callable[[], Spikes]:
         assert self._received is not None
@@ -597,8 +599,8 @@ class Grid:
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         change = self.plasticity or self.delivery
         if change is not None and self.delivery is not None and self._received is not None:
-            found = self._received.put(source, step, self.delivery)
-            change.enqueue(found, self.incoming, first, count)
+            spikes = self._received.put(source, step, self.delivery)
+            change.enqueue(spikes, self.incoming, first, count)
 
     def reward(self, reward: float, step: int) -> None:
         if self.plasticity is not None:

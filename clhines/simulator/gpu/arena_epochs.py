@@ -76,8 +76,8 @@ class ArtificialSpec(ArenaSpec):
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
         """Return the spec of artificial cells that corresponds to `spec` of the cells."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
-        own = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
-        return cls(**{**fields_of(spec), **own, "together": together})
+        options = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
+        return cls(**{**fields_of(spec), **options, "together": together})
 
 
 def epoch_of(model: Model) -> tuple[int, bool]:
@@ -191,9 +191,11 @@ class _ListsKernel:
     def given_to(self, k: int, name: str) -> str:
         """Expression of a parameter in the lists; empty if they take it from the arenas."""
         assert self.spec is not None
-        known = self.spec.blocks[k].given
-        found = [x for role, own, x in known if (role, own) == ("parameter", name)]
-        return found[0] if found else ""
+        arguments = self.spec.blocks[k].given
+        expressions = [
+            x for role, argument, x in arguments if (role, argument) == ("parameter", name)
+        ]
+        return expressions[0] if expressions else ""
 
     def storage(self, k: int, name: str) -> Storage:
         offset, places = self.lists.numbers.places_of(k, name)
@@ -245,11 +247,11 @@ class CellRegions:
                 cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
         for k, targets in enumerate(wires.layers):
             layer[targets] = k
-        known = np.flatnonzero(cell >= 0)
-        used, layer = np.unique(layer[known], return_inverse=True)
-        number = cell[known] * len(used) + layer
+        with_cell = np.flatnonzero(cell >= 0)
+        used, layer = np.unique(layer[with_cell], return_inverse=True)
+        number = cell[with_cell] * len(used) + layer
         counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
-        return offsets(counts), known[np.argsort(number, kind="stable")]
+        return offsets(counts), with_cell[np.argsort(number, kind="stable")]
 
 
 def make(job: Job) -> ArenaRun:
@@ -329,9 +331,9 @@ class ArenaEpochs(ArenaKernels):
             "node_scalars": lists.numbers.scalars, "node_values": lists.numbers.values,
             "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
-        given = {name: to_device(self.queue, a, np.int32) for name, a in ints.items()}
-        given |= {name: to_device(self.queue, a, self.dtype) for name, a in reals.items()}
-        return _ListsKernel(plan, base, {**given, "num_units": np.int32(len(plan.cells.numbers))})
+        tables = {name: to_device(self.queue, a, np.int32) for name, a in ints.items()}
+        tables |= {name: to_device(self.queue, a, self.dtype) for name, a in reals.items()}
+        return _ListsKernel(plan, base, {**tables, "num_units": np.int32(len(plan.cells.numbers))})
 
     # -- kernels -------------------------------------------------------------------------------
 
@@ -394,7 +396,7 @@ class ArenaEpochs(ArenaKernels):
         plans = (launch.plan for launch in self._tables)
         offsets = self.model.forest.cell_offsets
         starts, entries = recorded_lists(offsets, plans, self._node[at])
-        given = {
+        arguments = {
             "first_step": num(0), "num_steps": num(0), "all_v": self.v[0], "first_time": num(0),
             "record_start": to_device(self.queue, starts, num),
             "record_list": to_device(self.queue, entries, num),
@@ -403,8 +405,8 @@ class ArenaEpochs(ArenaKernels):
             "looks": num(1), "pending": num(0),
             **self.run.arguments,
         }  # fmt: skip
-        given |= {n: self.dtype.type(x) for n, x in SeriesNumbers(real).arguments.items()}
-        self._arguments = given
+        arguments |= {n: self.dtype.type(x) for n, x in SeriesNumbers(real).arguments.items()}
+        self._arguments = arguments
         self._publisher: program.BoundKernel | None = None
         for launch in self._tables:
             launch.kernel = None
@@ -414,11 +416,11 @@ class ArenaEpochs(ArenaKernels):
     def _kernel(self, launch: _ListsKernel) -> program.BoundKernel:
         """Return the kernel of a plan, built when it is first launched."""
         if launch.kernel is None:
-            spec, known = launch.spec, {**self._arguments, **launch.given}
+            spec, arguments = launch.spec, {**self._arguments, **launch.given}
             assert spec is not None
             built = program.build(self.queue.context, spec)
             changes = (*_CHANGES, *("pending",) * self._others.later)
-            launch.kernel = program.bind(built, spec, "advance", known, changes)
+            launch.kernel = program.bind(built, spec, "advance", arguments, changes)
         return launch.kernel
 
     @property
@@ -492,8 +494,8 @@ class ArenaEpochs(ArenaKernels):
             spec = self._tables[0].spec
             assert spec is not None
             built = program.build(self.queue.context, spec)
-            given = {**self._arguments, "num_sources": np.int32(count)}
-            self._publisher = program.bind(built, spec, "publish", given)
+            arguments = {**self._arguments, "num_sources": np.int32(count)}
+            self._publisher = program.bind(built, spec, "publish", arguments)
         self._publisher.launch_columns(self.queue, count, 1)
 
 

@@ -56,8 +56,8 @@ class EpochBlocks(KindBlocks):
     @property
     def alone(self) -> bool:
         """Whether a step sets the kind's own states and nothing else."""
-        given = self.arguments("advance") if self.has("advance") else ()
-        return all(a.role == "state" for a in given if a.direction != "in")
+        arguments = self.arguments("advance") if self.has("advance") else ()
+        return all(a.role == "state" for a in arguments if a.direction != "in")
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ("series__",) * self.quick
@@ -103,8 +103,8 @@ class EpochBlocks(KindBlocks):
             return f"once__[{self.first_constant + self.constants.index(a.name)}]"
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # of the kinds before
-        found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
-        return found[0] if found else super().value(a, values)
+        expressions = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
+        return expressions[0] if expressions else super().value(a, values)
 
     def reads_node(self, block: str) -> bool:
         """Whether a call needs the number of the active node, for variables of ions."""
@@ -196,8 +196,10 @@ class ArenaEpochSpec(EpochSpec):
     @property
     def points(self) -> bool:
         """Whether a kind has pointers to voltages."""
-        given = (a for kind in self.blocks for _, _, arguments in kind.blocks for a in arguments)
-        return any(a.role == "pointer" for a in given)
+        argument_lists = (
+            a for kind in self.blocks for _, _, arguments in kind.blocks for a in arguments
+        )
+        return any(a.role == "pointer" for a in argument_lists)
 
     @property
     def meets(self) -> bool:
@@ -289,15 +291,17 @@ class ListLoop:
     def opening(self, kind: EpochBlocks, known: int = 0) -> str:
         """Begin of statements for an instance; `known`: bits of the list, where it has its own."""
         space = " " * 12
-        own = f"{space}    const int j = {self.instance(kind)};\n"
+        instance = f"{space}    const int j = {self.instance(kind)};\n"
         if kind.kind == "density":
             present = self.present(kind)
             lane = (
                 f"{space}    if ({present.replace('bits', 'own')}) {{\n" if self.spec.mixed else ""
             )
-            return f"{space}{'' if known else f'if ({present}) '}{{\n{lane}{own}"
+            return f"{space}{'' if known else f'if ({present}) '}{{\n{lane}{instance}"
         count = self.present(kind)
-        return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
+        return (
+            f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{instance}"
+        )
 
     def instance(self, kind: EpochBlocks) -> str:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
@@ -409,7 +413,7 @@ _MOST_NUMBERS = 256  # that are arguments of the kernel
 
 def takes_apart(model: Model) -> frozenset[int]:
     """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
-    found, played = set(), {p.kind for p in model.played}
+    apart, played = set(), {p.kind for p in model.played}
     played |= {to.kind for to in model.written.values()}
     if model.needs & BY_LAYERS:
         return frozenset()
@@ -421,8 +425,8 @@ def takes_apart(model: Model) -> frozenset[int]:
         if kind.mechanism.kind != "point" or not several or k in played:
             continue
         if roles <= _OF_INSTANCE and not set(_ENDS) & set(program.blocks):
-            found.add(k)
-    return frozenset(found)
+            apart.add(k)
+    return frozenset(apart)
 
 
 def node_words(model: Model) -> np.ndarray:
@@ -591,7 +595,7 @@ def constant_ions(
     kinds: Sequence[KindBlocks], variables: Variables
 ) -> tuple[list[tuple[str, str, str]], list[float]]:
     """Variables of ions that are one number for good, and these numbers."""
-    written, found = _written(kinds, [i.name for i in variables.model.ions]), []
+    written, constant = _written(kinds, [i.name for i in variables.model.ions]), []
     numbers = list[float]()
     for ion in variables.model.ions:
         advances = ((ion.style & ADVANCE_REVERSAL) > 0).any()
@@ -600,9 +604,9 @@ def constant_ions(
             changes = name in written or (advances and name == ion.variables[0])
             if changes or not len(values) or (values != values[0]).any():
                 continue
-            found.append(("ion", name, f"numbers.n{len(numbers)}"))
+            constant.append(("ion", name, f"numbers.n{len(numbers)}"))
             numbers.append(float(values[0]))
-    return found, numbers
+    return constant, numbers
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
@@ -617,7 +621,7 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
             changed.add(ion.variables[0])
     currents = {f"i{name}" for name in names}
     played = {p.kind for p in network.played}
-    found = set()
+    held = set()
     for kind in kinds:
         if kind.kind != "density" or kind.has_net or kind.number in played:
             continue
@@ -630,5 +634,5 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
         }  # fmt: skip
         reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
         if sets <= {"i", "g", "ion_current"} and not reads & changed:
-            found.add(kind.number)
-    return found
+            held.add(kind.number)
+    return held

@@ -88,13 +88,13 @@ class BlockEpochs(Cells):
         self.recorded = self._recorded(starts, entries, len(nodes), rows)
 
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
-        given: list[cla.Array | np.int32] = []
+        lists: list[cla.Array | np.int32] = []
         if samples:
             sizes = [kind.count for kind in self.model.kinds]
             owners: Owners = lambda _, own: (own, np.zeros_like(own))  # noqa: E731 - itself
-            given = sample_arguments(samples, sizes, owners, rows)
+            lists = sample_arguments(samples, sizes, owners, rows)
         for launch in self.launches:
-            launch.bind(given)
+            launch.bind(lists)
 
     def launch(self, first: int, count: int, row: int) -> None:
         steps = first, count, row

@@ -58,10 +58,10 @@ class KindInstances:
 
     def with_values(self, kind: Kind) -> KindInstances:
         """Return the same instances with the values of a kind, which is that of another model."""
-        found = copy(self)
-        found.kind = kind
-        found.varying = kind.varying
-        return found
+        lists = copy(self)
+        lists.kind = kind
+        lists.varying = kind.varying
+        return lists
 
     @cached_property
     def numbers(self) -> np.ndarray:
@@ -116,8 +116,8 @@ class PlannedCells:
         """(m,) int64: first cell equal in shape, instances not `apart`, and numbers; or itself."""
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
-        own = model.capacitance, model.constant_d, model.constant_b, model.u
-        arrays = [a[self.nodes] for a in (*own, *alike)]
+        columns = model.capacitance, model.constant_d, model.constant_b, model.u
+        arrays = [a[self.nodes] for a in (*columns, *alike)]
         result = np.arange(forest.num_cells)
         for shape in np.unique(forest.shape_of_cell).tolist():
             cells = np.flatnonzero(forest.shape_of_cell == shape)
@@ -228,12 +228,12 @@ class CellTable:
         first = self._first[self.blocks.cells]
         first = first.astype(index_type(first, self._forest.trees.sizes))
         for lo, hi in runs(kind):  # units of the same tree, one after another
-            width, own = int(size[kind[lo]]), within[begin[kind[lo]] :][: size[kind[lo]]]
+            width, nodes = int(size[kind[lo]]), within[begin[kind[lo]] :][: size[kind[lo]]]
             step = max(1, _CACHED // max(1, width))
             for k in range(lo, hi, step):
                 base = first[k : min(k + step, hi)]
                 out = np.empty((len(base), width), first.dtype)
-                add_to_rows(base, own, out)
+                add_to_rows(base, nodes, out)
                 yield slice(int(place[k]), int(place[k]) + out.size), out.reshape(-1)
 
     def values(
@@ -244,10 +244,10 @@ class CellTable:
         padding: float = 0.0,
     ) -> np.ndarray:
         """Values `of` the nodes of `spread`; `padding` where there is none."""
-        found = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
+        values = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
         for here, index in self.spread(name):
-            found[here] = np.where(index < 0, padding, of(index))
-        return found
+            values[here] = np.where(index < 0, padding, of(index))
+        return values
 
     @cached_property
     def gather(self) -> np.ndarray:
@@ -363,12 +363,12 @@ class LaneNodes:
         for count, kind in zip(self.counts, self.kinds, strict=True):
             cost += count * (1 + kind.num_states)
         rank = np.arange(len(cost)) - self.first_list[self.cell]
-        found = []
+        choices = []
         for warps in range(least, max(least, most) + 1):
             load = np.bincount(self.cell * warps + rank % warps, cost, self.num_cells * warps)
             most_of_cell = load.reshape(self.num_cells, warps).max(axis=1)
-            found.append((most_of_cell.sum() * warps if busy else most_of_cell.max(), warps))
-        return [warps for _, warps in sorted(found)]
+            choices.append((most_of_cell.sum() * warps if busy else most_of_cell.max(), warps))
+        return [warps for _, warps in sorted(choices)]
 
     def lines_of(self, kind: int) -> int:
         """Lines of states of a kind in the cell that has most of them."""
@@ -382,9 +382,9 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
     run = np.cumsum(new) - 1
     rank = np.arange(len(order)) - np.flatnonzero(new)[run]
-    found = np.empty((2, len(order)), np.int64)
-    found[:, order] = starts(-(-np.bincount(run) // WARP))[run] + rank // WARP, rank % WARP
-    return found
+    places = np.empty((2, len(order)), np.int64)
+    places[:, order] = starts(-(-np.bincount(run) // WARP))[run] + rank // WARP, rank % WARP
+    return places
 
 
 def _joined(

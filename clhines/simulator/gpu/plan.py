@@ -76,8 +76,8 @@ class InstanceSites:
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each kind where the instances of each group begin, and number and `SITE` of each."""
         return [
-            (starts, np.stack((own, SITE.pack(**site)), axis=1))
-            for starts, own, site in self._sites
+            (starts, np.stack((instances, SITE.pack(**site)), axis=1))
+            for starts, instances, site in self._sites
         ]
 
     @cached_property
@@ -112,7 +112,7 @@ def choose_lanes(
     """
     in_arenas = isinstance(spec, ArenaEpochSpec)
     each = _cells_each(num_cells, limits)
-    busy, own = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
+    busy, of_plan = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
     choices = lists.lanes.choose_warps(spec.lanes // WARP, MOST_WARPS, busy)
     most_lists = int(np.diff(lists.lanes.first_list).max())
     if spreads and most_lists > MOST_WARPS:
@@ -123,7 +123,7 @@ def choose_lanes(
     # far: values of cells too large for local memory are in global memory
     for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
-        few = min(_TOGETHER // lanes, own) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
+        few = min(_TOGETHER // lanes, of_plan) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
         most = 1 if far else units or max(1, min(few, MAX_UNITS))
         for count in range(most, 0, -1):
             group = lanes * count
@@ -241,12 +241,12 @@ class EpochPlan:
             return self._plan_nodes(spec, units)
         for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
             sites = InstanceSites(self.cells, table, count, constant)
-            found = [
+            specs = [
                 self._kind_spec(kind, each, not constant, self._factor_of_capacitance(kind))
                 for kind, each in zip(model.kinds, sites.most, strict=True)
             ]
             for local in (True, False):
-                kinds = tuple(replace(kind, local=local) for kind in found)
+                kinds = tuple(replace(kind, local=local) for kind in specs)
                 chosen = replace(spec, units=count, slots=sites.num_slots, kinds=kinds)
                 if not constant and not busy and model.kinds:  # all schedulers of a multiprocessor
                     chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
@@ -333,9 +333,9 @@ class EpochPlan:
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
         cells, cell = self.cells, stretch_of(self.cells.model.forest.cell_offsets, nodes)
-        own = np.minimum(np.searchsorted(cells.numbers, cell), len(cells.numbers) - 1)
-        here = cells.numbers[own] == cell
-        moved = cells.forest.cell_offsets[own] - cells.first[own]
+        cell_number = np.minimum(np.searchsorted(cells.numbers, cell), len(cells.numbers) - 1)
+        here = cells.numbers[cell_number] == cell
+        moved = cells.forest.cell_offsets[cell_number] - cells.first[cell_number]
         return np.where(here, self.table.lane_and_row(np.where(here, nodes + moved, 0)), -1)
 
 
@@ -379,10 +379,10 @@ def plan_epochs(
         if np.count_nonzero(size == few) < _FULL * limits.compute_units:
             size[size == few] = size[size > few].min()
     most = most[forest.shape_of_cell]
-    own = size[model.first_cell : model.first_cell + model.forest.num_cells]
+    sizes = size[model.first_cell : model.first_cell + model.forest.num_cells]
     plans = []
-    for k in np.unique(own)[::-1]:
-        cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
+    for k in np.unique(sizes)[::-1]:
+        cells, like = np.flatnonzero(sizes == k), np.flatnonzero(size == k)
         longest, lists = int(most[like].max()), bool(by_node) and not decisions.constant_factors
         if by_node is None and not decisions.constant_factors:
             lists = _needs_lists(decisions, like, longest, dtype, limits)

@@ -33,17 +33,17 @@ def coefficients(real: str) -> dict[str, float]:
     ``nearly_zero`` is so small that it changes no rate.
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
-    found = {}
+    columns = {}
     for k, value in enumerate((1.0, 0.5, *series(real, -LOG2 / 2, LOG2 / 2, 32)[2:])):
-        found[f"exp_{k}"] = _short(value, LOG2 / 2, k, eps)
+        columns[f"exp_{k}"] = _short(value, LOG2 / 2, k, eps)
     for k, exact in enumerate(bernoulli_coefficients(real)):
-        found[f"bernoulli_{k}"] = _short(float(exact), NEAR, 2 * k + 2, eps)
+        columns[f"bernoulli_{k}"] = _short(float(exact), NEAR, 2 * k + 2, eps)
         if abs(exact) * NEAR ** (2 * k + 2) < eps / 64:
             break
     high = float(np.float32(float(LOG2))) if real == "float" else float(LOG2)
-    found |= {"log_high": high, "log_low": float(LOG2 - Fraction(high))}
-    found["log_inverse"] = float(1 / LOG2)
-    return {**found, "nearly_zero": 1e-290 if real == "double" else 1e-30}
+    columns |= {"log_high": high, "log_low": float(LOG2 - Fraction(high))}
+    columns["log_inverse"] = float(1 / LOG2)
+    return {**columns, "nearly_zero": 1e-290 if real == "double" else 1e-30}
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ MAX_DENSITIES = 31  # kinds of the membrane, a bit each
 
 def varying(kind: MechanismSpec) -> list[str]:
     """Names of the arrays of a kind's numbers that differ: its factor, then parameters."""
-    found = [f"{kind.name}__factor"] if kind.density and not kind.factor else []
+    names = [f"{kind.name}__factor"] if kind.density and not kind.factor else []
     values = zip(kind.parameters, kind.literals, strict=True)
-    return found + [f"{kind.name}__p_{name}" for name, literal in values if not literal]
+    return names + [f"{kind.name}__p_{name}" for name, literal in values if not literal]
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class OnChip:
     @property
     def last_round(self) -> str:
         """Number of a cell's rounds: its own where no lane of another cell waits for these."""
-        own = self.in_warp or (self.spec.ptx and self.whole)
-        return "mine.s5" if own and not self.spec.dense else str(self.tree_rounds)
+        alone = self.in_warp or (self.spec.ptx and self.whole)
+        return "mine.s5" if alone and not self.spec.dense else str(self.tree_rounds)
 
     @property
     def alone(self) -> bool:
@@ -197,8 +197,8 @@ class InstanceCalls:
     def needs_instance(self) -> bool:
         """Whether a step needs the number of the instance."""
         kind = self.kind
-        given = all(kind.literals) and kind.local and (not kind.density or bool(kind.factor))
-        return not given or kind.takes_events or kind.uses_noise or self.spec.samples
+        stays = all(kind.literals) and kind.local and (not kind.density or bool(kind.factor))
+        return not stays or kind.takes_events or kind.uses_noise or self.spec.samples
 
     @property
     def is_ahead(self) -> bool:
@@ -246,21 +246,34 @@ class InstanceCalls:
     def advance(self) -> str:
         """Call that advances the states over the step before."""
         constants = self.spec.of_constants(self.kind)
-        given = ["v", "(real)(step - 1) * dt", "dt", *self._values, *constants, *self._by_address]
-        return f"{self.kind.name}_advance({self.spec.series}{', '.join(given)});"
+        arguments = [
+            "v",
+            "(real)(step - 1) * dt",
+            "dt",
+            *self._values,
+            *constants,
+            *self._by_address,
+        ]
+        return f"{self.kind.name}_advance({self.spec.series}{', '.join(arguments)});"
 
     @property
     def event(self) -> str:
-        given = ["(real)weight * scale", *self._values, *self._by_address]
-        return f"{self.kind.name}_event({self.spec.series}{', '.join(given)});"
+        arguments = ["(real)weight * scale", *self._values, *self._by_address]
+        return f"{self.kind.name}_event({self.spec.series}{', '.join(arguments)});"
 
     @property
     def current(self) -> str:
         kind = self.kind
         states = [f"s_{name}" for name in kind.states]
-        given = ["v", "(step + (real)0.5) * dt", "dt", *self._values, *self.spec.of_constants(kind)]
-        given += [*states, *["noise"] * kind.uses_noise, "&i", "&g"]
-        return f"{kind.name}_current({self.spec.series}{', '.join(given)});"
+        arguments = [
+            "v",
+            "(step + (real)0.5) * dt",
+            "dt",
+            *self._values,
+            *self.spec.of_constants(kind),
+        ]
+        arguments += [*states, *["noise"] * kind.uses_noise, "&i", "&g"]
+        return f"{kind.name}_current({self.spec.series}{', '.join(arguments)});"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,18 +382,18 @@ class EpochSpec(SampledSpec):
         return constant if self.constant else by_node if self.by_node else by_instance
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        found = super().parameters(kernel)
+        parameters = super().parameters(kernel)
         if not self.advances:
-            return found
+            return parameters
         if self.takes_series:
-            found += [Parameter(name, "real") for name in self.series_numbers.arguments]
+            parameters += [Parameter(name, "real") for name in self.series_numbers.arguments]
         for kind in self.kinds:
             if self.by_node:
-                found += of_each_kind(self.of_kind[1:], (kind,))
+                parameters += of_each_kind(self.of_kind[1:], (kind,))
                 continue
-            found += of_each_kind(self.of_kind, (kind,))
-            found += [Parameter(name, "const real *restrict") for name in varying(kind)]
-        return [*found, *super().parameters("rest"), *self.of_samples]
+            parameters += of_each_kind(self.of_kind, (kind,))
+            parameters += [Parameter(name, "const real *restrict") for name in varying(kind)]
+        return [*parameters, *super().parameters("rest"), *self.of_samples]
 
     def sampled_states(self, kind: MechanismSpec, row: str) -> str:
         """Source that writes the states of an instance that are recorded."""
@@ -500,8 +513,12 @@ class EpochSpec(SampledSpec):
 
     def constants_call(self, kind: MechanismSpec) -> str:
         literals = filter(None, kind.literals)
-        given = [f"{self.series}dt", *literals, *(f"&{name}" for name in self.of_constants(kind))]
-        return f"{kind.name}_constants({', '.join(given)});"
+        arguments = [
+            f"{self.series}dt",
+            *literals,
+            *(f"&{name}" for name in self.of_constants(kind)),
+        ]
+        return f"{kind.name}_constants({', '.join(arguments)});"
 
     @property
     def of_factors(self) -> EpochSpec:

@@ -83,8 +83,8 @@ class Layout:
         once = self._model.once
         nodes, before = _active(once)
         n = once.forest.num_nodes
-        copy, own = (0, node) if once is self._model else np.divmod(node, n)
-        return np.where(node < 0, -1, copy * len(nodes) + before[own])
+        copy, in_copy = (0, node) if once is self._model else np.divmod(node, n)
+        return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
         """Return where those of each node begin in numbers that ascend, and the end."""
@@ -196,12 +196,12 @@ def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         states = [q.name for q in model.kinds[to.kind].mechanism.program.states]
         own = np.full(count, to.kind), np.full(count, states.index(to.state)), to.instance
         targets.append(np.stack(own))
-        for found, block, role in (
+        for pointers, block, role in (
             (adds, "after_solve", "add"),
             (puts, "before_breakpoint", "put"),
         ):
             if any((a.role, a.name) == (role, name) for a in blocks.get(block, ())):
-                found.append(np.stack((np.full(count, number), np.arange(count))))
+                pointers.append(np.stack((np.full(count, number), np.arange(count))))
     sums, of = np.unique(np.concatenate(targets, axis=1), axis=1, return_inverse=True)
     begin = offsets(np.array([len(to.instance) for to in model.written.values()], np.int64))
     of = of.reshape(-1)
@@ -467,10 +467,10 @@ def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
     """Where a parameter that is not single is among the parameters of a kind."""
-    known = variables.singles[k]
-    given = [n for n, single in known if not single]
+    singles = variables.singles[k]
+    given = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])
-    return len(known) - len(given) + columns.at(instance, given.index(name), len(given))
+    return len(singles) - len(given) + columns.at(instance, given.index(name), len(given))
 
 
 def read_back(
@@ -546,7 +546,7 @@ def spec_of(
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     every = range(len(model.kinds))
     kinds = tuple(_blocks_of(variables, k, real, width, k in grouped) for k in every)
-    noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
+    noisy = any(a.role == "noise" for k in kinds for _, _, arguments in k.blocks for a in arguments)
     spec = ArenaSpec(
         real=real,
         instant=real_name(arenas["clock"].dtype),
@@ -636,8 +636,8 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False
-    own = "noise", "pointer", "assign"  # each instance has its own
-    if any(a.role in own for a in arguments):
+    of_one = "noise", "pointer", "assign"  # each instance has its own
+    if any(a.role in of_one for a in arguments):
         return False
     ions = [a for a in arguments if a.role == "ion"]
     if block == "current":
@@ -655,14 +655,14 @@ def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray
     if record.kind < 0:
         return layout.number(record.index)
     model, k = variables.model, record.kind
-    found = _owners(model.kinds[k], record.index, layout)
+    owners = _owners(model.kinds[k], record.index, layout)
     states = [q.name for q in model.kinds[k].mechanism.program.states]
     if not model.written or record.name not in states:
-        return found
+        return owners
     sums, line = sums_of(model)[0], states.index(record.name)
-    own = np.flatnonzero((sums[0] == k) & (sums[1] == line))
-    at = place_of(sums[2, own], record.index)
-    return np.where(at < 0, found, layout.count + 1 + np.append(own, 0)[at])
+    of_state = np.flatnonzero((sums[0] == k) & (sums[1] == line))
+    at = place_of(sums[2, of_state], record.index)
+    return np.where(at < 0, owners, layout.count + 1 + np.append(of_state, 0)[at])
 
 
 def _owners(kind: Kind, instance: np.ndarray, layout: Layout) -> np.ndarray:

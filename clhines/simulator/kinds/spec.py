@@ -84,29 +84,29 @@ class MechanismSpec:
                 f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
                 f"{{\n    {self.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
             )
-        given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
+        arguments = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
         text += (
             f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
             f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
-            f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
+            f"{{\n{folded(f'    {prefix}_current({arguments});')}\n}}\n"
         )
         if n:
             pointers = [f"&s{i}" for i in range(n)]
-            given = ", ".join(["v", "t", "dt", *values, *pointers])
+            arguments = ", ".join(["v", "t", "dt", *values, *pointers])
             text += (
                 f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
                 f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
-                f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
+                f"{folded(f'    {prefix}_advance({arguments});')}\n{_stores(states)}}}\n"
             )
         if self.takes_events:
             text += _event_of_lane(self, k)
         if self.takes_events_at_once:
-            given = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
+            arguments = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
             where = f"const {vector} weight, {where} {vector} *s"
             chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
             text += (
                 f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
-                f"{folded(f'    {prefix}_event({given});')}\n{chosen}}}\n"
+                f"{folded(f'    {prefix}_event({arguments});')}\n{chosen}}}\n"
             )
         return text
 
@@ -133,11 +133,11 @@ def _event_of_lane(kind: MechanismSpec, k: int) -> str:
     w = kind.width
     states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
     pointers = [f"&s{i}" for i in range(kind.num_states)]
-    given = ", ".join(["weight", *kind.values(f"given[{{}} * {w} + lane]"), *pointers])
+    arguments = ", ".join(["weight", *kind.values(f"given[{{}} * {w} + lane]"), *pointers])
     return (
         f"\nstatic void event_{k}(const real weight, const int lane, __global const real *p,\n"
         f"    __global const real *given, __global real *s)\n{{\n"
-        f"{_loads('real', states)}{folded(f'    {kind.name}_event({given});')}\n"
+        f"{_loads('real', states)}{folded(f'    {kind.name}_event({arguments});')}\n"
         f"{_stores(states)}}}\n"
     )
 
@@ -339,8 +339,8 @@ class KindBlocks:
 
     def has(self, block: str) -> bool:
         """Whether there is a block that sets anything."""
-        found = [arguments for name, _, arguments in self.blocks if name == block]
-        return any(a.direction != "in" for arguments in found for a in arguments)
+        argument_lists = [arguments for name, _, arguments in self.blocks if name == block]
+        return any(a.direction != "in" for arguments in argument_lists for a in arguments)
 
     def arguments(self, block: str) -> tuple[Argument, ...]:
         return next(arguments for name, _, arguments in self.blocks if name == block)
@@ -389,10 +389,10 @@ class KindBlocks:
         ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
         """
         space = " " * indent
-        before, given, after = [], [*self.leading(block)], []
+        before, passed, after = [], [*self.leading(block)], []
         for a in self.arguments(block):
             if a.direction == "in":
-                given.append(self.value(a, values))
+                passed.append(self.value(a, values))
                 continue
             new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
             new = "new_" if a.role.endswith("weight") else new
@@ -400,12 +400,12 @@ class KindBlocks:
             start = f" = {self.value(a, values)}" if a.direction == "inout" else ""
             sort = "ulong" if a.role == "drawn" else "real"
             before.append(f"{space}{sort} {local}{start};\n")
-            given.append(f"&{local}")
+            passed.append(f"&{local}")
             after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
         if self.bare_current(block):
             after.append(f"{space}{self.bare_current(block)} = i_i;\n")
         function = next(f for name, f, _ in self.blocks if name == block)
-        text = f"{space}{function}(\n{space}    {wrapped(given or [''], indent + 4, 97)});\n"
+        text = f"{space}{function}(\n{space}    {wrapped(passed or [''], indent + 4, 97)});\n"
         return "".join([*before, text, *after])
 
     def call_vectors(self, block: str, values: CallValues, width: int, indent: int) -> str:
@@ -439,20 +439,20 @@ class KindBlocks:
         goes; or nothing.
         """
         space = " " * indent
-        before, given, after = list[str](), list[str](), list[str]()
+        before, passed, after = list[str](), list[str](), list[str]()
         for a in self.arguments(block):
             if a.direction == "in":
-                given.append(value(a))
+                passed.append(value(a))
                 continue
             local = f"{'' if a.role in ('i', 'g') else 'new_'}{a.role}_{a.name}"
             start = f" = {value(a)}" if a.direction == "inout" else ""
             before.append(f"{space}{real} {local}{start};\n")
-            given.append(f"&{local}")
+            passed.append(f"&{local}")
             after.append(keep(a, local))
         if self.bare_current(block):
             after.append(keep(Argument("output", CURRENT), "i_i"))
         kept = [f"{space}{line}\n" for line in after if line]
-        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *kept])
+        return "".join([*before, call_of(dict(self.vectors)[block], passed, indent), *kept])
 
     def _keep_vector(self, block: str, a: Argument, local: str) -> str:
         if a.role in ("parameter", "state", "output"):
@@ -467,8 +467,8 @@ class KindBlocks:
 
     def adds_current(self, a: Argument, block: str) -> bool:
         """Whether a result is added to the current of an ion, or to its slope."""
-        own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
-        return a.role == "ion_current" or (a.role == "ion" and own)
+        is_own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
+        return a.role == "ion_current" or (a.role == "ion" and is_own)
 
     def _place(self, a: Argument) -> str:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
@@ -647,7 +647,7 @@ class ArenaSpec(TemplateSpec):
     def one_v(self) -> bool:
         """Whether functions of events are given the place of their node's voltage, not all."""
         of_events = (k.arguments(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events)
-        pointed = any(a.role == "pointer" for given in of_events for a in given)
+        pointed = any(a.role == "pointer" for arguments in of_events for a in arguments)
         return self.by_cell and not pointed
 
     @property

@@ -129,10 +129,10 @@ def _kinds(
     within = inside(network)
     last = None if within.of_copies else within.added.last
     every = within.gids is not None
-    found = kinds_of(groups, within.places.area_at, network.celsius, stored, last, every)
-    check_temperature(found[0], network.celsius)
-    check_alone(found[0], within.of_copies)
-    return found
+    merged = kinds_of(groups, within.places.area_at, network.celsius, stored, last, every)
+    check_temperature(merged[0], network.celsius)
+    check_alone(merged[0], within.of_copies)
+    return merged
 
 
 def _compiled(
@@ -153,11 +153,16 @@ def _compiled(
         or (bool(features) and has_short(wiring, added, dt))
         or has_long(wiring, added, dt, most_steps)
     )
-    own, at_times = wiring, Wiring(network)
+    on_steps, at_times = wiring, Wiring(network)
     if exact:
-        own, at_times, on_grid = divided(wiring, added, groups, dt, most_steps)
-    places = dt, targets if own.columns or own.outside or not exact else 0, first, instances
-    connections, numbers = compiled_connections(own, added, *places)
+        on_steps, at_times, on_grid = divided(wiring, added, groups, dt, most_steps)
+    places = (
+        dt,
+        targets if on_steps.columns or on_steps.outside or not exact else 0,
+        first,
+        instances,
+    )
+    connections, numbers = compiled_connections(on_steps, added, *places)
     if exact:
         numbers = on_grid[numbers]  # without those of trains
     all_here = not exact and len(numbers) == sum(len(c[0]) for c in wiring.columns)
@@ -184,7 +189,7 @@ def _compiled(
         numbers=numbers,
         exact_numbers=exactly,
         given_weights=weights,
-        events=compiled_events(own, added, dt, first, instances),
+        events=compiled_events(on_steps, added, dt, first, instances),
         dt=dt,
         secondorder=second_order,
         seed=as_seed(times[3]),
@@ -209,7 +214,7 @@ def with_values(
     sums: ConstantSums,
 ) -> Model:
     """Compile again with other values, from a model of the same connections and events."""
-    changed = [(number, name) for number, own in changes.parameters.items() for name in own]
+    changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = revalued(model.kinds, model.instances, now, changed, changes.stored, model.dt)
     check_temperature(kinds, network.celsius)
@@ -229,7 +234,7 @@ def with_values(
 
 def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
     """Find what diffuses, of kinds in order."""
-    known = set[str]()
+    diffusing = set[str]()
     for k, kind in enumerate(kinds):
         program = kind.mechanism.program
         if not program.diffusing:
@@ -241,12 +246,12 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
                 "arrays do not have; expected cells of cables"
             )
         ions = {*program.diffusing} - {q.name for q in program.states}
-        if ions & known:
+        if ions & diffusing:
             raise InputError(
-                f"{program.name}: {min(ions & known)} diffuses by another mechanism, too; expected "
-                "one of them"
+                f"{program.name}: {min(ions & diffusing)} diffuses by another mechanism, too; "
+                "expected one of them"
             )
-        known |= ions
+        diffusing |= ions
         at = inverse(kind.node, len(axis.length) + 1)  # the last: of no node
         first, second, third = at[axis.before[:, kind.node]]
         parent = np.where(first >= 0, first, np.where(second >= 0, second, third))
@@ -260,8 +265,8 @@ def _second_order(value: object, exact: bool) -> bool:
     """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    known = (0, 1, 2) if exact else (0, 2)
-    if not isinstance(value, (int, np.integer)) or value not in known:
+    orders = (0, 1, 2) if exact else (0, 2)
+    if not isinstance(value, (int, np.integer)) or value not in orders:
         raise InputError(f"secondorder is {shown(value)}; expected True or False")
     return bool(value > 0)
 
@@ -371,8 +376,8 @@ def are_alike(network: Network, model: Model) -> bool:
         and not any(
             a.role == "noise"
             for kind in model.kinds
-            for given in kind.mechanism.program.blocks.values()
-            for a in given
+            for arguments in kind.mechanism.program.blocks.values()
+            for a in arguments
         )
         and not any(kind.mechanism.has_noisy_rates for kind in model.kinds)
         and not any(GENERATOR in kind.mechanism.program.random for kind in model.kinds)
@@ -486,10 +491,10 @@ def _sums(mechanism: Mechanism) -> bool:
 
 
 def _trains(added: Additions) -> np.ndarray:
-    found = np.zeros(added.num_sources, bool)
+    is_train = np.zeros(added.num_sources, bool)
     for sources in added.sources:
-        found[sources.first : sources.first + len(sources)] = bool(sources.times)
-    return found
+        is_train[sources.first : sources.first + len(sources)] = bool(sources.times)
+    return is_train
 
 
 def compiled_connections(
@@ -634,7 +639,7 @@ def fields_of(
 ) -> dict[str, Any]:
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
-    given, outside = wiring
+    columns, outside = wiring
     source = [s.first + np.arange(len(s)) for s in trains]
     times = [t for s in trains for t in s.times]
     events, count = CallColumns(), added.num_sources
@@ -657,7 +662,7 @@ def fields_of(
             train_time=tuple(times),
             emitted=_emitted(added, kinds, instances),
         ),
-        "netcons": _netcons([*given, *events], instances, kinds),
+        "netcons": _netcons([*columns, *events], instances, kinds),
         **pointed(added, kinds, instances),
         "remote_v": added.remote_v,
         "played": _played(added, instances),
@@ -715,16 +720,16 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
     names = dict.fromkeys([use.name for _, use in _uses(kinds)] + [g.name for g in added.ions])
     for name in names:
         uses = [(kind, use) for kind, use in _uses(kinds) if use.name == name]
-        given = [g for g in added.ions if g.name == name]
+        declared = [g for g in added.ions if g.name == name]
         has_ion = np.zeros(of_nodes.count, bool)
-        for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in given)]:
+        for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in declared)]:
             has_ion[nodes] = True
         node, place = np.flatnonzero(has_ion), np.cumsum(has_ion) - 1
         bare = node[of_nodes.at("area", node) <= 0]
         if len(bare):
             raise InputError(f"ion {name} is at node {bare[0]}, which has no membrane")
         _, *defaults = KNOWN_IONS.get(name, OTHER_ION)
-        valence = _valence(name, [*(u.valence for _, u in uses), *(g.valence for g in given)])
+        valence = _valence(name, [*(u.valence for _, u in uses), *(g.valence for g in declared)])
         style = np.zeros(len(node), np.int64)
         for kind, use in uses:
             at, (c, e) = place[kind.node], _promotion(use)
@@ -732,7 +737,7 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
         values = {"style": style.astype(np.float64)}
         at_start = zip(("e", "ci", "co"), defaults, strict=True)
         values |= {k: np.full(len(node), x) for k, x in at_start}
-        for g in given:
+        for g in declared:
             for key, value in g.values.items():
                 values[key][place[g.nodes]] = value
         whole = values.pop("style").astype(np.int64)
@@ -759,28 +764,28 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
-    found: dict[int, np.ndarray] = {}
+    emitted: dict[int, np.ndarray] = {}
     for group, first in added.emitters:
         if not len(group):
             continue
         k, place = instances[group.number]
-        sources = found.setdefault(k, np.full(kinds[k].count, -1))
+        sources = emitted.setdefault(k, np.full(kinds[k].count, -1))
         sources[place] = first + np.arange(len(group))
-    return found
+    return emitted
 
 
 def _streams(
     added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
     """Return numbers of streams; NEURON's for those not set: 1, the rank, and a running number."""
-    found, number = {}, 0
+    streams, number = {}, 0
     for k, kind in enumerate(kinds):
         for name in kind.mechanism.program.random:
             ids = np.zeros((kind.count, 3), np.uint32)
             ids[:, 0], ids[:, 2] = 1, number + 1 + np.arange(kind.count)
-            found[k, name] = ids
+            streams[k, name] = ids
             number += kind.count
     for group, name, ids in added.streams:
         k, place = instances[group]
-        found[k, name][place] = ids
-    return found
+        streams[k, name][place] = ids
+    return streams

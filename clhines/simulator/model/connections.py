@@ -102,14 +102,14 @@ class GridConnections:
 
     def _by_delay(self) -> np.ndarray:
         """(k,) int32: order of those that are grouped, a few sources after another."""
-        found, rows = np.empty(self.count, np.int32), self.row
+        order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):
             begin, end = rows[[first, min(first + sources, self.num_sources)]].tolist()
             key = (self.source[begin:end] - first) * (self.max_delay + 1) + self.delay[begin:end]
-            found[begin:end] = np.argsort(key.astype(np.uint16), kind="stable")
-            found[begin:end] += begin
-        return found
+            order[begin:end] = np.argsort(key.astype(np.uint16), kind="stable")
+            order[begin:end] += begin
+        return order
 
     def by_rows(self, values: np.ndarray) -> np.ndarray:
         """Return values of the connections in the order of the rows."""
@@ -192,12 +192,12 @@ def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarra
     # Values that are all one are counted and multiplied: their sums have one rounding.
     if values is not None and len(key) and not values.strides[0]:
         return sums_of(key, None, count) * float(values[0])
-    found = np.zeros(count, np.int64 if values is None else float)
+    sums = np.zeros(count, np.int64 if values is None else float)
     length = _CHUNK * max(1, count // _CHUNK)
     for k in range(0, len(key), length):
         here = slice(k, k + length)
-        found += np.bincount(key[here], None if values is None else values[here], count)
-    return found
+        sums += np.bincount(key[here], None if values is None else values[here], count)
+    return sums
 
 
 def offsets_of(key: np.ndarray, count: int) -> np.ndarray:

@@ -58,10 +58,10 @@ class Diffusion:
         u[child] = -self.up[child] * mean / volume[above]
         l[child] = -self.down[child] * mean / volume[child]
         d = 1 / dt - l - np.bincount(above, u[child], len(values))
-        rows, found = self.rows, np.empty(len(values))
+        rows, solution = self.rows, np.empty(len(values))
         system = d[rows], u[rows], values[rows] / dt, l[rows]
-        found[rows], _ = reference.solve_with_pivots(self.forest, *system, self.steps)
-        return found
+        solution[rows], _ = reference.solve_with_pivots(self.forest, *system, self.steps)
+        return solution
 
     def part(self, some: slice) -> Diffusion:
         """Return that of the instances of whole cells."""

@@ -32,9 +32,9 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no m
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
     for kind in kinds:
-        own = kind.parameters.get("celsius", celsius)
+        temperature = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
-            _check_own(kind.mechanism, own, celsius)
+            _check_own(kind.mechanism, temperature, celsius)
 
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
@@ -183,8 +183,11 @@ def spiking(
         threshold[cell] = at
         each = np.asarray(capacitance / kind.factor)
         capacitance = each[0] if (each == each[0]).all() else each  # one for all, if it is
-        own = {CAPACITANCE: capacitance, **held_steps(kind.mechanism.program, kind.parameters, dt)}
-        changed[k] = replace(kind, parameters=kind.parameters | own)
+        steps = {
+            CAPACITANCE: capacitance,
+            **held_steps(kind.mechanism.program, kind.parameters, dt),
+        }
+        changed[k] = replace(kind, parameters=kind.parameters | steps)
     return tuple(changed), threshold
 
 
@@ -208,19 +211,19 @@ def revalued(
     dt: float,
 ) -> tuple[Kind, ...]:
     """Return kinds with other values of the parameters `changed`, as `kinds_of` gives them."""
-    found = []
+    groups_here = []
     for k, kind in enumerate(kinds):
-        own = [g for g in groups if instances[g.number][0] == k]
-        mechanism, numbers = kind.mechanism, {g.number for g in own}
+        of_kind = [g for g in groups if instances[g.number][0] == k]
+        mechanism, numbers = kind.mechanism, {g.number for g in of_kind}
         names = {name for number, name in changed if number in numbers}
         names |= {name for of, name in stored if of == mechanism.name}
         if names:
-            order = inverse(np.concatenate([instances[g.number][1] for g in own]))
-            values = {p: _merged(own, p, order, (mechanism.name, p) in stored) for p in names}
+            order = inverse(np.concatenate([instances[g.number][1] for g in of_kind]))
+            values = {p: _merged(of_kind, p, order, (mechanism.name, p) in stored) for p in names}
             values |= held_steps(mechanism.program, {**kind.parameters, **values}, dt)
             kind = replace(kind, parameters=kind.parameters | values)
-        found.append(kind)
-    return tuple(found)
+        groups_here.append(kind)
+    return tuple(groups_here)
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
@@ -271,8 +274,8 @@ def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -
 def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
     """(n,) or (1,) float64, mV: voltages at the start; a single number is of the nodes inside."""
     count, around = structure.forest.num_nodes, structure.around
-    given = spread("v_init", v_init, count, writable=False, unit="mV")
-    return given if around is None or np.ndim(v_init) else np.where(around.inner, given, 0)
+    v = spread("v_init", v_init, count, writable=False, unit="mV")
+    return v if around is None or np.ndim(v_init) else np.where(around.inner, v, 0)
 
 
 def _repeats(group: Group) -> bool:
@@ -351,16 +354,16 @@ class ConstantSums:
     def _of_one_cell(self) -> list[np.ndarray] | None:
         """Axial conductances and each group's factors of cell 0, if all are alike, or None."""
         n, cells = len(self._area), self._forest.num_cells
-        found = [self._g_total]
+        columns = [self._g_total]
         for group in self._groups:
             if len(group) != len(np.unique(group.nodes)):
                 return None
             factor = np.zeros(n)
             factor[group.nodes] = factor_of(group.mechanism, self._area[group.nodes])
-            found.append(factor)
+            columns.append(factor)
         if (self._forest.sizes != n // cells).any():
             return None
-        rows = [a.reshape(cells, -1) for a in found]
+        rows = [a.reshape(cells, -1) for a in columns]
         return [r[0] for r in rows] if all((r == r[0]).all() for r in rows) else None
 
     def _by_cell(self, changes: Changes) -> bool:
@@ -389,9 +392,9 @@ class ConstantSums:
     def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
         """Conductance and current of each instance, worked out again if a value is another one."""
         values = [changes.value_of(group, name) for name in group.mechanism.parameters]
-        known = self._known.get(group.number)
-        if known and all(a is b for a, b in zip(known[0], values, strict=True)):
-            return known[1:]
+        place = self._known.get(group.number)
+        if place and all(a is b for a, b in zip(place[0], values, strict=True)):
+            return place[1:]
         number, mechanism = group.number, group.mechanism
         if number not in self._factor:
             self._factor[number] = factor_of(mechanism, self._area[group.nodes])

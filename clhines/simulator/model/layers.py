@@ -69,13 +69,13 @@ class Layers:
         """
         has = self.node >= 0
         at = np.where(has, self.node, 0)
-        potential, given = np.where(has, v[at], 0), np.where(has, b[at], 0)
+        potential, right_sides = np.where(has, v[at], 0), np.where(has, b[at], 0)
         potential[0] += potential[1]
         out = self.g * (potential - np.append(potential[1:], potential[:1] * 0, 0))
-        out[0] = np.where(has[1], -given[0], 0)  # through membranes
-        right = np.append(given[:1], out[:-1], 0) - np.append(given[:1] * 0, out[1:], 0)
-        right[0] += given[1]
-        right[-1] += given[-1]
+        out[0] = np.where(has[1], -right_sides[0], 0)  # through membranes
+        right = np.append(right_sides[:1], out[:-1], 0) - np.append(right_sides[:1] * 0, out[1:], 0)
+        right[0] += right_sides[1]
+        right[-1] += right_sides[-1]
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         flow = self.axial[:, child] * (potential[:, above] - potential[:, child])
@@ -120,14 +120,14 @@ class Layers:
                     np.add.at(ground[:, q], above, w * ground[some, x])
                     for r in range(q + 1, x + 1):
                         np.add.at(between[:, q, r], above, w * up[some, x, r])
-        found = np.zeros((m, k))
+        solution = np.zeros((m, k))
         for some in self._levels:
             above = np.maximum(self.parent[some], 0)
             for x in reversed(range(k)):
-                flow = right[some, x] + (between[some, x] * found[some]).sum(1)
-                flow += (up[some, x] * found[above]).sum(1)
-                found[some, x] = flow / total[some, x]
-        return found
+                flow = right[some, x] + (between[some, x] * solution[some]).sum(1)
+                flow += (up[some, x] * solution[above]).sum(1)
+                solution[some, x] = flow / total[some, x]
+        return solution
 
 
 def layers_of(structure: Structure, second_order: bool) -> Layers | None:
@@ -147,11 +147,11 @@ def layers_of(structure: Structure, second_order: bool) -> Layers | None:
     axial[0] = np.where(parent < 0, 0, g[node[0]])
     child = np.flatnonzero(parent >= 0)
     for row in range(1, len(node)):
-        own, other = node[row, child], node[row, parent[child]]
-        both = (own >= 0) & (other >= 0)
-        found = np.where(forest.parent[own] == other, g[own], 0)
-        found = np.where(forest.parent[other] == own, g[other], found)
-        axial[row, child] = np.where(both, found, 0)
+        child_node, other = node[row, child], node[row, parent[child]]
+        both = (child_node >= 0) & (other >= 0)
+        conductance = np.where(forest.parent[child_node] == other, g[child_node], 0)
+        conductance = np.where(forest.parent[other] == child_node, g[other], conductance)
+        axial[row, child] = np.where(both, conductance, 0)
     has = (node >= 0) & (np.arange(len(node)) > 0)[:, None]
     return Layers(
         node,

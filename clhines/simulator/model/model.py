@@ -52,22 +52,22 @@ class ModelSources:
     @property
     def is_emitted(self) -> np.ndarray:
         """(count,) bool: sources that are instances."""
-        found = np.zeros(self.count, bool)
+        emitted = np.zeros(self.count, bool)
         for sources in self.emitted.values():
-            found[sources[sources >= 0]] = True
-        return found
+            emitted[sources[sources >= 0]] = True
+        return emitted
 
     @property
     def is_detected(self) -> np.ndarray:
         """(count,) bool: sources that are crossings of a threshold."""
-        found = np.zeros(self.count, bool)
-        found[self.detector_source] = True
-        return found
+        detected = np.zeros(self.count, bool)
+        detected[self.detector_source] = True
+        return detected
 
     def above(self, v: np.ndarray) -> np.ndarray:
         """(d,) bool: detectors where voltages of all nodes, mV, are above the threshold."""
-        found: np.ndarray = v[self.detector_node] > self.detector_threshold
-        return found
+        is_above: np.ndarray = v[self.detector_node] > self.detector_threshold
+        return is_above
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +195,8 @@ class Kind:
     @property
     def varying(self) -> dict[str, np.ndarray]:
         """Parameters that differ among instances; values before INITIAL, for the host, are none."""
-        given = ((name, self.parameters[name]) for name in self.mechanism.parameters)
-        return {name: value for name, value in given if isinstance(value, np.ndarray)}
+        values = ((name, self.parameters[name]) for name in self.mechanism.parameters)
+        return {name: value for name, value in values if isinstance(value, np.ndarray)}
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -309,15 +309,15 @@ class Model:
     def detector_hold(self) -> np.ndarray:
         """(d,) int32: what `held` of a detector becomes when it sends an event; see `detect`."""
         steps = refractory_steps(self.sources.detector_refractory, self.dt)
-        found: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
-        return found
+        steps_held: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
+        return steps_held
 
     @property
     def begins_above(self) -> np.ndarray:
         """(d,) bool: detectors that are above their thresholds at the start."""
         v = self.of_nodes.at("v_init", self.sources.detector_node)
-        found: np.ndarray = v > self.sources.detector_threshold
-        return found
+        is_above: np.ndarray = v > self.sources.detector_threshold
+        return is_above
 
     u = OfNodes()  # (n,) float64, µS: entry of a node and its parent; 0 at roots
     capacitance = OfNodes()  # (n,) float64, nF
@@ -368,7 +368,7 @@ class Model:
 
     def _fields(self) -> Iterator[Field]:
         yield from (Field("v", "node"), Field("failed", "cell", "int32"))
-        given = self.connections
+        connections = self.connections
         if self.has_sums:
             yield Field("incoming", "target", "int64", rows="slot")
         if not self.has_times and self.num_extra:
@@ -378,8 +378,8 @@ class Model:
             if len(self.remote_v):
                 yield Field("remote_v", "remote")
         yield from self._instance_fields()
-        if given.rule is not None and given.largest.any():
-            yield from plastic_fields(given.rule)
+        if connections.rule is not None and connections.largest.any():
+            yield from plastic_fields(connections.rule)
         for ion in self.ions:
             for name in (*ion.variables, f"d{ion.variables[3]}"):
                 yield Field(name, "node", what="ion")
@@ -422,8 +422,8 @@ class Model:
         if cells == 1 or not whole or not _repeats([v, *varying.values()], each):
             return kind.mechanism.initial(v, kind.arrays())
         once = {k: varying[k][:each] if k in varying else a for k, a in kind.parameters.items()}
-        found = kind.mechanism.initial(v[:each], once)
-        return {k: np.tile(np.broadcast_to(a, each), cells) for k, a in found.items()}
+        states = kind.mechanism.initial(v[:each], once)
+        return {k: np.tile(np.broadcast_to(a, each), cells) for k, a in states.items()}
 
 
 @dataclass(frozen=True, eq=False)

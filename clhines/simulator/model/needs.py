@@ -82,7 +82,7 @@ def listed(names: Sequence[str], last: str = "or") -> str:
 def of_program(program: Program) -> set[str]:
     """Needs of a mechanism: none where it has only v, parameters, states and summed events."""
     net, sends = program.net, () if program.net is None else program.net.sends
-    found = {
+    words = {
         "artificial_cells": program.kind == "artificial",
         "ions": program.ions,
         "pointers": program.pointers,
@@ -98,7 +98,7 @@ def of_program(program: Program) -> set[str]:
         "diffusion": program.diffusing,
         "self_events": any(send.kind != "event" for send in sends),
     }
-    return {word for word, is_so in found.items() if is_so}
+    return {word for word, is_so in words.items() if is_so}
 
 
 def _has_more(program: Program) -> bool:
@@ -124,7 +124,7 @@ def of_network(
     added: Additions, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
     """Needs that are known before a model is made; `connections` are `Wiring.calls`."""
-    found = {
+    words = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
         "trains": any(s.times for s in added.sources),
@@ -142,24 +142,24 @@ def of_network(
         "pointers": added.pointers,
     }
     of_mechanisms = set().union(*(of_program(group.mechanism.program) for group in groups))
-    return frozenset(word for word, is_so in found.items() if is_so) | of_mechanisms
+    return frozenset(word for word, is_so in words.items() if is_so) | of_mechanisms
 
 
 def of_model(model: Model, exact: bool) -> frozenset[str]:
     """Return the needs that the arrays of a model show; `exact`: its events act at exact times."""
     kinds = model.kinds
-    found: dict[str, object] = {
+    words: dict[str, object] = {
         "noise": any(kind.mechanism.uses_noise for kind in kinds),
         "layers": model.layers is not None,
     }
     if not exact:
-        found |= {"grid_times": True, "plastic": model.connections.rule is not None}
+        words |= {"grid_times": True, "plastic": model.connections.rule is not None}
     else:
         artificial = [kind.mechanism.kind == "artificial" for kind in kinds]
         short = model.netcons.delay < model.dt
         sent = model.sources.is_emitted[model.netcons.source] & short
         loose = artificial_sources(model)[model.netcons.source]
-        found |= {
+        words |= {
             "exact_times": True,
             "plastic": model.connections.rule is not None and model.on_grid,
             "instant_events": (sent & ~loose).any(),
@@ -172,23 +172,23 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
         }
-    return frozenset(word for word, is_so in found.items() if is_so)
+    return frozenset(word for word, is_so in words.items() if is_so)
 
 
 def artificial_sources(model: Model) -> np.ndarray:
-    found = np.zeros(model.sources.count, bool)
+    artificial = np.zeros(model.sources.count, bool)
     for k, sources in model.sources.emitted.items():
         if model.kinds[k].mechanism.kind == "artificial":
-            found[sources[sources >= 0]] = True
-    return found
+            artificial[sources[sources >= 0]] = True
+    return artificial
 
 
 def within_cells(model: Model) -> np.ndarray:
     """(m,) bool: connections between instances of one cell that are shorter than a step."""
     netcons = model.netcons
-    found = model.sources.is_emitted[netcons.source] & (netcons.delay < model.dt)
-    if not found.any():
-        return found
+    is_within = model.sources.is_emitted[netcons.source] & (netcons.delay < model.dt)
+    if not is_within.any():
+        return is_within
     sender, receiver = np.full(model.sources.count, -1), np.full(netcons.count, -2)
     for k, kind in enumerate(model.kinds):
         if kind.mechanism.kind == "artificial":
@@ -197,7 +197,7 @@ def within_cells(model: Model) -> np.ndarray:
         receiver[here] = cell[netcons.instance[here]]
         sources = model.sources.emitted.get(k, np.full(kind.count, -1))
         sender[sources[sources >= 0]] = cell[sources >= 0]
-    return found & (sender[netcons.source] == receiver)
+    return is_within & (sender[netcons.source] == receiver)
 
 
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
@@ -206,19 +206,19 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
     Where blocks set it by the pointer it is those that do so or read, and those that use it.
     """
     (k, name), other = pointer, model.kinds[to.kind].mechanism
-    own, blocks = model.kinds[k].mechanism, other.program.blocks.items()
-    outputs = [q.name for q in own.program.outputs]  # any of them may be recorded
-    given_to = ((b, own.calls(b, outputs)) for b in own.program.blocks)
+    mechanism, blocks = model.kinds[k].mechanism, other.program.blocks.items()
+    outputs = [q.name for q in mechanism.program.outputs]  # any of them may be recorded
+    given_to = ((b, mechanism.calls(b, outputs)) for b in mechanism.program.blocks)
     reads = {
-        b for b, given in given_to
-        if any(a.role in ("pointer", "assign") and a.name == name for a in given)
+        b for b, block in given_to
+        if any(a.role in ("pointer", "assign") and a.name == name for a in block)
     }  # fmt: skip
-    if name in own.program.assigned:
+    if name in mechanism.program.assigned:
         outputs = [q.name for q in other.program.outputs]
         used = ((b, a) for b in other.program.blocks for a in other.calls(b, outputs))
         sets = {b for b, a in used if (a.role, a.name) == ("state", to.state)}
         return {*map(_event, reads)}, {*map(_event, sets)}
-    outs = ((b, a) for b, given in blocks for a in given if a.direction != "in")
+    outs = ((b, a) for b, block in blocks for a in block if a.direction != "in")
     sets = {b for b, a in outs if (a.role, a.name) == ("state", to.state)}
     return {*map(_event, reads)}, {*map(_event, sets)}
 
@@ -232,7 +232,9 @@ def _points_in_states(kind: Kind) -> bool:
     """Whether more than a current and what comes before it reads a pointer."""
     ours = ("initial", "current", "before_breakpoint")
     blocks = kind.mechanism.program.blocks.items()
-    return any(a.role == "pointer" for name, given in blocks if name not in ours for a in given)
+    return any(
+        a.role == "pointer" for name, arguments in blocks if name not in ours for a in arguments
+    )
 
 
 def _reads_currents(kind: Kind) -> bool:
@@ -318,7 +320,7 @@ def check_steered(model: Model) -> None:
 
     In a step the events of who sets a weight come before those with it; see `events.sources`.
     """
-    netcons, known = model.netcons, np.zeros(0, np.int64)
+    netcons, steered = model.netcons, np.zeros(0, np.int64)
     for (k, name), to in model.steered.items():
         own, said = model.kinds[k].mechanism.name, f"pointer {name} points to a weight"
         for c in np.unique(netcons.kind[to.connection]).tolist():
@@ -331,8 +333,8 @@ def check_steered(model: Model) -> None:
                         name=model.kinds[c].mechanism.name,
                     )
                 )
-        known = np.append(known, to.places(model))
-        if len(np.unique(known)) < len(known):
+        steered = np.append(steered, to.places(model))
+        if len(np.unique(steered)) < len(steered):
             raise InputError(refusal("network.pointer-weight-shared", own=own, said=said))
         if model.bins:
             raise InputError(refusal("network.pointer-weight-in-bins", own=own, said=said))
@@ -360,9 +362,9 @@ def check_read(model: Model) -> None:
     """
     for (k, name), to in model.read.items():
         reads, sets = _blocks_at(model, (k, name), to)
-        own, other = model.kinds[k].mechanism, model.kinds[to.kind].mechanism
-        said = f"{own.name}: pointer {name} points to {to.state} of {other.name}"
-        if name in own.program.assigned:
+        mechanism, other = model.kinds[k].mechanism, model.kinds[to.kind].mechanism
+        said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}"
+        if name in mechanism.program.assigned:
             _check_assigned(model, (k, name), to, said)
         if "receive" in reads & sets:
             raise InputError(refusal("network.pointer-read-in-events", said=said))
@@ -414,11 +416,15 @@ def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
     """Blocks in which a pointer that is written sets a variable, and does not add to it."""
     k, name = pointer
     blocks = model.kinds[k].mechanism.program.blocks.items()
-    return {b for b, given in blocks if any((a.role, a.name) == ("put", name) for a in given)}
+    return {
+        b for b, arguments in blocks if any((a.role, a.name) == ("put", name) for a in arguments)
+    }
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:
     """Whether events or conditions of a kind have arguments of these roles."""
     blocks = kind.mechanism.program.blocks.items()
-    events = (given for name, given in blocks if name in ("receive", "watch") or "netcons" in name)
-    return any(a.role in roles for given in events for a in given)
+    events = (
+        arguments for name, arguments in blocks if name in ("receive", "watch") or "netcons" in name
+    )
+    return any(a.role in roles for arguments in events for a in arguments)

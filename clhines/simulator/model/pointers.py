@@ -30,18 +30,18 @@ def pointed(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[s
 def _steered(
     added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], Steered]:
-    found = dict[tuple[int, str], Steered]()
+    steered = dict[tuple[int, str], Steered]()
     for k, kind in enumerate(kinds):
         for name in kind.mechanism.program.steered:
-            found[k, name] = Steered(np.full(kind.count, -1), np.zeros(kind.count, np.int64))
+            steered[k, name] = Steered(np.full(kind.count, -1), np.zeros(kind.count, np.int64))
     for group, name, connection, element in added.steered:
         k, place = instances[group]
-        found[k, name].connection[place] = connection
-        found[k, name].element[place] = element
-    for (k, name), to in found.items():
+        steered[k, name].connection[place] = connection
+        steered[k, name].element[place] = element
+    for (k, name), to in steered.items():
         if loose := int((to.connection < 0).sum()):
             raise _nowhere(kinds[k], name, loose)
-    return found
+    return steered
 
 
 def _pointers(
@@ -50,7 +50,7 @@ def _pointers(
     instances: Spans,
     others: Collection[tuple[int, str]],
 ) -> dict[tuple[int, str], np.ndarray]:
-    found = {
+    pointers = {
         (k, name): np.full(kind.count, -1)
         for k, kind in enumerate(kinds)
         for name in kind.mechanism.program.pointers
@@ -68,12 +68,12 @@ def _pointers(
                     name2=name,
                 )
             )
-        found[k, name][place[index]] = node
-    for (k, name), nodes in found.items():
+        pointers[k, name][place[index]] = node
+    for (k, name), nodes in pointers.items():
         loose = np.flatnonzero(nodes < 0)
         if len(loose):
             raise _nowhere(kinds[k], name, len(loose))
-    return found
+    return pointers
 
 
 def _written(

@@ -101,10 +101,10 @@ class Schema:
 
     @cached_property
     def _families(self) -> dict[tuple[str, int | None], list[Field]]:
-        found: dict[tuple[str, int | None], list[Field]] = {}
+        families: dict[tuple[str, int | None], list[Field]] = {}
         for field in self._fields:
-            found.setdefault((field.what, field.kind), []).append(field)
-        return found
+            families.setdefault((field.what, field.kind), []).append(field)
+        return families
 
     def of(self, what: str, kind: int | None = None) -> list[Field]:
         return self._families.get((what, kind), [])

@@ -106,10 +106,10 @@ def gathered(
     least, most = (f(p.delays[k] for p in parts) for k, f in enumerate((min, max)))
     overlap = exchanged_during(ranks, least, on_host, overlap)
     kinds = tuple(_alike(k, kind, parts) for k, kind in enumerate(model.kinds))
-    own = replace(model, kinds=kinds, needs=frozenset().union(*(p.needs for p in parts)))
+    model_here = replace(model, kinds=kinds, needs=frozenset().union(*(p.needs for p in parts)))
     totals = [part.total for part in parts]
     decisions = Decisions(
-        network=_stand_in(own, ranks.rank, parts),
+        network=_stand_in(model_here, ranks.rank, parts),
         split=True,
         overlap=overlap,
         epoch=epoch_of(least, overlap),
@@ -119,7 +119,7 @@ def gathered(
         inflow=any(part.inflow for part in parts),
         by_gid=np.argsort(_in_turn(ranks.rank, [part.gids for part in parts])),
     )
-    return WholeNetwork(own, decisions, sent, heard)
+    return WholeNetwork(model_here, decisions, sent, heard)
 
 
 def _check_taken(model: Model) -> None:
@@ -149,8 +149,8 @@ def _given(network: Network, model: Model) -> dict[str, object]:
 
 def _part(network: Network, model: Model) -> RankCells:
     sort_of_cell, sorts = _sorts(model)
-    given = model.connections
-    total, most, _ = given.most(external_sums(model), given.largest)
+    connections = model.connections
+    total, most, _ = connections.most(external_sums(model), connections.largest)
     return RankCells(
         gids=np.asarray(network.gids),
         sorts=sorts,
@@ -163,11 +163,11 @@ def _part(network: Network, model: Model) -> RankCells:
         ratio=[_ratio(network, model, kind) for kind in model.kinds],
         total=total,
         most=most,
-        delays=(given.min_delay, given.max_delay),
+        delays=(connections.min_delay, connections.max_delay),
         inflow=has_inflow(model),
         constant_factors=model.constant_factors,
         needs=model.needs,
-        rule=given.rule,
+        rule=connections.rule,
     )
 
 
@@ -199,9 +199,9 @@ def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, floa
     if not kind.count or kind.mechanism.kind != "density":
         return 1 << 62, 1.0, 1.0, 1.0
     capacitance = model.of_nodes.at("capacitance", kind.node) / model.solved_dt
-    found = kind.factor / capacitance
+    ratio = kind.factor / capacitance
     gid = np.asarray(network.gids)[stretch_of(model.forest.cell_offsets, kind.node[0])]
-    return int(gid), float(found[0]), float(found.min()), float(found.max())
+    return int(gid), float(ratio[0]), float(ratio.min()), float(ratio.max())
 
 
 def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
@@ -238,17 +238,17 @@ def _listeners(
     of_ranks = np.split(place, np.searchsorted(place, begin[1:-1]))
     wanted = ranks.comm.alltoall([p - b for p, b in zip(of_ranks, begin.tolist(), strict=False)])
     sent = np.unique(np.concatenate(wanted)).astype(np.int64)
-    told = ranks.comm.allgather(parts[ranks.rank].gids[sent])
-    at = [place_of(heard, gids) for gids in told]
+    listeners = ranks.comm.allgather(parts[ranks.rank].gids[sent])
+    at = [place_of(heard, gids) for gids in listeners]
     return sent, [np.where(k < 0, -1, np.append(numbers, -1)[k]) for k in at]
 
 
 def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
     """Return a kind in which parameters are numbers only where all ranks have the same one."""
-    known, names = [part.single[k] for part in parts], [*kind.parameters]
-    differ = [n for n in names if any(one.get(n) != known[0].get(n) for one in known)]
-    given = {n: np.broadcast_to(np.float64(kind.parameters[n]), kind.count) for n in differ}
-    return replace(kind, parameters={**kind.parameters, **given}) if given else kind
+    singles, names = [part.single[k] for part in parts], [*kind.parameters]
+    differ = [n for n in names if any(one.get(n) != singles[0].get(n) for one in singles)]
+    values = {n: np.broadcast_to(np.float64(kind.parameters[n]), kind.count) for n in differ}
+    return replace(kind, parameters={**kind.parameters, **values}) if values else kind
 
 
 class _KindOfAll(Deferred, Kind):
@@ -266,15 +266,15 @@ def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
 
     The cells of this rank come first, with their numbers; trees are in the order of their gids.
     """
-    known, first = dict[bytes, Sort](), dict[bytes, int]()
+    sort_of_digest, first = dict[bytes, Sort](), dict[bytes, int]()
     digests = [[sort.digest() for sort in part.sorts] for part in parts]
     for part, codes in zip(parts, digests, strict=True):
         cell = np.unique(part.sort_of_cell, return_index=True)[1]
         for code, one, gid in zip(codes, part.sorts, part.gids[cell].tolist(), strict=True):
-            known[code], first[code] = one, min(gid, first.get(code, gid))
-    ordered = sorted(known, key=first.__getitem__)
+            sort_of_digest[code], first[code] = one, min(gid, first.get(code, gid))
+    ordered = sorted(sort_of_digest, key=first.__getitem__)
     number = {code: k for k, code in enumerate(ordered)}
-    sorts = [known[code] for code in ordered]
+    sorts = [sort_of_digest[code] for code in ordered]
     numbers = [np.array([number[code] for code in codes]) for codes in digests]
     sort = _in_turn(rank, [n[p.sort_of_cell] for n, p in zip(numbers, parts, strict=True)])
     shapes = dict[bytes, int]()
@@ -310,8 +310,8 @@ def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.
     """(count,) int64: nodes of the instances of a kind, of which sorts have `nodes` each."""
     counts = np.array([len(some) for some in nodes])
     at = ranges(offsets(counts)[:-1][sort], counts[sort])
-    found = np.concatenate(nodes)[at] + np.repeat(forest.cell_offsets[:-1], counts[sort])
-    return found.astype(np.int64)
+    nodes_of_all = np.concatenate(nodes)[at] + np.repeat(forest.cell_offsets[:-1], counts[sort])
+    return nodes_of_all.astype(np.int64)
 
 
 def _factor(
@@ -320,7 +320,7 @@ def _factor(
     """(count,) float64: factors for capacitances of one per step, the first that of the first."""
     _, first, _, _ = min(ratios)
     least, most = min(ratio[2] for ratio in ratios), max(ratio[3] for ratio in ratios)
-    found = np.full(sum(part.counts[k] for part in parts), least)
-    found[-1] = most if first != most else least
-    found[0] = first
-    return found
+    factors = np.full(sum(part.counts[k] for part in parts), least)
+    factors[-1] = most if first != most else least
+    factors[0] = first
+    return factors

@@ -80,14 +80,14 @@ class Ranks:
         So does a call of the same name of another object of this communicator.
         """
         name = np.frombuffer(call.encode()[:_CALL_BYTES].ljust(_CALL_BYTES), np.int64)
-        found = self.gather_numbers([*name.tolist(), self._number])
-        other = next((r for r in range(self.size) if (found[r] != found[0]).any()), 0)
+        numbers = self.gather_numbers([*name.tolist(), self._number])
+        other = next((r for r in range(self.size) if (numbers[r] != numbers[0]).any()), 0)
         if not other:
             return
-        names = [row[:-1].tobytes().decode(errors="replace").rstrip() for row in found]
+        names = [row[:-1].tobytes().decode(errors="replace").rstrip() for row in numbers]
         if names[other] == names[0]:
-            names = [f"that of object {row[-1]}" for row in found]
-            names[0] = f"{call} of object {found[0, -1]}"
+            names = [f"that of object {row[-1]}" for row in numbers]
+            names[0] = f"{call} of object {numbers[0, -1]}"
         raise InputError(
             f"rank 0 calls {names[0]} and rank {other} {names[other]}; expected the same call on "
             "all ranks"
@@ -111,9 +111,9 @@ class Ranks:
 
     def same(self, given: Mapping[str, object]) -> None:
         """Refuse, on all ranks, the first value by name that is not the same on all."""
-        found = self.comm.allgather(given)
+        settings = self.comm.allgather(given)
         for name in given:
-            values = [each[name] for each in found]
+            values = [each[name] for each in settings]
             other = next((r for r, value in enumerate(values) if value != values[0]), 0)
             if other:
                 raise InputError(
@@ -123,13 +123,13 @@ class Ranks:
 
     def _raise(self, error: BaseException | None) -> None:
         refuses = error is None or is_refusal(error)
-        found = self.comm.allgather(("" if error is None else one_line(error), refuses))
-        are_refusals = all(refuses for _, refuses in found)
+        errors = self.comm.allgather(("" if error is None else one_line(error), refuses))
+        are_refusals = all(refuses for _, refuses in errors)
         if error is not None and (are_refusals or not refuses):
             raise error
-        failed = [r for r, (line, _) in enumerate(found) if line]
-        rank = next((r for r in failed if not found[r][1]), failed[0])
-        raise RankError(f"rank {rank}: {found[rank][0]}", rank, are_refusals)
+        failed = [r for r, (line, _) in enumerate(errors) if line]
+        rank = next((r for r in failed if not errors[r][1]), failed[0])
+        raise RankError(f"rank {rank}: {errors[rank][0]}", rank, are_refusals)
 
     def _wait(self, request: MPI.Request) -> None:
         """Wait for a request, without taking the processor from a device that is it."""
@@ -150,13 +150,13 @@ class Ranks:
         message = np.zeros(1 + self._capacity, np.uint32)
         message[0] = _FAILED if error is not None else len(mine)
         message[1 : 1 + len(mine)] = mine[: self._capacity]
-        found = np.empty((self.size, len(message)), np.uint32)
-        self._wait(self.comm.Iallgather(message, found))
-        counts = found[:, 0].astype(np.int64)
+        messages = np.empty((self.size, len(message)), np.uint32)
+        self._wait(self.comm.Iallgather(message, messages))
+        counts = messages[:, 0].astype(np.int64)
         if (counts == _FAILED).any():
             self._raise(error)
-        codes = [row[1 : 1 + count] for row, count in zip(found, counts.tolist(), strict=True)]
-        self.received += found.nbytes
+        codes = [row[1 : 1 + count] for row, count in zip(messages, counts.tolist(), strict=True)]
+        self.received += messages.nbytes
         if counts.max() > self._capacity:
             codes = self._exchange_all(mine, counts)
         self.exchanges += 1
@@ -164,14 +164,14 @@ class Ranks:
         return codes
 
     def _exchange_all(self, mine: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-        found = np.empty(int(counts.sum()), np.uint32)
+        words = np.empty(int(counts.sum()), np.uint32)
         begin = starts(counts)
         sent = np.ascontiguousarray(mine, np.uint32)
-        self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), begin.tolist())]))
-        self.received += found.nbytes
+        self._wait(self.comm.Iallgatherv(sent, [words, (counts.tolist(), begin.tolist())]))
+        self.received += words.nbytes
         capacity = (1 << int(counts.max()).bit_length()) - 1
         self._capacity = min(max(self._capacity, capacity), _MAX_CAPACITY)
-        return np.split(found, begin[1:])
+        return np.split(words, begin[1:])
 
 
 def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
@@ -215,30 +215,30 @@ def agreed(ranks: Ranks | None) -> AbstractContextManager[None]:
 def finish(comm: MPI.Comm, message: str, code: int) -> int:
     """End a program on all ranks: say once what went wrong; return the largest code of all."""
     known = message.encode()[:500]
-    mine, found = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
+    mine, messages = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
     mine[0], mine[1 : 1 + len(known)] = code, np.frombuffer(known, np.uint8)
-    request, begin = comm.Iallgather(mine, found), time.perf_counter()
+    request, begin = comm.Iallgather(mine, messages), time.perf_counter()
     while not request.Test():
         if code and time.perf_counter() - begin > _PATIENCE:
             words = message or f"ended with status {code}"
             print(f"clhines: rank {comm.rank}: {words}", file=sys.stderr)
             end_all(comm, code)
         time.sleep(1e-3)
-    texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in found]
-    own = [r for r, text in enumerate(texts) if text]
-    if own and own[0] == comm.rank:
-        same = all(text == texts[own[0]] for text in texts)
+    texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in messages]
+    failed = [r for r, text in enumerate(texts) if text]
+    if failed and failed[0] == comm.rank:
+        same = all(text == texts[failed[0]] for text in texts)
         who = "" if same else f"rank {comm.rank}: "
         print(f"clhines: {who}{message}", file=sys.stderr, flush=True)
-    return int(found[:, 0].max())
+    return int(messages[:, 0].max())
 
 
 def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.Device]:
     """Return the devices that processes of a machine take in turn: the one chosen, and its like."""
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
-    given = spec or os.environ.get("PYOPENCL_CTX")
-    if isinstance(given, cl.Device) or (isinstance(given, str) and ":" in given):
+    wanted = spec or os.environ.get("PYOPENCL_CTX")
+    if isinstance(wanted, cl.Device) or (isinstance(wanted, str) and ":" in wanted):
         return [chosen]
     return devices.alike(chosen, dtype)
 

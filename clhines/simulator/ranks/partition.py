@@ -39,9 +39,9 @@ class RankRecords:
 
     def localised(self, records: Sequence[Record]) -> list[Record]:
         """Return this rank's records: the same objects as long as the records are the same."""
-        known = {id(row[0]): row for row in self._rows}
-        self._rows = [known.get(id(r)) or (r, *self._local(r)) for r in records]
-        return [own for _, own, _ in self._rows]
+        rows = {id(row[0]): row for row in self._rows}
+        self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
+        return [record for _, record, _ in self._rows]
 
     def joined(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
         """(rows, width) of each record, on all ranks: columns of all ranks, filled up with -1."""
@@ -172,25 +172,25 @@ class Share:
     @cached_property
     def _place(self) -> list[np.ndarray]:
         """Number on the rank of each instance of each kind, -1 of other ranks' instances."""
-        found = [np.full(kind.count, -1) for kind in self.whole.kinds]
-        for numbers, some in zip(found, self.instances, strict=True):
+        places = [np.full(kind.count, -1) for kind in self.whole.kinds]
+        for numbers, some in zip(places, self.instances, strict=True):
             numbers[some] = np.arange(some.stop - some.start)
-        return found
+        return places
 
     @cached_property
     def targets(self) -> np.ndarray:
-        found = [np.zeros(0, np.int64)]
+        targets = [np.zeros(0, np.int64)]
         for kind, some in zip(self.whole.kinds, self.instances, strict=True):
             first = kind.first_target
             if first >= 0:
-                found.append(np.arange(first + some.start, first + some.stop))
-        return np.concatenate(found)[: self.whole.num_targets]
+                targets.append(np.arange(first + some.start, first + some.stop))
+        return np.concatenate(targets)[: self.whole.num_targets]
 
     @cached_property
     def _target(self) -> np.ndarray:
-        found = np.full(max(self.whole.num_targets, 1), -1)
-        found[self.targets] = np.arange(len(self.targets))
-        return found
+        places = np.full(max(self.whole.num_targets, 1), -1)
+        places[self.targets] = np.arange(len(self.targets))
+        return places
 
     @cached_property
     def on_grid(self) -> np.ndarray:
@@ -283,12 +283,12 @@ class Share:
         before = [j for j in range(k) if self.whole.kinds[j].first_target >= 0]
         first = sum(self.instances[j].stop - self.instances[j].start for j in before)
         played = {p.parameter for p in self.whole.played if p.kind == k}  # maybe on another rank
-        given = {n: np.asarray(v) for n, v in kind.parameters.items() if np.ndim(v)}
-        given |= {n: v for n, v in kind.arrays().items() if n in played}
+        columns = {n: np.asarray(v) for n, v in kind.parameters.items() if np.ndim(v)}
+        columns |= {n: v for n, v in kind.arrays().items() if n in played}
         return replace(
             kind,
             node=kind.node[some] - (0 if is_artificial(kind) else self.low),
-            parameters=kind.parameters | {n: v[some] for n, v in given.items()},
+            parameters=kind.parameters | {n: v[some] for n, v in columns.items()},
             factor=kind.factor[some],
             last=None,
             first_target=first if kind.first_target >= 0 else -1,
@@ -302,11 +302,11 @@ class Share:
 
     def _sources(self) -> ModelSources:
         whole = self.whole
-        found = whole.sources.at_nodes(self.low, self.high)
+        sources = whole.sources.at_nodes(self.low, self.high)
         if not whole.has_times:
-            return replace(found, detector_source=np.arange(len(found.detector_node)))
+            return replace(sources, detector_source=np.arange(len(sources.detector_node)))
         emitted = {k: of[self.instances[k]] for k, of in whole.sources.emitted.items()}
-        return replace(found, emitted=emitted, ring_size=ring_sizes(whole))
+        return replace(sources, emitted=emitted, ring_size=ring_sizes(whole))
 
     def _netcons(self) -> NetCons:
         netcons, rows = self.whole.netcons, self.connections
@@ -346,15 +346,15 @@ class Share:
         return np.arange(length(self.whole, per))[self._things[per]]
 
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = {}
+        arrays = {}
         for field in self.whole.schema:
-            found[field.key] = saved[field.key][..., self.places(field)]
+            arrays[field.key] = saved[field.key][..., self.places(field)]
             if field.refers:
-                own = self.numbers(field.refers)
+                numbers = self.numbers(field.refers)
                 number = np.full(length(self.whole, field.refers) + 1, -1)  # the last: of none
-                number[own] = np.arange(len(own))
-                found[field.key] = number[found[field.key]]
-        return found | {"remote_v": saved["v"][self.remote]}
+                number[numbers] = np.arange(len(numbers))
+                arrays[field.key] = number[arrays[field.key]]
+        return arrays | {"remote_v": saved["v"][self.remote]}
 
     def record(self, record: Record) -> tuple[Record, np.ndarray]:
         """Return the entries of a record that the rank has, and the columns that they fill."""
@@ -385,8 +385,8 @@ def steps_together(shares: Sequence[Share]) -> int:
         return 1
     netcons = whole.netcons
     for k, sources in whole.sources.emitted.items():
-        known = np.isin(netcons.source, sources[sources >= 0])
-        if not is_artificial(whole.kinds[k]) and (netcons.delay[known] < whole.dt).any():
+        detected = np.isin(netcons.source, sources[sources >= 0])
+        if not is_artificial(whole.kinds[k]) and (netcons.delay[detected] < whole.dt).any():
             raise InputError(
                 f"{whole.kinds[k].mechanism.name} sends events with delays shorter than a step; "
                 "expected one process, or longer delays"

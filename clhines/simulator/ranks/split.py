@@ -58,9 +58,9 @@ class _Own:
 
     def call(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
         """Do something, and raise on all ranks what has failed on one."""
-        found = self.do(do, *arguments)
+        result = self.do(do, *arguments)
         self.settle()
-        return found
+        return result
 
     def settle(self) -> None:
         error, self.error = self.error, None
@@ -95,8 +95,8 @@ class _StepExchange:
         self._spikes, self._waiting = [], None
         if not started:
             early = self._own.do(self._own.run.early_sources)
-            found = _NOTHING if early is None else early
-            self._exchange(found, np.full(len(found), -1), -1, 1)
+            events = _NOTHING if early is None else early
+            self._exchange(events, np.full(len(events), -1), -1, 1)
 
     def taken(self, first: int, count: int) -> None:
         """Note the spikes of steps that are under way, and exchange those before if they wait."""
@@ -111,8 +111,8 @@ class _StepExchange:
         if self._waiting is None:
             return
         (noted, first, count), self._waiting = self._waiting, None
-        found = None if noted is None else self._own.do(noted)
-        cell, step = found if found is not None else (_NOTHING, _NOTHING)
+        chunk = None if noted is None else self._own.do(noted)
+        cell, step = chunk if chunk is not None else (_NOTHING, _NOTHING)
         self._exchange(cell, step, first, count)
 
     def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
@@ -144,8 +144,8 @@ class _HeardExchange(_StepExchange):
 
     def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         error, self._own.error = self._own.error, None
-        own = self._place[cell]
-        mine = encoded(own[own >= 0], step[own >= 0], first, count)
+        cells = self._place[cell]
+        mine = encoded(cells[cells >= 0], step[cells >= 0], first, count)
         codes = self._own.ranks.exchange(mine, error)
         source, when = decoded(codes, self._sources, first, count)
         source, when = np.append(cell, source), np.append(step, when)
@@ -198,8 +198,8 @@ class _TimeExchange:
         run = self._own.run
         source, time, v = run.new_events(self._here - self._mine.low)
         if self._own.ranks.rank:  # the first rank tells of artificial cells, which all have
-            own = ~self._artificial[source]
-            source, time = source[own], time[own]
+            is_cell = ~self._artificial[source]
+            source, time = source[is_cell], time[is_cell]
         return words_of(source, time, v)
 
     def _take(self, source: np.ndarray, time: np.ndarray, v: np.ndarray) -> None:
@@ -234,12 +234,12 @@ def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the arguments of `words_of` on all ranks, in turn; `pointed` voltages of each."""
-    found = []
-    for own, number in zip(words, pointed, strict=True):
-        count = (len(own) - 2 * number) // 3
-        reals = np.ascontiguousarray(own[count:]).view(np.float64)
-        found.append((own[:count].astype(np.int64), reals[:count], reals[count:]))
-    source, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+    parts = []
+    for values, number in zip(words, pointed, strict=True):
+        count = (len(values) - 2 * number) // 3
+        reals = np.ascontiguousarray(values[count:]).view(np.float64)
+        parts.append((values[:count].astype(np.int64), reals[:count], reals[count:]))
+    source, time, v = (np.concatenate(each) for each in zip(*parts, strict=True))
     return source, time, v
 
 
@@ -268,8 +268,8 @@ class SplitRun:
             saved = self.save()  # of all ranks
             with ranks.agreed():
                 for k, kind in enumerate(self.whole.kinds) if saved else ():
-                    own = replace(kind, last=None)
-                    check_globals(own, self.whole.schema.named(saved, "state", k))
+                    kind_here = replace(kind, last=None)
+                    check_globals(kind_here, self.whole.schema.named(saved, "state", k))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         self._own.do(self.run.begin, rows, self._records.localised(records))
@@ -287,8 +287,8 @@ class SplitRun:
         return self._own.do(self.run.mark)
 
     def seconds(self, marks: Sequence[Mark | None]) -> list[float]:
-        found = self._own.do(self.run.seconds, marks)
-        return [0.0] * len(marks) if found is None else found
+        seconds = self._own.do(self.run.seconds, marks)
+        return [0.0] * len(marks) if seconds is None else seconds
 
     def end(self) -> Chunk:
         self._exchange.end()
@@ -308,20 +308,20 @@ class SplitRun:
         return self._exchange.chunk(failed, self._records.joined(values))
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        found = self._own.call(self.run.now, self._records.localised(records), step)
-        return self._records.joined(found)
+        samples = self._own.call(self.run.now, self._records.localised(records), step)
+        return self._records.joined(samples)
 
     def voltages(self) -> np.ndarray:
         v = self._own.call(self.run.voltages)
         return np.concatenate(self.ranks.comm.allgather(v))
 
     def weights(self) -> np.ndarray:
-        own = self._own.call(self.run.weights)
-        on_grid, found = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
-        for share, part in zip(self._shares, self.ranks.comm.allgather(own), strict=True):
+        weights = self._own.call(self.run.weights)
+        on_grid, exact = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
+        for share, part in zip(self._shares, self.ranks.comm.allgather(weights), strict=True):
             count = len(share.on_grid)
-            on_grid[share.on_grid], found[share.weights] = part[:count], part[count:]
-        return np.concatenate([on_grid, found])
+            on_grid[share.on_grid], exact[share.weights] = part[:count], part[count:]
+        return np.concatenate([on_grid, exact])
 
     def reward(self, reward: float, step: int) -> None:
         self._own.call(self.run.reward, reward, step)
@@ -535,9 +535,9 @@ class JoinedRun:
     def _trains(self) -> tuple[np.ndarray, np.ndarray]:
         """Return sources and times, ascending, of given times that other ranks listen to."""
         sources = self._model.sources
-        known = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
-        times = [sources.train_time[k] for k in known]
-        source = np.repeat(sources.train_source[known].astype(np.int64), [*map(len, times)])
+        numbered = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
+        times = [sources.train_time[k] for k in numbered]
+        source = np.repeat(sources.train_source[numbered].astype(np.int64), [*map(len, times)])
         time = np.concatenate([np.zeros(0), *times])
         order = np.argsort(time, kind="stable")
         return source[order], time[order]
@@ -558,9 +558,9 @@ class JoinedRun:
             self._ahead = source[count:], time[count:]
         number, time = (np.concatenate(each) for each in zip(*self._unsent, strict=True))
         self._unsent = []
-        known = number >= 0
-        sent = self._in_steps(time[known]) if self._joints.in_steps else time[known]
-        mine = words_of(number[known], sent, v)
+        is_here = number >= 0
+        sent = self._in_steps(time[is_here]) if self._joints.in_steps else time[is_here]
+        mine = words_of(number[is_here], sent, v)
         number, time, v = of_words(self._joints.ranks.exchange(mine), self._shown_of)
         at = place_of(self._joints.heard, number, self._order)
         source, time = self._joints.trains[at[at >= 0]], time[at >= 0]

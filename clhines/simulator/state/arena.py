@@ -67,10 +67,10 @@ class Tiler:
         """Repeat (rows, n) values into `whole` from `begin` on; whole numbers grow by `step`."""
         if not once.size:
             return
-        given = cla.to_device(self.queue, once)
+        values = cla.to_device(self.queue, once)
         width = min(self._width, devices.small_groups(self.queue.device, 1)[1][0])
         size = (width, once.shape[0] * self.copies), (width, 1)
-        arrays = given.base_data, whole.base_data
+        arrays = values.base_data, whole.base_data
         if once.dtype == np.int32:
             self._kernels["tile_numbers"](
                 self.queue, *size, once.shape[1], self.copies, begin, step, *arrays
@@ -111,11 +111,11 @@ class Tiler:
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
         """Find the active node at each place, and the place of each, in `ints` from `begin`."""
-        given = cla.to_device(self.queue, number)
+        numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
         self._kernels["find_places"](
             self.queue, *self._sizes, places, len(number), most, begin,
-            self._gather.base_data, given.base_data, active.base_data, ints.base_data,
+            self._gather.base_data, numbers.base_data, active.base_data, ints.base_data,
         )  # fmt: skip
 
 
@@ -202,17 +202,17 @@ class Arena:
             return np.zeros(shape, self.dtype)
         if self._parts:  # on the host so far
             part = self._part_of(begin, size)
-            found = self._joined()[begin : begin + size] if part is None else self._parts[part][1]
-            return found.reshape(shape).copy()
+            values = self._joined()[begin : begin + size] if part is None else self._parts[part][1]
+            return values.reshape(shape).copy()
         return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
         """Return a copy on the host, by one transfer; where that is much, this one itself."""
         if self._parts or self._size > _FETCHED:
             return self
-        found = copy(self)
-        found.fetch()
-        return found
+        arena = copy(self)
+        arena.fetch()
+        return arena
 
     def fetch(self) -> None:
         """Take all regions, which are on the device, to the host."""

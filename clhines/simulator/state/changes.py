@@ -123,15 +123,17 @@ class Spread:
         """Places of a group's instances, and which of its instances these are."""
         assert storage.places is not None
         at, instance = storage.places()
-        k, own = self._model.instances[group]
-        mine = inverse(own, self._model.kinds[k].count)[instance]
+        k, instances = self._model.instances[group]
+        mine = inverse(instances, self._model.kinds[k].count)[instance]
         return at[mine >= 0], mine[mine >= 0]
 
     def _sources(self, line: np.ndarray, group: int, by: str) -> np.ndarray:
         if by == "instance":
             return line
-        k, own = self._model.instances[group]
-        return stretch_of(self._model.forest.cell_offsets, self._model.kinds[k].node[own][line])
+        k, instances = self._model.instances[group]
+        return stretch_of(
+            self._model.forest.cell_offsets, self._model.kinds[k].node[instances][line]
+        )
 
 
 _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
@@ -147,21 +149,21 @@ class ParameterChanges:
         self._spread: Spread | None = None
 
     def set_parameter(self, group: int, name: str, value: ParameterValue) -> bool:
-        k, own = self.model.instances[group]
-        if not len(own):
+        k, instances = self.model.instances[group]
+        if not len(instances):
             return True
         kind, dtype = self.model.kinds[k], self.run.dtype
         check_range(f"{kind.mechanism.name}: {name}", value.numbers, dtype)
         if self._spread is None:
             self._spread = Spread(self.queue, dtype, self.model)
-        found = self.run.storage(k, name)
-        alone = len(own) == kind.count
-        good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in found)
-        if not found or not good:
+        storages = self.run.storage(k, name)
+        alone = len(instances) == kind.count
+        good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in storages)
+        if not storages or not good:
             return False
-        for storage in found:
+        for storage in storages:
             self._spread.put(storage, group, value)
-        self.run.take_values(k, name, own, self._spread.of_each(group, value))
+        self.run.take_values(k, name, instances, self._spread.of_each(group, value))
         return True
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
@@ -187,12 +189,12 @@ class DeviceChanges(ParameterChanges):
 
     def set_weights(self, weight: np.ndarray) -> bool:
         """Take other weights of all connections, if the integers in which they are kept do."""
-        delivery, given = self.run.grid.delivery, self.model.connections
-        if delivery is None or given.rule is not None:
+        delivery, connections = self.run.grid.delivery, self.model.connections
+        if delivery is None or connections.rule is not None:
             return False
         unit, external = delivery.incoming_scale, external_sums(self.model)
         largest = np.maximum(np.abs(weight), np.abs(self.run.weights()))  # both may be under way
-        finest = given.scale(external, largest)
+        finest = connections.scale(external, largest)
         if not unit / 2**_SPARE_BITS <= finest <= unit:
             return False
         delivery.set_weights(weight)
@@ -229,11 +231,11 @@ def with_other_events(
     """
     if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
         return saved
-    known = before.netcons.count - (before.sources.count - num_sources)
+    own_events = before.netcons.count - (before.sources.count - num_sources)
     for k, kind in enumerate(before.kinds):
         queue = before.schema.named(saved, "queue", k)
         if queue and (queue["connection"][np.arange(len(queue["time"]))[:, None] < queue["size"]]
-                      >= known).any():  # fmt: skip
+                      >= own_events).any():  # fmt: skip
             raise InputError(
                 f"events: a self event of {kind.mechanism.name} is under way that one of the "
                 "present events has sent; expected reset() before, or other events after it"
@@ -242,23 +244,23 @@ def with_other_events(
     new = model.sources.count - num_sources
     order = np.argsort(model.sources.train_source, kind="stable")
     times = [model.sources.train_time[k] for k in order.tolist()]
-    first = before.netcons.first_weight[known]
+    first = before.netcons.first_weight[own_events]
     return saved | {
         "ring": np.concatenate([saved["ring"][:entries], *times[len(times) - new :]]),
         "count": np.append(saved["count"][:num_sources], np.ones(new, np.int64)),
-        "cursor": np.append(saved["cursor"][:known], np.zeros(new, np.int64)),
+        "cursor": np.append(saved["cursor"][:own_events], np.zeros(new, np.int64)),
         "weight": np.append(
-            saved["weight"][:first], model.netcons.weight[model.netcons.first_weight[known] :]
+            saved["weight"][:first], model.netcons.weight[model.netcons.first_weight[own_events] :]
         ).astype(saved["weight"].dtype),
     }
 
 
 def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
     """Return the state of a model at the start, for `Run.load`."""
-    found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
-    found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
-    if "held" in found:
-        found["held"] = model.begins_above * model.detector_hold
+    arrays = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
+    arrays |= {"v": model.v_init, "plastic_weight": model.connections.weight}
+    if "held" in arrays:
+        arrays["held"] = model.begins_above * model.detector_hold
     for k, states in enumerate(model.initial_states()):
-        found |= {f.key: states[f.name] for f in model.schema.of("state", k)}
-    return found
+        arrays |= {f.key: states[f.name] for f in model.schema.of("state", k)}
+    return arrays

@@ -55,8 +55,8 @@ class Chunk:
 def runaways(v: np.ndarray, failed: np.ndarray, step: int) -> np.ndarray:
     """Return `Chunk.failed` after a step that ends with the somas' voltages `v`, mV."""
     beyond = np.where(failed == 0, -1 - step, failed)
-    found = np.where(np.abs(v) < RUNAWAY, failed, np.where(np.isfinite(v), beyond, step + 1))
-    return np.where(failed > 0, failed, found)
+    marks = np.where(np.abs(v) < RUNAWAY, failed, np.where(np.isfinite(v), beyond, step + 1))
+    return np.where(failed > 0, failed, marks)
 
 
 def by_step(

@@ -76,9 +76,9 @@ def slots_of(least: int, most: int) -> int:
 
 def external_sums(model: Model) -> np.ndarray:
     """(num_targets,) float64: largest sum of events from outside at each target in a step."""
-    given, targets = model.events, max(model.num_targets, 1)
-    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
-    each = np.bincount(where.reshape(-1), np.abs(given.weight), len(key))
+    events, targets = model.events, max(model.num_targets, 1)
+    key, where = np.unique(events.step * targets + events.target, return_inverse=True)
+    each = np.bincount(where.reshape(-1), np.abs(events.weight), len(key))
     external = np.zeros(targets)
     np.maximum.at(external, key % targets, each)
     return external

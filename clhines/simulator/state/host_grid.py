@@ -75,16 +75,16 @@ class HostGrid:
 
     def send(self, step: int, sources: np.ndarray) -> None:
         """Deliver the spikes of a step, of all sources at once."""
-        known = self.model.connections
-        begin = known.row[sources]
-        sent = known.order[ranges(begin, known.row[sources + 1] - begin)]
-        rule = known.rule
+        connections = self.model.connections
+        begin = connections.row[sources]
+        sent = connections.order[ranges(begin, connections.row[sources + 1] - begin)]
+        rule = connections.rule
         if rule is not None:
             self._change("pre", sent, step)
             self._count("pre", sources, step)
-        slot = (step + 1 + known.delay[sent]) % self.slots
+        slot = (step + 1 + connections.delay[sent]) % self.slots
         weight = np.rint(self.weight[sent] / self.scale).astype(np.int64)
-        np.add.at(self.incoming, (slot, known.target[sent]), weight)
+        np.add.at(self.incoming, (slot, connections.target[sent]), weight)
         if rule is not None:
             self._change("post", np.flatnonzero(np.isin(self._post, sources)), step)
             self._count("post", sources, step)
@@ -136,8 +136,10 @@ class HostGrid:
         self._last[side][cells] = step
 
     def save(self) -> dict[str, np.ndarray]:
-        own = [f for f in self.model.schema if f.key == "incoming" or f.what.startswith("plastic")]
-        return {f.key: self.owner(f)[f.name] for f in own}
+        fields = [
+            f for f in self.model.schema if f.key == "incoming" or f.what.startswith("plastic")
+        ]
+        return {f.key: self.owner(f)[f.name] for f in fields}
 
     def owner(self, field: Field) -> dict[str, np.ndarray]:
         """Return the dict that has the array of a field of a state, by the field's name."""

@@ -34,11 +34,15 @@ def signature(model: Model) -> str:
             digest.update(array.tobytes())
         if kind.last is not None:
             digest.update(repr(kind.last).encode())
-    known, events = model.connections, model.events
+    connections, events = model.connections, model.events
     arrays = [model.forest.parent, model.u, model.capacitance, model.threshold]
     arrays += [model.constant_d, model.constant_b, events.target, events.step, events.weight]
-    arrays += [known.source.astype(np.int64), known.target.astype(np.int64), known.weight]
-    arrays += [known.delay.astype(np.int64), known.plastic]
+    arrays += [
+        connections.source.astype(np.int64),
+        connections.target.astype(np.int64),
+        connections.weight,
+    ]
+    arrays += [connections.delay.astype(np.int64), connections.plastic]
     if model.num_extra:
         sources = model.sources
         arrays += [sources.detector_node, sources.detector_threshold, model.detector_hold]
@@ -46,7 +50,7 @@ def signature(model: Model) -> str:
         arrays += [a for a in vars(model.layers).values() if isinstance(a, np.ndarray)]
     for array in arrays:
         digest.update(array.tobytes())
-    digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
+    digest.update(repr((model.dt, model.secondorder, model.seed, connections.rule)).encode())
     if model.has_times:
         digest.update(_described(model))
     return digest.hexdigest()
@@ -100,10 +104,10 @@ def _difference(given: str, model: Model) -> str:
 
     Files of earlier versions do not have them.
     """
-    own = _settings(model)
+    settings = _settings(model)
     if not given:
         return "of another network or another dt"
-    pairs = zip(given.split(", "), own.split(", "), strict=False)
+    pairs = zip(given.split(", "), settings.split(", "), strict=False)
     other = [f"{one} (here {two})" for one, two in pairs if one != two and one.isprintable()]
     return f"saved with {', '.join(other)}" if other else "of another network, with the same dt"
 
@@ -133,9 +137,9 @@ def read(
         unknown = sorted(set(file.names) - set(expected) - {"network", "step"})
         if unknown:
             raise InputError(f"{file.name}: {shown(unknown[0])} is unknown; expected {_WHAT}")
-        found = {name: file.read(name, member) for name, member in expected.items()}
-        _check_events(f"{file.name}: ", found, model, step)
-        return step, found
+        arrays = {name: file.read(name, member) for name, member in expected.items()}
+        _check_events(f"{file.name}: ", arrays, model, step)
+        return step, arrays
 
 
 def checked(

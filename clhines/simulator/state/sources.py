@@ -89,10 +89,10 @@ def moved_rings(
         return ring
     kept = np.minimum(np.minimum(sizes, others), count)
     source, number = np.repeat(np.arange(len(kept)), kept), ranges(count - kept, kept)
-    found = np.zeros(int(others.sum()))
+    times = np.zeros(int(others.sum()))
     there, here = (starts(s)[source] + number % s[source] for s in (others, sizes))
-    found[there] = ring[here]
-    return found
+    times[there] = ring[here]
+    return times
 
 
 def wires_of(model: Model) -> Wires:
@@ -137,8 +137,8 @@ def ring_sizes(model: Model) -> np.ndarray:
     size = np.ones(model.sources.count, np.int64)
     size[model.sources.detector_source] = steps[model.sources.detector_source] + 2
     for sources in model.sources.emitted.values():
-        known = sources[sources >= 0]
-        size[known] = EMITTED_PER_STEP * steps[known]
+        senders = sources[sources >= 0]
+        size[senders] = EMITTED_PER_STEP * steps[senders]
     for source, t in zip(model.sources.train_source, model.sources.train_time, strict=True):
         size[source] = len(t) or steps[source] + 2  # one without may get those of another process
     return size
@@ -150,8 +150,8 @@ def _layers(
     """Targets by the longest path of connections shorter than a step that leads to each."""
     sender = np.full(model.sources.count, -1)
     for k, sources in model.sources.emitted.items():
-        known = sources >= 0
-        sender[sources[known]] = first_target[k] + np.flatnonzero(known)
+        sends = sources >= 0
+        sender[sources[sends]] = first_target[k] + np.flatnonzero(sends)
     short = (model.netcons.delay < model.dt) & (sender[model.netcons.source] >= 0)
     a, b = sender[model.netcons.source[short]], target[short]
     for (k, _), to in model.steered.items():  # who sets a weight comes before who gets events

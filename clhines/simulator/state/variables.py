@@ -111,9 +111,12 @@ class Variables:
         self.states, self.outputs = [], []
         for kind in model.kinds:
             program = kind.mechanism.program
-            given = kind.parameters
+            parameters = kind.parameters
             self.states.append(
-                {q.name: np.full(kind.count, given.get(q.name, q.default)) for q in program.states}
+                {
+                    q.name: np.full(kind.count, parameters.get(q.name, q.default))
+                    for q in program.states
+                }
             )
             self.outputs.append({q.name: np.full(kind.count, q.default) for q in program.outputs})
         self.ions = {}
@@ -374,8 +377,8 @@ class Variables:
                 assert self.grid is not None
                 return self.grid.owner(one), one.name
             exact = vars(self.exact)
-            own = exact if one.name in exact else vars(self)
-            return self.ions if one.what == "ion" else own, one.name
+            place = exact if one.name in exact else vars(self)
+            return self.ions if one.what == "ion" else place, one.name
         if one.what == "queue":
             return vars(self.queues[one.kind]), one.name
         if one.what == "drawn":
@@ -385,15 +388,19 @@ class Variables:
 
     def copy(self) -> Variables:
         """Return variables with the same arrays, to be replaced one by one."""
-        found = copy(self)
-        vars(found).pop("rounds", None)  # of this model
-        found.parameters, found.states, found.outputs = (
+        copied = copy(self)
+        vars(copied).pop("rounds", None)  # of this model
+        copied.parameters, copied.states, copied.outputs = (
             [dict(of_kind) for of_kind in kinds]
             for kinds in (self.parameters, self.states, self.outputs)
         )
-        found.ions, found.drawn, found.exact = dict(self.ions), dict(self.drawn), copy(self.exact)
-        found.queues = {k: copy(queue) for k, queue in self.queues.items()}
-        return found
+        copied.ions, copied.drawn, copied.exact = (
+            dict(self.ions),
+            dict(self.drawn),
+            copy(self.exact),
+        )
+        copied.queues = {k: copy(queue) for k, queue in self.queues.items()}
+        return copied
 
     def save(self, real: DTypeLike = np.float64, copy: bool = True) -> dict[str, np.ndarray]:
         """Return all arrays that change, by their names in a file; copies, unless not `copy`."""
@@ -426,15 +433,15 @@ def network_of_copies(network: Network, changes: Changes, model: Model, count: i
 
 def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
     """Return where the things of a network are among those of its copies, `whole` their model."""
-    cells, known = network.num_cells, inside(network).added
+    cells, added = network.num_cells, inside(network).added
     count = copies.num_cells // cells
     total, wires = model.sources.count, model.netcons.count
-    events = total - known.num_sources  # from outside: a source and a connection each
-    begins = [(0, cells, 0), (known.num_sources, events, inside(copies).added.num_sources)]
-    pairs = zip(known.sources, inside(copies).added.sources, strict=True)
+    events = total - added.num_sources  # from outside: a source and a connection each
+    begins = [(0, cells, 0), (added.num_sources, events, inside(copies).added.num_sources)]
+    pairs = zip(added.sources, inside(copies).added.sources, strict=True)
     begins += [(old.first, len(old), new.first) for old, new in pairs]
     of_group = {group.number: first for group, first in inside(copies).added.emitters}
-    begins += [(first, len(g), of_group[g.number]) for g, first in known.emitters]
+    begins += [(first, len(g), of_group[g.number]) for g, first in added.emitters]
     sources, turn = np.zeros((count, total), np.int64), np.arange(count)[:, None]
     for old, size, new in begins:
         sources[:, old : old + size] = new + size * turn + np.arange(size)
@@ -467,11 +474,13 @@ class Copies:
         return self._known[key]
 
     def _instances(self, k: int) -> np.ndarray | None:
-        found = np.zeros((self.count, self._once.kinds[k].count), np.int64)
+        instances = np.zeros((self.count, self._once.kinds[k].count), np.int64)
         for (of, old), (_, new) in zip(self._once.instances, self._whole.instances, strict=True):
             if of == k:
-                found[:, old] = new.reshape(self.count, -1)
-        return None if np.array_equal(found.reshape(-1), np.arange(found.size)) else found
+                instances[:, old] = new.reshape(self.count, -1)
+        return (
+            None if np.array_equal(instances.reshape(-1), np.arange(instances.size)) else instances
+        )
 
     def _wired(self, per: str) -> np.ndarray:
         if per == "target":
@@ -498,10 +507,10 @@ class Copies:
         each = np.broadcast_to(rows[:, None], (len(rows), self.count, rows.shape[1]))
         if field.refers:
             each = self._numbers[:, rows].swapaxes(0, 1)
-        found = each if at is None else np.empty((len(rows), at.size), values.dtype)
+        tiled = each if at is None else np.empty((len(rows), at.size), values.dtype)
         if at is not None:
-            found[:, at] = each
-        return found.reshape(*values.shape[:-1], self.count * values.shape[-1])
+            tiled[:, at] = each
+        return tiled.reshape(*values.shape[:-1], self.count * values.shape[-1])
 
     def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Expand the saved state of one copy to that of all copies."""
@@ -528,12 +537,12 @@ def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
     """Return variables of one copy with rings, connections and queues, which are few, of all."""
-    found, copies = variables.copy(), alike(model)
-    found.model, found.wires = model, wires
+    variables_here, copies = variables.copy(), alike(model)
+    variables_here.model, variables_here.wires = model, wires
     for one in variables.model.schema:
         if one.what in ("queue", "drawn") or one.per not in ("node", "cell", "instance"):
-            found.put(one, copies.tiled(one, variables.array(one)))
-    return found
+            variables_here.put(one, copies.tiled(one, variables.array(one)))
+    return variables_here
 
 
 def whole(variables: Variables) -> Variables:
