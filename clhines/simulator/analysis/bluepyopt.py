@@ -148,7 +148,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         if any(settings) or (name.startswith("ohmic") and feature.stimulus_current is None):
             return feature
         self._batched.append(feature)
-        return _AtOnce(len(self._batched) - 1)
+        return _ColumnFeature(len(self._batched) - 1)
 
     def _scores(self, result: Responses) -> np.ndarray:
         """(N, features) float64: scores of the features that are computed for all sets at once."""
@@ -175,7 +175,7 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         return scores
 
 
-class _AtOnce:
+class _ColumnFeature:
     """A feature whose scores are a column of the array that `Evaluator` computes at once."""
 
     def __init__(self, column: int) -> None:

@@ -247,27 +247,9 @@ class Cable:
         ax: Axes | None = None,
         path: PathLike | None = None,
     ) -> Figure:
-        """Draw the cell, coloured by values; see `core.draw.plot_morphology`.
+        """Draw the cell, coloured by `values`, (n,) or (k, n), of its nodes; with their `label`.
 
-        Parameters
-        ----------
-        values : (n,) or (k, n) array, optional
-            A value for each node; default: the distance from the soma.
-        label : str
-            Of the values and their unit.
-        ax : matplotlib.axes.Axes, optional
-            Drawn into; default: those of a new figure.
-        path : str or path, optional
-            Ends in .png, .svg or .pdf; written where it is given.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        InputError
-            matplotlib is missing, or the arguments do not fit.
+        Default: the distance from the soma. See `core.draw.plot_morphology`.
         """
         from clhines.core import draw
 

@@ -23,7 +23,7 @@ class Morphology:
     xyz : (n, 3) float64, µm
         Position of each sample.
     radius : (n,) float64, µm
-        Radius of each sample; may be zero or negative as read (`cable` refuses those).
+        Radius of each sample; may be zero or negative as read, which `cable` refuses.
     type : (n,) int64
         SWC type code (1 soma, 2 axon, 3 basal, 4 apical dendrite; others kept).
     id : (n,) int64

@@ -135,12 +135,10 @@ class Sections:
         return nseg
 
     def nseg_by_lambda(
-        self, d_lambda: float = 0.1, Ra: float | np.ndarray = 100.0, cm: float | np.ndarray = 1.0
+        self, d_lambda: float, Ra: float | np.ndarray, cm: float | np.ndarray
     ) -> np.ndarray:
         """Return odd numbers of segments, by NEURON's d_lambda rule."""
         d_lambda = as_positive("d_lambda", d_lambda)
-        arguments = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
-        Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in arguments)
         diameter = self.points[:, 3].astype(np.float64)
         inside = np.ones(len(diameter) - 1, dtype=bool)  # no frustum between two sections
         inside[self.offsets[1:-1] - 1] = False
