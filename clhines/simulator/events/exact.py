@@ -112,10 +112,10 @@ class HostEvents:
             none = np.zeros(0, np.int64)
             if not any([self._take(k, layer, until, (none, none, none)) for k in wires.kinds]):
                 return
+        in_layer = self._layer[self._target] == layer
         while True:
             open_ = np.flatnonzero(
-                (variables.exact.cursor < variables.exact.count[self._source])
-                & (self._layer[self._target] == layer)
+                (variables.exact.cursor < variables.exact.count[self._source]) & in_layer
             )
             lag = variables.exact.count[self._source[open_]] - variables.exact.cursor[open_]
             size = wires.ring_size[self._source[open_]]
@@ -191,6 +191,8 @@ class HostEvents:
         begin = wires.first_target[k]
         connection, time, sent = of_wire
         here = (self._target[connection] >= begin) & (self._target[connection] < begin + count)
+        if not (here.any() or queue.size.any() or self.plays.has(k)):
+            return False
         slot, self_time, self_sent = earliest(queue)
         which, due, since = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
         instance = self._target[connection[here]] - begin
@@ -336,11 +338,11 @@ class HostEvents:
         fired = []
         for k in self.variables.wires.kinds:
             net, queue = self.net(k), self.variables.queues[k]
+            if not net.watches:
+                continue
             begin = self.variables.wires.first_target[k]
             here = self._layer[begin : begin + queue.size.size] == layer
-            watching = (
-                np.flatnonzero(queue.armed.any(axis=0) & here) if net.watches else np.zeros(0, int)
-            )
+            watching = np.flatnonzero(queue.armed.any(axis=0) & here)
             if not len(watching):
                 continue
             v, t = self.variables.v_of(k, watching), np.full(len(watching), now)

@@ -67,6 +67,10 @@ class PlayedValues:
             if played.continuous or t <= middle:  # the queue has the others, behind the states
                 self._set(played, value_after(played, number, t))
 
+    def has(self, k: int) -> bool:
+        """Whether values with entries in the queue are played into a kind."""
+        return k in self._of_kind
+
     def before(
         self, k: int, here: np.ndarray, until: float, due: np.ndarray, sent: np.ndarray
     ) -> None:

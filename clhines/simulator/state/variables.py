@@ -6,7 +6,7 @@ The reference works on them; runs in arenas begin with the values that `started`
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,6 +33,8 @@ from clhines.simulator.state.sources import Wires, ring_sizes
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15
+# arguments that a block reads, arguments that it sets, and its function in NumPy
+BlockFunction = tuple[list[Argument], list[Argument], Callable[..., Any] | None]
 
 
 @dataclass(eq=False)
@@ -107,6 +109,7 @@ class Variables:
         self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
         self.failed = np.zeros(model.forest.num_cells, np.int32)
         self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
+        self.functions: dict[tuple[int, str], BlockFunction] = {}  # of the wanted outputs
         self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
         self.states, self.outputs = [], []
         for kind in model.kinds:
@@ -199,7 +202,7 @@ class Variables:
         ]
 
     def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
-        self.wanted = list(wanted)
+        self.wanted, self.functions = list(wanted), {}
         for kind, outputs, names in zip(self.model.kinds, self.outputs, wanted, strict=True):
             for name in names:
                 outputs.setdefault(name, np.zeros(kind.count))
@@ -215,18 +218,26 @@ class Variables:
 
     def call(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> Sequence[np.ndarray]:
         """Call a block of instances `some` of kind `k`, and put its results where they belong."""
-        mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
-        wanted = (outputs,) if outputs else ()
-        arguments = mechanism.calls(block, *wanted)
-        changed = [a for a in arguments if a.direction != "in"]
-        if not changed:  # it sets nothing that anyone asks for
+        if (k, block) not in self.functions:
+            self.functions[k, block] = self._function(k, block)
+        read, changed, function = self.functions[k, block]
+        if function is None:
             return ()
-        values = [self._value(k, a, some, given) for a in arguments if a.direction != "out"]
+        values = [self._value(k, a, some, given) for a in read]
         with np.errstate(all="ignore"):  # np.where computes what it does not take
-            results = mechanism.twin(block, *wanted)(*values)
+            results = function(*values)
         for argument, value in zip(changed, results, strict=True):
             self._put(k, block, argument, value, some, given)
         return results
+
+    def _function(self, k: int, block: str) -> BlockFunction:
+        """Return a block's function, if it sets anything that is wanted, and its arguments."""
+        mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
+        wanted = (outputs,) if outputs else ()
+        arguments = mechanism.calls(block, *wanted)
+        read = [a for a in arguments if a.direction != "out"]
+        changed = [a for a in arguments if a.direction != "in"]
+        return read, changed, mechanism.twin(block, *wanted) if changed else None
 
     def _value(self, k: int, a: Argument, instances: np.ndarray, call: BlockCall) -> object:
         role, name = a.role, a.name
@@ -389,6 +400,7 @@ class Variables:
     def copy(self) -> Variables:
         """Return variables with the same arrays, to be replaced one by one."""
         copied = copy(self)
+        copied.functions = {}  # of another model, perhaps
         vars(copied).pop("rounds", None)  # of this model
         copied.parameters, copied.states, copied.outputs = (
             [dict(of_kind) for of_kind in kinds]
