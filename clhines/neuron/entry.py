@@ -83,6 +83,8 @@ def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
     _refuse_waiting(kept, ranks)
     with nullcontext() if joints is None else joints.telling():
         try:
+            if _is_before_zero(model.h, ranks):
+                return  # NEURON takes the steps up to 0 ms, where a run reads the model again
             for kind in begin(kept, joints).model.kinds:
                 kind.mechanism.functions("double")
         except InputError as error:

@@ -345,7 +345,7 @@ def test_what_differs_in_bins_of_events_is_named():
     assert tied.startswith("[] ['CVode.queue_mode(1, 0)") and "IntFire1" in tied
     assert short.startswith("[] ['CVode.queue_mode(1, 0)") and "IntFire1" in short
     assert "delay below dt/2" in short
-    assert "ExpSyn" in sent and "NetCon.event on its way" in sent and sent.endswith(" []")
+    assert "ExpSyn" in sent and "a pending NetCon.event" in sent and sent.endswith(" []")
 
 
 SHORT = """
@@ -403,7 +403,7 @@ print(json.dumps(said))
 def test_an_event_in_no_bin_is_told_of_beside_others_and_between_pieces():
     said = forked.result_of(IN_NO_BIN)
     assert len(said) == 2
-    assert all("ExpSyn: NetCon.event on its way, with CVode.queue_mode(1, 0)" in s for s in said)
+    assert all("ExpSyn: a pending NetCon.event that is in no bin" in s for s in said)
 
 
 MANY_ON_THEIR_WAY = """

@@ -119,7 +119,7 @@ def test_a_table_that_is_made_again(cell):
     played.play(h._ref_base_ext_made, times)
     h.finitialize(-65)
     [said] = map(str, clhines.neuron.check())
-    assert "TABLE of rates, which is made again where base is played into" in said
+    assert "TABLE of rates depends on base, which Vector.play sets" in said
     h.base_ext_made = 0.3
 
 
@@ -194,7 +194,7 @@ def test_what_is_set_where_a_table_is_made(cell, early, engine):
     played.play(h._ref_half_ext_aside, times)
     h.finitialize(-65)
     [said] = map(str, clhines.neuron.check())
-    assert "TABLE of trates, which is made again where half is played into" in said
+    assert "TABLE of trates depends on half, which Vector.play sets" in said
     h.half_ext_aside = 25
 
 

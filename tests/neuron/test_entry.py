@@ -122,7 +122,7 @@ ask = lambda: clhines.neuron.run(3, engine="steps")
 
 def test_a_self_event_of_a_netcon_that_sends_nothing_is_refused_when_it_is_read():
     said = forked.refusal_of(OF_NONE)
-    assert "ext_array: a self event on its way whose NetCon has no source" in said
+    assert "ext_array: a pending self event whose NetCon has no source" in said
 
 
 SAME_TIME = """

@@ -297,9 +297,8 @@ def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
 def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
     """Return events of NetCons on their way that are in no bin."""
     loose = Counter(pending.netcons) - Counter(pending.binned)
-    what = refusal("neuron.pending-event-in-no-bin")
     names = sorted({wires.target_of(k)[0] for k, _ in loose})
-    return [Rejected(name, what) for name in names]
+    return [Rejected(name, refusal("neuron.pending-event-in-no-bin")) for name in names]
 
 
 def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:

@@ -119,7 +119,7 @@ def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, t
     h.finitialize(-65)
     for t in times:
         model[1][0].event(t)  # behind what its source has sent: the others would get it, too
-    with pytest.raises(InputError, match="an event on its way whose NetCon has weights"):
+    with pytest.raises(InputError, match="a pending event whose NetCon has weights"):
         clhines.neuron.run(STOP, engine="reference")
 
 
@@ -134,7 +134,7 @@ def test_an_event_that_its_only_source_would_have_to_send_in_time_to_come_is_ref
     clhines.neuron.run(0.2, engine="reference")  # as if it had been sent before 0 ms
     h.finitialize(-65)
     netcon.event(7.1)
-    with pytest.raises(InputError, match="an event on its way whose NetCon has weights"):
+    with pytest.raises(InputError, match="a pending event whose NetCon has weights"):
         clhines.neuron.run(STOP, engine="reference")
 
 
@@ -146,7 +146,7 @@ def test_an_event_of_a_vecstim_on_its_way_is_told_of_before_a_run(model):
     h.finitialize(-65)
     assert clhines.neuron.check() == []
     h.continuerun(1)
-    assert "an event on its way whose NetCon has weights" in str(clhines.neuron.check()[0])
+    assert "a pending event whose NetCon has weights" in str(clhines.neuron.check()[0])
 
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])

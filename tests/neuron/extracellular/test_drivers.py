@@ -80,7 +80,10 @@ def test_what_pointers_to_it_are_rejected_for():
         "twice": ["POINTER ex of several instances points to one e_extracellular"],
         "of several": ["POINTER ex points to e_extracellular of extracellular and to others"],
         "of a current": ["POINTER ex points to i_membrane of extracellular and to others"],
-        "kept": ["which depends on ex", "total, which is kept and depends on i_membrane"],
+        "kept": [
+            "which depends on ex",
+            "total keeps its value from step to step and depends on i_membrane",
+        ],
         "late": ["POINTER ex to e_extracellular"],
     }
     assert found.keys() == words.keys()

@@ -349,9 +349,9 @@ def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
         draws.first.set_ids(7, 8, 9)
         if ask:
             [one] = clhines.neuron.check()
-            with pytest.raises(clhines.InputError, match="RANDOM first has words of before"):
+            with pytest.raises(clhines.InputError, match="RANDOM first still has random numbers"):
                 clhines.neuron.run(1)
-            assert "RANDOM first has words of before" in one.construct
+            assert "RANDOM first still has random numbers" in one.construct
         drawn.append([draws.first.uniform(0, 1) for _ in range(6)])
     assert drawn[0] == drawn[1]
 
@@ -364,10 +364,10 @@ def test_pointers_to_no_stream_are_refused(pointers, said):
     """A run reads what POINTERs of a model that is kept point to again."""
     from clhines.neuron.convert import RejectedError
     from clhines.neuron.memory.memory import NeuronMemory
-    from clhines.neuron.memory.streams import Pointed
+    from clhines.neuron.memory.streams import PointerStreams
 
     soma = h.Section(name="soma")
     memory, pointers = NeuronMemory(h), np.array(pointers)
     with pytest.raises(RejectedError, match=f"ext_release: POINTER rng {said}"):
-        Pointed(memory, h, "ext_release", "rng", pointers, 0)
+        PointerStreams(memory, h, "ext_release", "rng", pointers, 0, lack=False)
     assert soma is not None

@@ -390,7 +390,7 @@ def test_mechanisms_that_hoc_makes_of_templates_are_rejected_by_name():
     starts = {
         "density": "pushes: pushes, a mechanism without NMODL, in section soma;",
         "point": "Pushes: Pushes, a mechanism without NMODL;",
-        "hides": "Hides: a variable x of make_pointprocess, which hides that of segments",
+        "hides": "Hides: variable x of a make_pointprocess mechanism hides the variable of",
     }
     for name, (lines, message, _, v) in found.items():
         assert [line.startswith(starts.get(name, "?")) for line in lines] == [True] * (

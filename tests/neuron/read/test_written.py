@@ -92,7 +92,9 @@ def test_times_that_leave_the_order_open(model):
     _, rule, wire, before, _ = made[0]
     before.delay = wire.delay
     h.finitialize(-65)
-    with pytest.raises(InputError, match="w points to a weight of a connection from a source from"):
+    with pytest.raises(
+        InputError, match="w points to a weight of a connection that has the source"
+    ):
         clhines.neuron.run(STOP)
     before.delay, extra = 0.613, h.NetCon(sources[1], rule)
     extra.weight[0] = 1
@@ -109,7 +111,7 @@ def test_what_is_rejected(model):
     cells, _, made = model
     h.setpointer(made[0][2]._ref_weight[0], "w", made[1][1])
     h.finitialize(-65)
-    with pytest.raises(InputError, match="pointer w points to a weight to which another points"):
+    with pytest.raises(InputError, match="pointer w points to a weight to which another pointer"):
         clhines.neuron.run(STOP)
     h.setpointer(cells[0](0.5)._ref_v, "w", made[1][1])
     h.finitialize(-65)
