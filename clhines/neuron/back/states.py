@@ -127,6 +127,7 @@ def take_values(
         _take_globals(sim, imported, arrays, name)
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             values[place] = np.tile(owner.values(base, element), copies)
+        _take_played(sim, imported, arrays, name)
         if group.mechanism.program.unless:
             _check(sim, group, arrays)
         _take_streams(sim, imported, arrays, name)
@@ -163,6 +164,19 @@ def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
     for block in UNLESS:
         if block in group.mechanism.program.blocks:
             check_unless(group.mechanism, block, {**parameters, **states})
+
+
+def _take_played(
+    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
+) -> None:
+    """Take parameters that are played: events read them before the next value is played."""
+    instances, group = imported.model.every[name], imported.groups[name]
+    k, place = sim.model.instances[group.number]
+    played = sim.model.schema.named(arrays, "played", k)
+    for quantity in group.mechanism.program.parameters:
+        base, element = split_name(quantity)
+        if quantity.name in played and base in instances.entry.ranges:
+            played[quantity.name][place] = np.tile(instances.values(base, element), imported.copies)
 
 
 def _take_globals(

@@ -25,6 +25,7 @@ CASES += [
     *(("moves", seed, "reference", "n2") for seed in range(6)),
     ("gain", 3, "reference", "1,1e"),
     ("gain", 4, "reference", "1"),
+    *(("gain", 32, engine, "n3") for engine in ("reference", "steps", "epochs-cpu")),
 ]
 
 
