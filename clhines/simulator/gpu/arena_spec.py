@@ -619,20 +619,26 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
     for ion in network.ions:
         if ((ion.style & ADVANCE_REVERSAL) > 0).any():
             changed.add(ion.variables[0])
-    currents = {f"i{name}" for name in names}
     played = {p.kind for p in network.played}
-    held = set()
-    for kind in kinds:
-        if kind.kind != "density" or kind.has_net or kind.number in played:
-            continue
-        if kind.outputs or not kind.has("current"):
-            continue
-        arguments = kind.arguments("current")
-        sets = {
-            a.role for a in arguments
-            if a.direction != "in" and not (a.role == "ion" and a.name in currents)
-        }  # fmt: skip
-        reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
-        if sets <= {"i", "g", "ion_current"} and not reads & changed:
-            held.add(kind.number)
-    return held
+    currents = {f"i{name}" for name in names}
+    return {
+        kind.number
+        for kind in kinds
+        if kind.kind == "density"
+        and not (kind.has_net or kind.outputs or kind.number in played)
+        and _may_come_first(kind, changed, currents)
+    }
+
+
+def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
+    """Whether the current of a kind reads no `changed` variable of an ion, and sets none."""
+    if not kind.has("current"):
+        return False
+    arguments = kind.arguments("current")
+    sets = {
+        a.role
+        for a in arguments
+        if a.direction != "in" and not (a.role == "ion" and a.name in currents)
+    }
+    reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
+    return sets <= {"i", "g", "ion_current"} and not reads & changed

@@ -185,35 +185,56 @@ def arguments_of(
 ) -> tuple[Argument, ...]:
     """Return the arguments of a block's function that takes what it needs, to give `kept`."""
     free = body.free(kept)
-    states = [q.name for q in program.states]
     role_names = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
     arguments = [Argument(role, name) for role, name in role_names.items() if role in free]
     arguments += [Argument(role, role) for role in ("x", "flag") if f"_{role}" in free]
     arguments += [Argument("parameter", q.name) for q in program.parameters if q.name in free]
     tables = sorted(s for s in free if s.endswith("__table"))
     arguments += [Argument("table", s.removesuffix("__table")) for s in tables]
-    for name, symbol in pointers.items():
-        if symbol in free:
-            steered = any((role, n) == ("steer", name) for role, n, _ in body.results)
-            role = "steered" if steered else "pointer"
-            arguments.append(Argument(role, name, symbol="" if symbol == name else symbol))
+    arguments += _pointers(body, free, pointers)
     arguments += ion_arguments(body, free, program.ions)
     arguments += _weights(body, free)
+    arguments += _streams(body, free, program.random)
+    arguments += _kept(kept, free, [q.name for q in program.states])
+    apart = ("ion", "weight", "other_weight", "drawn")
+    results = (Argument(role, name, "out") for role, name, _ in body.results if role not in apart)
+    return (*arguments, *results)
+
+
+def _pointers(body: Body, free: set[str], pointers: Mapping[str, str]) -> list[Argument]:
+    steered = {name for role, name, _ in body.results if role == "steer"}
+    return [
+        Argument(
+            "steered" if name in steered else "pointer",
+            name,
+            symbol="" if symbol == name else symbol,
+        )
+        for name, symbol in pointers.items()
+        if symbol in free
+    ]
+
+
+def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument]:
+    """Return the streams of random numbers that a block reads, and how many words are drawn."""
     drawn = {name for role, name, _ in body.results if role == "drawn"}
-    for name in program.random:
-        arguments += [Argument("stream", name)] if f"{name}__stream" in free else []
+    arguments = []
+    for name in random:
+        if f"{name}__stream" in free:
+            arguments.append(Argument("stream", name))
         if name in drawn:
             arguments.append(Argument("drawn", name, "inout"))
+    return arguments
+
+
+def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argument]:
+    """Return the states that a block reads or sets, and the outputs that it sets."""
+    arguments = []
     for key in states:
         if key in kept:
             arguments.append(Argument("state", key, "inout" if key in free else "out"))
         elif key in free:
             arguments.append(Argument("state", key))
-    arguments += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
-    for role, name, _ in body.results:
-        if role not in ("ion", "weight", "other_weight", "drawn"):
-            arguments.append(Argument(role, name, "out"))
-    return tuple(arguments)
+    return arguments + [Argument("output", key, "out") for key in sorted(kept - {*states})]
 
 
 def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:

@@ -631,24 +631,39 @@ class _Reader:
         return value, kind
 
     def _unary(self) -> tuple[str, str]:
+        return self._signed() or self._of_threads() or self._bracketed() or self._atom()
+
+    def _signed(self) -> tuple[str, str] | None:
+        """Read a sign and what follows it, if there is one."""
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
                 if kind in ("unsigned", "wraps") or (kind == "index" and sign == "-"):
                     raise NotReadError
                 return f"({sign}{value})" if sign != "+" else value, "int" if sign == "!" else kind
-        if self._take("("):
-            if kind := self._integer() or ("double" if self._take("double") else ""):
-                self._need(")")
-                return self._cut(kind)
-            self._at -= 1
+        return None
+
+    def _of_threads(self) -> tuple[str, str] | None:
+        """Read a comparison with the first thread, if there is one: there is one thread."""
         for sign, value in (("!=", "0"), ("==", "1")):
-            if self._take("_nt", sign, "nrn_threads"):  # there is one thread
+            if self._take("_nt", sign, "nrn_threads"):
                 return value, "int"
-        if self._take("("):
-            value, kind = self._expression()
+        return None
+
+    def _bracketed(self) -> tuple[str, str] | None:
+        """Read a cast and what follows it, or an expression in brackets, if there is one."""
+        if not self._take("("):
+            return None
+        kind = self._integer() or ("double" if self._take("double") else "")
+        if kind:
             self._need(")")
-            return f"({value})", kind
+            return self._cut(kind)
+        value, kind = self._expression()
+        self._need(")")
+        return f"({value})", kind
+
+    def _atom(self) -> tuple[str, str]:
+        """Read a number, a call, or a variable, NEURON's too."""
         sort, text = self._tokens[self._at]
         if sort == "number":
             self._at += 1
@@ -683,12 +698,7 @@ class _Reader:
         """Return a variable as NMODL calls it, with its type."""
         name = self._name()
         if name.startswith("_l"):
-            name = name[2:]
-            if name not in self._around.nmodl and name != self._around.function:
-                raise NotReadError
-            if name in self._around.types:
-                raise NotReadError
-            kind = "int" if name in self._around.whole else "double"
+            name, kind = self._local_of_nmodl(name[2:])
         elif name in self._around.types:
             kind, _, holder = self._around.types[name].partition(":")
             if holder:
@@ -707,6 +717,14 @@ class _Reader:
             self._need("]")
             name += f"[{index}]"
         return name, kind
+
+    def _local_of_nmodl(self, name: str) -> tuple[str, str]:
+        """Return a LOCAL, an argument, or the function's value, and its type."""
+        if name not in self._around.nmodl and name != self._around.function:
+            raise NotReadError
+        if name in self._around.types:
+            raise NotReadError
+        return name, "int" if name in self._around.whole else "double"
 
     def _call(self) -> tuple[str, str]:
         name = self._name()
