@@ -79,7 +79,7 @@ class Words:
 
 
 class Column:
-    """NEURON's column of a variable of `count` instances; those `played` are not compared."""
+    """NEURON's column of a variable of `count` instances; elements in `played` are not compared."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self.size = WORD.from_address(address), 8 * count

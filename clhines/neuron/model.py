@@ -303,7 +303,7 @@ class NeuronModel:
 
     @cached_property
     def every(self) -> dict[str, Instances]:
-        """All mechanisms with instances that are simulated, in NEURON's order."""
+        """All mechanisms with simulated instances, in NEURON's order."""
         instances = {**self.contents.density, **self.contents.points}
         order = {number: k for k, number in enumerate(self.memory.order())}
         names = sorted(instances, key=lambda n: order.get(instances[n].entry.number, len(order)))

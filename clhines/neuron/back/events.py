@@ -15,7 +15,7 @@ from clhines.simulator.simulation import Simulation
 
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
-    """Time, ms, up to which NEURON has delivered after some steps: the middle of the last."""
+    """Return the time, ms, up to which NEURON has delivered: the middle of the last step."""
     if not steps:
         return t - 0.5 * dt
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
@@ -75,7 +75,7 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Where instances keep their event for net_move, by mechanism; 0 for none; emptied."""
+    """Clear the places of events for net_move; return them by mechanism, 0 for none."""
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net

@@ -153,7 +153,7 @@ class Records:
         return None
 
     def _kept(self, recorder: Recorder) -> float:
-        """Value of what stays; of a potential outside, from the first step on."""
+        """Return the value of a constant; of a potential outside, from the first step on."""
         variable = recorder.variable
         if variable is None or variable.owner != OUTSIDE:
             return recorder.now
@@ -205,7 +205,7 @@ class Records:
         return self._sim.record(name, nodes)
 
     def voltages(self, result: Result) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes whose voltage Vectors record, (k,) int64, and their rows in a result, mV."""
+        """Return the nodes whose voltage is recorded, (k,) int64, and their rows, mV."""
         at = self._records.get(_V)
         nothing = np.zeros(0, np.int64), np.zeros((0, 0))
         return nothing if at is None else (self._nodes, result[at])

@@ -37,7 +37,7 @@ class OneCopy:
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Step at whose begin NEURON's time is, below 0 before 0 ms; InputError where it is at none."""
+    """Return the step that begins at NEURON's time, negative before 0 ms."""
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
         raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
@@ -45,7 +45,7 @@ def step_of(h: Hoc, dt: float) -> int:
 
 
 def _start_of(h: Hoc, dt: float) -> int:
-    """Step at whose begin a simulation starts."""
+    """Return the step at which a simulation starts."""
     step = step_of(h, dt)
     if step < 0:
         raise InputError(refusal("neuron.time-below-zero", t=h.t))
@@ -57,7 +57,7 @@ def _variables(
 ) -> Iterator[
     tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | SharedVariables]
 ]:
-    """Array, hoc's name, element, places and owner of the states of a mechanism."""
+    """Yield array, hoc's name, element, places and owner of each state of a mechanism."""
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
@@ -87,7 +87,7 @@ def _variables(
 def _states(
     sim: Simulation | OneCopy, group: Group, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, Quantity, np.ndarray]]:
-    """Array of the kind, quantity and places of the group's instances, of each state."""
+    """Yield the kind's array, the quantity and the group's places in it, for each state."""
     k, place = sim.model.instances[group.number]
     states = sim.model.schema.named(arrays, "state", k)
     for quantity in group.mechanism.program.states:
@@ -98,7 +98,7 @@ def _states(
 def _elements(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
-    """Array, places in it and in NEURON's memory of numbers of Vectors that are states."""
+    """Yield array, places in it and places in NEURON's memory of elements of Vectors."""
     for group, addresses in imported.elements:
         for values, _, place in _states(sim, group, arrays):
             yield values, place, [Place(n, 0, 0) for n in addresses]
@@ -107,7 +107,7 @@ def _elements(
 def _ions(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, str, Instances]]:
-    """Array by node, hoc's name and instances of the variables of ions."""
+    """Yield array by node, hoc's name and instances of each variable of ions."""
     ion_arrays = sim.model.schema.named(arrays, "ion")
     for ion in imported.model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):

@@ -41,7 +41,7 @@ class Driver:
 
     @property
     def parameters(self) -> list[Quantity]:
-        """What of the mechanism the copy takes."""
+        """Parameters of the mechanism that the copy has, too."""
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:

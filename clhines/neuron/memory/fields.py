@@ -43,7 +43,7 @@ class Fields:
     is_point: np.ndarray  # of each mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Nodes of each section, end included; their addresses, parent's end first; starts."""
+        """Return node counts of sections, addresses from the parent's end on, and first nodes."""
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
         nodes = self._word(begin + 8 * np.arange(number.sum()), 0)

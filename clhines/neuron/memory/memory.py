@@ -57,7 +57,7 @@ class NeuronMemory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Columns of a mechanism's variables by name: one reference is pointed to each in turn."""
+        """Return the columns of a mechanism's variables by name: a reference moves over them."""
         at = raw.WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = raw.WORD.from_address(id(reference) + 8 * (self.reference + 3))
         first, own_shape, columns = at.value, shape.value, dict[str, int]()
@@ -181,7 +181,7 @@ class NeuronMemory(Objects):
     # -- mechanisms -----------------------------------------------------------------------
 
     def order(self) -> list[int]:
-        """Types of mechanisms in the order in which NEURON calls them."""
+        """Return the types of mechanisms in the order in which NEURON calls them."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = raw.WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
@@ -223,7 +223,7 @@ class VectorLists:
         return raw.vector_at(self._list())
 
     def acting(self) -> list[int]:
-        """Addresses of what records and plays: what came after h.finitialize() does not yet."""
+        """Return recorders and players that act; later ones wait for h.finitialize()."""
         entries = self.entries()
         listed, acting = {*entries}, set[int]()
         for word in raw.words_at(self._memory.variable("net_cvode_instance"), _LISTS):

@@ -43,11 +43,11 @@ class Objects(Library):
         return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:
-        """Where a variable is; `reference` as ``segment._ref_v``."""
+        """Return the place of a variable; `reference` as ``segment._ref_v``."""
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
     def known_place(self, thing: Hoc, name: str, size: int = 1) -> Place | None:
-        """`place` of a variable; None where hoc has no such one."""
+        """Return the place of a variable; None if hoc has none of this name."""
         try:
             return self.place(ref(thing, name, size))
         except (AttributeError, RuntimeError, TypeError, LookupError):
@@ -88,14 +88,14 @@ class PointProcesses:
         self._library = library
 
     def _property(self, point: int) -> int:
-        """Address of the data (Prop) of a point process; OSError where it is not as expected."""
+        """Return the address of a point process's data (Prop); OSError if it is not as expected."""
         data, owner = words_at(point, 4)[2:]
         if not data or words_at(owner, 2)[1] != point:
             raise OSError("a point process is not as expected")
         return data
 
     def fields_of(self, point: int) -> list[int]:
-        """Addresses of a point process's variables in the order of its file, hidden ones, too."""
+        """Return the addresses of all variables of a point process, in the order of its file."""
         data = self._property(point)
         pointer, whole = ctypes.c_void_p, ctypes.c_int
         count = self._library.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)
@@ -104,7 +104,7 @@ class PointProcesses:
         return [field(data, k, 0) for k in range(count(data))]
 
     def slots_of(self, point: int) -> tuple[int, int, int]:
-        """Begin, width in bytes, and number of places; the second has its own address."""
+        """Return begin, width in bytes and number of places; the second has the point's address."""
         data = self._property(point)
         places, kind, sizes = self._of_property
         size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value
@@ -116,7 +116,7 @@ class PointProcesses:
 
     @cached_property
     def _of_property(self) -> tuple[Any, Any, int]:
-        """NEURON's functions from a Prop to its places and type; the table of numbers of places."""
+        """Return NEURON's functions for places and type of a Prop, and its place counts."""
         pointer = ctypes.c_void_p
         places = self._library.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
         kind = self._library.function("_Z23_nrn_mechanism_get_typeP4Prop", ctypes.c_int, pointer)

@@ -74,7 +74,7 @@ class EventSources:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)
 
     def recording(self, address: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
-        """Where a source has the addresses of the Vectors of its times and numbers, 0 for none."""
+        """Return the words with the addresses of a source's two Vectors, 0 for none."""
         at = address + 8 * self._fields["times"]
         return WORD.from_address(at), WORD.from_address(at + 8)
 

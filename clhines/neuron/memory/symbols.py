@@ -78,20 +78,20 @@ class HocSymbols(Library):
         return words_at(self.known_symbol(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
-        """Where the address of a method's function is; OSError where a known one is elsewhere."""
+        """Return the word with the address of a method, after a check of an example."""
         self.built_in("fadvance")
         symbol = self.symbol_in(name, words_at(self.template(template), 2)[1])
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def built_in(self, name: str) -> ctypes.c_uint64:
-        """Where the address of a function of hoc's is; OSError where it is another's."""
+        """Return the word with the address of a built-in function, if that is there."""
         word = self.function_of_hoc(name)
         if word.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
         return word
 
     def function_of_hoc(self, name: str) -> ctypes.c_uint64:
-        """Where the address of a function of hoc's is, if such are as expected."""
+        """Return the word with the address of a function of hoc."""
         return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
@@ -148,7 +148,7 @@ class HocSymbols(Library):
         return self._there(name, find(name.encode(), symbols))
 
     def known_symbol(self, name: str) -> int:
-        """Address of the symbol of a name, built in or not."""
+        """Return the address of the symbol of a name, built in or not."""
         look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
         return self._there(name, look(name.encode()))
 

@@ -27,7 +27,7 @@ _SAMPLES = 8
 
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
-    """Table of a function of hoc, or None where there is none, or too large a one."""
+    """Return the table of a FUNCTION_TABLE; None if it has none, or too large a one."""
     wanted = _mangled(f"_ptable_{name}")
     tables = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
     return next((t for t in tables if t is not None and _is_of(t, call)), None)
@@ -52,7 +52,7 @@ def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray |
 
 
 def depended(mechanism: int, block: str) -> dict[str, float] | None:
-    """Variables after DEPEND when NEURON made a table; None where there is none."""
+    """Return the DEPEND variables with which NEURON filled a TABLE; None if it is not filled."""
     made, saved = _kept_at(mechanism, block)
     if not made or any(ctypes.c_int.from_address(at).value for at in made):
         return None
@@ -80,7 +80,7 @@ def local_at(name: str, mechanism: int) -> int | None:
 
 
 def static_at(name: str, mechanism: int) -> int | None:
-    """Address of a static variable of a mechanism's C, likewise."""
+    """Return the address of a static variable of a mechanism's C; None if there is none."""
     wanted = _mangled(name)
     addresses = [
         base + file[wanted] for base, file in _files()

@@ -61,7 +61,7 @@ class Catalogue:
         return any(len(self._h.List(n)) for n in cells)
 
     def without_text(self, points: bool) -> list[str]:
-        """Names of mechanisms without NMODL: those of `make_pointprocess` and such."""
+        """Return the mechanisms without NMODL, as of `make_pointprocess`."""
         types, without = self._types[points], list[str]()
         for name in self.names(points):
             types.select(self._numbers[name][1])
@@ -71,7 +71,7 @@ class Catalogue:
         return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Point processes whose variables hide others, as ``Segment.x``, in Python."""
+        """Return point processes whose variables hide others in Python, as ``Segment.x``."""
         return [
             (name, variable)
             for name in self.without_text(points=True)

@@ -257,7 +257,7 @@ class WatchSlots:
 
     @cached_property
     def _meaning_word(self) -> int:
-        """Which word of a mechanism in the table has the address of the meanings of its places.
+        """The word of a table entry that has the address of the meanings of places.
 
         Any point process shows it: its first two places have a known meaning.
         """

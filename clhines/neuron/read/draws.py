@@ -70,7 +70,7 @@ class Draws:
 
     @property
     def most_steps(self) -> int:
-        """Steps whose numbers are drawn at once, at most, and one."""
+        """Largest number of steps to take at once, NEURON's own included."""
         return steps_at_once(len(self._places)) + 1
 
     @property

@@ -49,12 +49,12 @@ class MemoryPlaces:
         self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
 
     def node_at(self, row: int) -> int:
-        """Node of a row by its address, -1 where it is of something else."""
+        """Return the node of a row by its address; -1 for another row."""
         at = int(place_of(self._row, np.array([row], self._row.dtype), self._order)[0])
         return int(self._tree.numbers[at]) if at >= 0 else -1
 
     def node(self, place: Place) -> int:
-        """Node whose voltage is at a place, -1 where it is something else."""
+        """Return the node whose voltage is at a place; -1 for another variable."""
         return self.node_at(place.row) if place.column == self._voltage else -1
 
     def find(self, place: Place) -> Variable | None:
@@ -79,7 +79,7 @@ class MemoryPlaces:
         return Variable(owner, name, number, place.place if size > 1 else None)
 
     def globals_(self) -> list[tuple[str, str]]:
-        """Mechanism and name of each GLOBAL variable that is no array."""
+        """Return mechanism and name of each GLOBAL variable that is no array."""
         entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
         return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
 

@@ -125,7 +125,7 @@ class Tree:
         return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
 
     def axis(self) -> Axis:
-        """Lengths and neighbours of segments, as diffusion along sections takes them."""
+        """Return lengths and neighbours of segments, for diffusion along sections."""
         section = np.zeros(self.num_nodes, np.int64)
         section[self.inner_numbers] = np.repeat(np.arange(len(self.nseg)), self.nseg)
         each = np.array([s.L for s in self.sections]) / self.nseg
