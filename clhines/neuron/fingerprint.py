@@ -128,7 +128,7 @@ class Fingerprint:
         self._templates = counts(model.h, memory, ("NetCon", *model.point_names))
         self._first, self._sources = ReadValue(self._counters), ReadValue(model.sources.words)
         cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
-        fixed: list[FingerprintPart] = [
+        self._fixed: list[FingerprintPart] = [
             ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             ReadValue(lambda: settings_of(model.h, memory)),
             *Words.by_blocks(model.wires.every, NETCON_WORDS),
@@ -149,50 +149,43 @@ class Fingerprint:
             ReadValue(lambda: float(model.h.t)),
             ReadValue(model.queue.words),
         ]
-        weights = Words.by_blocks(model.wires.weight_addresses)
-        moving: list[FingerprintPart] = [*weights]
+        self._moving: list[FingerprintPart] = [*Words.by_blocks(model.wires.weight_addresses)]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
-        moving.append(Column(tree.v, rows))
-        fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
+        self._moving.append(Column(tree.v, rows))
+        self._fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
         for name in ("cm", "diam"):
             column = memory.place(ref(tree.sections[0](0.5), name)).column
-            fixed.append(Column(column, len(tree.inner)))
-        self._add_mechanisms(fixed, moving)
-        self._fixed, self._moving = fixed, moving
+            self._fixed.append(Column(column, len(tree.inner)))
+        self._add_mechanisms()
 
     def _counters(self) -> list[int]:
         return [c.value for c in (*self._library, *self._templates)]
 
-    def _add_mechanisms(self, fixed: list[FingerprintPart], moving: list[FingerprintPart]) -> None:
+    def _add_mechanisms(self) -> None:
         model, contents = self._model, self._model.contents
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
-            columns = self._add_columns(name, instances, program, fixed, moving)
-            pointers = self._add_places(name, instances, program, fixed)
+            columns = self._add_columns(name, instances, program)
+            pointers = self._add_places(name, instances, program)
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
             if program is None:
                 names = [f"{n}_{name}" for n in instances.entry.globals_]
-                fixed.append(ReadValue(partial(_globals, model, names)))
+                self._fixed.append(ReadValue(partial(_globals, model, names)))
                 continue
-            fixed += self._of_program(name, instances, program)
+            self._fixed += self._of_program(name, instances, program)
             for variable in program.random:
-                fixed.append(ReadValue(partial(_streams, model, name, variable)))
-                moving.append(ReadValue(partial(_drawn, model, name, variable)))
+                self._fixed.append(ReadValue(partial(_streams, model, name, variable)))
+                self._moving.append(ReadValue(partial(_drawn, model, name, variable)))
             at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
-            moving += Words.by_blocks(np.concatenate(at))
-            self._add_globals(name, instances, program, fixed, moving)
+            self._moving += Words.by_blocks(np.concatenate(at))
+            self._add_globals(name, instances, program)
         for ion in contents.ions.values():
-            fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
-            moving += _columns(model.memory, ion.instances).values()
-        self._add_outside(fixed, moving)
+            self._fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
+            self._moving += _columns(model.memory, ion.instances).values()
+        self._add_outside()
 
     def _add_columns(
-        self,
-        name: str,
-        instances: Instances,
-        program: Program | None,
-        fixed: list[FingerprintPart],
-        moving: list[FingerprintPart],
+        self, name: str, instances: Instances, program: Program | None
     ) -> dict[str, Column]:
         """Add RANGE variables: parameters, variables that a run changes, and fixed ones."""
         model = self._model
@@ -205,16 +198,16 @@ class Fingerprint:
         columns = _columns(model.memory, instances, model.plays.continuous(name))
         for variable, column in columns.items():
             if variable in stays:
-                fixed.append(column)
+                self._fixed.append(column)
             elif variable in parameters:
                 self._parameters.append((name, column))
                 self._played += [column] * ((name, variable) in self._stepped)
             else:
-                moving.append(column)
+                self._moving.append(column)
         return columns
 
     def _add_places(
-        self, name: str, instances: Instances, program: Program | None, fixed: list[FingerprintPart]
+        self, name: str, instances: Instances, program: Program | None
     ) -> tuple[str, ...]:
         """Add the targets of POINTERs; return their names."""
         pointers: tuple[str, ...] = ()
@@ -222,7 +215,7 @@ class Fingerprint:
             pointers = *program.pointers, *program.written, *program.steered, *program.picked
         if pointers or name in self._model.outside.pointing:
             words = _PLACE_WORDS * self._model.memory.num_places(instances.entry.number)
-            fixed += Words.by_blocks(instances.places, words)
+            self._fixed += Words.by_blocks(instances.places, words)
         return pointers
 
     def _of_program(
@@ -241,35 +234,23 @@ class Fingerprint:
         if statics_of(text):
             yield ReadValue(partial(model.statics, name))
 
-    def _add_globals(
-        self,
-        name: str,
-        instances: Instances,
-        program: Program,
-        fixed: list[FingerprintPart],
-        moving: list[FingerprintPart],
-    ) -> None:
+    def _add_globals(self, name: str, instances: Instances, program: Program) -> None:
         """Add GLOBAL variables; of those that blocks set, only the ones that they keep."""
         parameters = {split_name(q)[0] for q in program.parameters}
         first = {"usetable", *self._model.beyond.get(name, ())}
         set_here = {split_name(q)[0] for q in program.states} - {*first, *parameters}
         parameters -= first
-        stays, of_parameters, moves = (
-            ReadValue(
-                partial(
-                    _globals,
-                    self._model,
-                    [f"{n}_{name}" for n in instances.entry.globals_ if n in kind],
-                )
-            )
+        names = [
+            [f"{n}_{name}" for n in instances.entry.globals_ if n in kind]
             for kind in (first, parameters, set_here)
-        )
-        fixed.append(stays)
+        ]
+        stays, of_parameters, moves = (ReadValue(partial(_globals, self._model, n)) for n in names)
+        self._fixed.append(stays)
         self._parameters.append((name, of_parameters))
         self._played += [of_parameters] * any((name, n) in self._stepped for n in parameters)
-        moving.append(moves)
+        self._moving.append(moves)
 
-    def _add_outside(self, fixed: list[FingerprintPart], moving: list[FingerprintPart]) -> None:
+    def _add_outside(self) -> None:
         model, instances = self._model, self._model.contents.outside
         if instances is None:
             return
@@ -277,13 +258,13 @@ class Fingerprint:
         driven = [k for driver in model.outside.drivers.values() for k in driver.of.tolist()]
         played += [Variable(OUTSIDE, POTENTIAL, k) for k in driven]
         columns = _columns(model.memory, instances, played)
-        fixed += [column for name, column in columns.items() if name in HELD]
+        self._fixed += [column for name, column in columns.items() if name in HELD]
         kept = {*model.plays.continuous(OUTSIDE)}
         stepped = [v.number for v in played if v not in kept and v.number not in driven]
-        moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
+        self._moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
         self.covers_all &= {*HELD} <= {*columns}
         if (layers := model.tree.layers) is not None:
-            moving += Words.by_blocks(layers.addresses)
+            self._moving += Words.by_blocks(layers.addresses)
 
     def follow_recordings(self) -> None:
         """Update the Vectors of sources, if nothing else of the sources has changed."""
