@@ -11,12 +11,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.simulator.mechanisms import KEPT_NUMBER, Mechanism
-from clhines.simulator.network import (
-    Group,
-    Network,
-    Sources,
-    inside,
-)
+from clhines.simulator.network import Group, Network, Sources, inside
 from clhines.simulator.refusals import refusal
 
 
@@ -222,10 +217,7 @@ def write_by_pointers(
 
 
 def _to_variables(
-    network: Network,
-    groups: dict[str, Group],
-    of: tuple[str, str],
-    targets: Sequence[Variable],
+    network: Network, groups: dict[str, Group], of: tuple[str, str], targets: Sequence[Variable]
 ) -> None:
     """Let a POINTER, by mechanism and name, point to a variable of another mechanism."""
     first, numbers = targets[0], np.array([v.number for v in targets], np.int64)

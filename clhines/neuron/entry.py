@@ -314,10 +314,7 @@ def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
 
 
 def kept_or_read(
-    h: Hoc,
-    request: RunOptions,
-    vectors: dict[Hoc, Hoc] | None,
-    ranks: Ranks | None,
+    h: Hoc, request: RunOptions, vectors: dict[Hoc, Hoc] | None, ranks: Ranks | None
 ) -> KeptModel:
     """Return the model that is kept, or read it."""
     with agreed(ranks):

@@ -29,12 +29,7 @@ from clhines.neuron.memory.streams import (
     Streams,
     rejected,
 )
-from clhines.neuron.memory.tables import (
-    depended,
-    read_made,
-    read_table,
-    static_at,
-)
+from clhines.neuron.memory.tables import depended, read_made, read_table, static_at
 from clhines.neuron.read.contents import Contents, HiddenVariables, Instances, WatchSlots
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.places import MemoryPlaces, Variable

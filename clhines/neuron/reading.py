@@ -50,10 +50,7 @@ from clhines.simulator.refusals import refusal
 
 
 def read_model(
-    h: Hoc,
-    vectors: dict[Hoc, Hoc],
-    every: bool = False,
-    ranks: Ranks | None = None,
+    h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
 ) -> NeuronModel:
     """Read the model and list its rejections; `every`: Vectors that record later, too."""
     with agreed(ranks):
@@ -162,32 +159,23 @@ def _checked(h: Hoc, catalogue: Catalogue, shared: bool) -> Hoc | None:
         lone = nrn.Section(name="lone")
     hiding = catalogue.hiding(first(0.5)) if first is not None else []
     if hiding:
-        raise RejectedError(
-            [
-                Rejected(
-                    name,
-                    refusal("neuron.kschan-hides-variable", variable=variable),
-                )
-                for name, variable in hiding
-            ]
-        )
+        rejected = [
+            Rejected(name, refusal("neuron.kschan-hides-variable", variable=variable))
+            for name, variable in hiding
+        ]
+        raise RejectedError(rejected)
     if first is None and lone is None:
         raise InputError("NEURON has no sections; expected a model in its memory")
     return lone
 
 
 def _structure(contents: Contents) -> list[Rejected]:
-    return [
-        Rejected(
-            name,
-            refusal(
-                "neuron.mechanism-without-nmodl",
-                name=name,
-                what=f", in section {section}" if section else "",
-            ),
-        )
-        for name, section in contents.structural.items()
-    ]
+    rejected = []
+    for name, section in contents.structural.items():
+        place = f", in section {section}" if section else ""
+        what = refusal("neuron.mechanism-without-nmodl", name=name, what=place)
+        rejected.append(Rejected(name, what))
+    return rejected
 
 
 def _branches(tree: Tree) -> list[Rejected]:

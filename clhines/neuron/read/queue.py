@@ -285,13 +285,7 @@ def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
     """Return what ``spike_compress`` counts from a time between steps, of the first exchange."""
     delays = [event.time - t for event in queue.events("NetParEvent")[:1]]
     loose = [delay for delay in delays if abs(delay / dt - round(delay / dt)) > _NEAR]
-    return [
-        Rejected(
-            "",
-            refusal("neuron.spike-compress-delay", delay=delay),
-        )
-        for delay in loose
-    ]
+    return [Rejected("", refusal("neuron.spike-compress-delay", delay=delay)) for delay in loose]
 
 
 def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:

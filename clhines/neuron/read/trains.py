@@ -124,11 +124,8 @@ def _read_vectors(
                 trains.times[name, k], trains.vector_times[name, k] = coming
             except OSError as error:
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
-                trains.rejected.append(
-                    Rejected(
-                        name, refusal("neuron.vecstim", error=str(error).format(thing)), way_out
-                    )
-                )
+                what = refusal("neuron.vecstim", error=str(error).format(thing))
+                trains.rejected.append(Rejected(name, what, way_out))
                 continue
             trains.fields[name, k] = fields[_INDEX], fields[_TIME]
 

@@ -116,11 +116,9 @@ def read_wires(
     read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
-        rejected.append(
-            Rejected(
-                "", refusal("neuron.netcon-target-unlocated", every=every[k], every2=every[k].syn())
-            )
-        )
+        netcon = every[k]
+        what = refusal("neuron.netcon-target-unlocated", every=netcon, every2=netcon.syn())
+        rejected.append(Rejected("", what))
     chosen = np.flatnonzero(target >= 0)  # events of others, too, may be on their way
     all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]

@@ -11,12 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from clhines.neuron.calls import NeuronError, batch_steps, solve_steps, steps_until
-from clhines.neuron.memory.redirect import (
-    METHOD,
-    HocArguments,
-    Redirect,
-    suspend_in_runs,
-)
+from clhines.neuron.memory.redirect import METHOD, HocArguments, Redirect, suspend_in_runs
 from clhines.neuron.memory.session import Hoc, load_stdrun
 from clhines.neuron.memory.symbols import HocSymbols, is_standard, standard
 from clhines.neuron.switch.cost import Accounts
