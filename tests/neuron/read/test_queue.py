@@ -58,7 +58,7 @@ def test_a_current_that_neuron_adds_up_twice_is_not_recorded():
     """``neuron.vector-record-current-twice``."""
     factor, said = forked.result_of(TWICE.format(folder=str(PROGRAM.parent)))
     assert factor == pytest.approx(2, rel=0.1)
-    assert len(said) == 1 and "Vector.record of ica, which ext_twice writes" in said[0]
+    assert len(said) == 1 and "Vector.record of ica beside ext_twice, which writes" in said[0]
 
 
 @pytest.mark.parametrize(("case", "seed", "engine", "pieces"), CASES)
