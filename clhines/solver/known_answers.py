@@ -26,8 +26,9 @@ def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))
     expected = reference.solve_serial(forest, d, u, b)
     for method in ("block_interleaved", "fine"):
-        x = Solver(forest, method, dtype, queue=queue).solve(d.astype(dtype), u.astype(dtype),
-                                                                 b.astype(dtype))  # fmt: skip
+        x = Solver(forest, method, dtype, queue=queue).solve(
+            d.astype(dtype), u.astype(dtype), b.astype(dtype)
+        )
         fault = trust.compared(method, x, expected, 64)
         if fault:
             return fault

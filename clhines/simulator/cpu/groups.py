@@ -118,8 +118,11 @@ class ConstantPivots:
         inverse = np.where(constant, 1 / left, 0.0)
         at = node % count if count < self._model.of_nodes.count else node
         for a, slots in (
-            (constant_g, at), (constant_b, at), (left, at[self.moving]), (inverse, at)
-        ):  # fmt: skip
+            (constant_g, at),
+            (constant_b, at),
+            (left, at[self.moving]),
+            (inverse, at),
+        ):
             yield a.astype(self._dtype)[slots]
 
     @property

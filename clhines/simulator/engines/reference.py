@@ -224,9 +224,10 @@ def diffuse(variables: Variables) -> None:
         for name in one.names:
             is_state = name in variables.states[one.kind]
             values, at = (
-                (variables.states[one.kind][name], slice(None)) if is_state
+                (variables.states[one.kind][name], slice(None))
+                if is_state
                 else (variables.ions[name], kind.node)
-            )  # fmt: skip
+            )
             volume, diffusion = (call.results[role, name] for role in ("volume", "diffusion"))
             values[at] = one.solved(values[at], volume, diffusion, variables.model.dt)
 

@@ -288,8 +288,15 @@ class HostEvents:
                 continue
             flag = call.results.get(("send", f"{number}.flag"), np.zeros(len(some)))
             if kind == "self":
-                pushed(self._named(k), variables.queues[k], some[sent], time[sent], flag[sent],
-                       t[sent], connection[sent])  # fmt: skip
+                pushed(
+                    self._named(k),
+                    variables.queues[k],
+                    some[sent],
+                    time[sent],
+                    flag[sent],
+                    t[sent],
+                    connection[sent],
+                )
             else:
                 moved(self._named(k), variables.queues[k], some[sent], time[sent], t[sent])
         self._arm(k, some, t, call)

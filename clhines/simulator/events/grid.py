@@ -469,9 +469,13 @@ class _Launcher:
         return event
 
     def _pull(
-        self, lists: Sequence[object], steps: range, last_step: int, numbers: tuple[int, int],
+        self,
+        lists: Sequence[object],
+        steps: range,
+        last_step: int,
+        numbers: tuple[int, int],
         sums: tuple[cl.Buffer, cl.Buffer],
-    ) -> cl.Event:  # fmt: skip
+    ) -> cl.Event:
         queue, group, fired = self.queue, (self.spec.work_group,), self._fired.data
         items = (self._groups * group[0],)
         targets = (-(-numbers[0] // group[0]) * group[0],)

@@ -239,8 +239,20 @@ class EpochPlan:
             spec = replace(spec, registers=registers)
         if by_node:
             return self._plan_nodes(spec, units)
-        for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
-            sites = InstanceSites(self.cells, table, count, constant)
+        most_units = units or max(1, min(most // lanes, MAX_UNITS))
+        chosen = self._plan_instances(spec, most_units, fills=not constant and not busy)
+        if chosen is None:
+            raise self._too_large(lanes)
+        return chosen
+
+    def _plan_instances(self, spec: EpochSpec, most: int, fills: bool) -> EpochSpec | None:
+        """Return the spec with `most` cells of a work-group, or as many as fit; None: none fits.
+
+        Where it `fills` the device, lanes keep all schedulers of a multiprocessor busy.
+        """
+        model, constant = self.cells.model, spec.constant
+        for count in range(most, 0, -1):
+            sites = InstanceSites(self.cells, self.table, count, constant)
             specs = [
                 self._kind_spec(kind, each, not constant, self._factor_of_capacitance(kind))
                 for kind, each in zip(model.kinds, sites.most, strict=True)
@@ -248,23 +260,25 @@ class EpochPlan:
             for local in (True, False):
                 kinds = tuple(replace(kind, local=local) for kind in specs)
                 chosen = replace(spec, units=count, slots=sites.num_slots, kinds=kinds)
-                if not constant and not busy and model.kinds:  # all schedulers of a multiprocessor
-                    chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
-                if chosen.fits(limits):
+                if fills and model.kinds:
+                    chosen = replace(chosen, extra=-count * spec.lanes % (4 * WARP))
+                if chosen.fits(self._limits):
                     self.sites = sites
                     return chosen
-        raise self._too_large(lanes)
+        return None
 
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
         model, limits = self.cells.model, self._limits
         num_cells = self._decisions.network.forest.num_cells
         self.lists = NodeLists(
-            self.cells, self.table, self._decisions.inflow,
+            self.cells,
+            self.table,
+            self._decisions.inflow,
             (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
             natural=model.has_times,
             apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
             joins=model.has_times and _cells_each(num_cells, limits) > LISTS_FULL,
-        )  # fmt: skip
+        )
         plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
         spec = replace(

@@ -573,9 +573,15 @@ def spec_of(
 
 
 _ON_DEVICE = (
-    "current", "advance", "diffuse", "receive", "watch", "before_breakpoint", "after_solve",
+    "current",
+    "advance",
+    "diffuse",
+    "receive",
+    "watch",
+    "before_breakpoint",
+    "after_solve",
     "before_step",
-)  # fmt: skip
+)
 
 
 def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: bool) -> KindBlocks:
@@ -696,9 +702,10 @@ def locations(
         kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
         values = next((values for values, names in kept.items() if name in names), "parameters")
         at = (
-            at_parameter(variables, layout, k, name, index) if values == "parameters"
+            at_parameter(variables, layout, k, name, index)
+            if values == "parameters"
             else columns.at(index, kept[values].index(name), len(kept[values]))
-        )  # fmt: skip
+        )
         places.append(("mem", mem.offset[f"{values}_{k}"] + at))
     return places
 

@@ -175,9 +175,15 @@ def _compiled(
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
     cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     added_fields = fields_of(
-        added, cells, kinds, instances, of_nodes, network.celsius,
-        (at_times.calls, at_times.outside), times[2],
-    )  # fmt: skip
+        added,
+        cells,
+        kinds,
+        instances,
+        of_nodes,
+        network.celsius,
+        (at_times.calls, at_times.outside),
+        times[2],
+    )
     model = Model(
         forest=network.forest,
         soma=network.soma,
@@ -319,10 +325,13 @@ def _kind(once: Kind, num_nodes: int, copies: int) -> Kind:
         "factor": partial(tiled, once.factor, copies),
     }
     return CopiedKind(
-        made, once=once, copies=copies, mechanism=once.mechanism,
+        made,
+        once=once,
+        copies=copies,
+        mechanism=once.mechanism,
         first_target=first * copies if first >= 0 else -1,
         first_instance=once.first_instance * copies,
-    )  # fmt: skip
+    )
 
 
 def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
@@ -358,11 +367,17 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
         diffusions=tuple(_diffusions(kinds, inside(network).structure)),
         alike=Alike(once, copied.sources, copied.connections),
         **fields_of(
-            added, cells, kinds, instances, once.of_nodes, network.celsius,
-            (wiring.calls, wiring.outside), secondorder,
+            added,
+            cells,
+            kinds,
+            instances,
+            once.of_nodes,
+            network.celsius,
+            (wiring.calls, wiring.outside),
+            secondorder,
             tuple(_ion(ion, n, copies) for ion in once.ions),
         ),
-    )  # fmt: skip
+    )
 
 
 def are_alike(network: Network, model: Model) -> bool:

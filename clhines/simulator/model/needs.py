@@ -210,9 +210,10 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
     outputs = [q.name for q in mechanism.program.outputs]  # any of them may be recorded
     given_to = ((b, mechanism.calls(b, outputs)) for b in mechanism.program.blocks)
     reads = {
-        b for b, block in given_to
+        b
+        for b, block in given_to
         if any(a.role in ("pointer", "assign") and a.name == name for a in block)
-    }  # fmt: skip
+    }
     if name in mechanism.program.assigned:
         outputs = [q.name for q in other.program.outputs]
         used = ((b, a) for b in other.program.blocks for a in other.calls(b, outputs))

@@ -291,11 +291,13 @@ def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
                 "node": partial(_nodes, forest, sort, [s.nodes[k] for s in sorts]),
                 "factor": partial(_factor, [part.ratio[k] for part in parts], parts, k),
             },
-            mechanism=kind.mechanism, parameters=kind.parameters, first_target=kind.first_target,
+            mechanism=kind.mechanism,
+            parameters=kind.parameters,
+            first_target=kind.first_target,
             first_instance=kind.first_instance,
         )
         for k, kind in enumerate(own.kinds)
-    )  # fmt: skip
+    )
     root = np.flatnonzero(parent < 0) - bounds[:-1]  # of each tree
     return replace(
         own,

@@ -316,9 +316,13 @@ class Share:
             on_rank[kind == k] = place[instance[kind == k]]
         counts = np.diff(netcons.first_weight)[rows]
         return NetCons(
-            netcons.source[rows], kind, on_rank, netcons.delay[rows],
-            netcons.weight[self.weights], offsets(counts).astype(np.int64),
-        )  # fmt: skip
+            netcons.source[rows],
+            kind,
+            on_rank,
+            netcons.delay[rows],
+            netcons.weight[self.weights],
+            offsets(counts).astype(np.int64),
+        )
 
     def _node(self, node: np.ndarray) -> np.ndarray:
         beyond = self.high - self.low + np.searchsorted(self.remote, node)
@@ -330,10 +334,14 @@ class Share:
     def _things(self) -> dict[str, RankEntries]:
         """Things of the network that the rank has, by `Field.per`; all of what is not named."""
         return {
-            "node": slice(self.low, self.high), "cell": self.cells, "target": self.targets,
-            "plastic": self.on_grid, "weight": self.weights, "connection": self.connections,
+            "node": slice(self.low, self.high),
+            "cell": self.cells,
+            "target": self.targets,
+            "plastic": self.on_grid,
+            "weight": self.weights,
+            "connection": self.connections,
             "detector": self.detectors,
-        }  # fmt: skip
+        }
 
     def places(self, field: Field) -> RankEntries:
         """Where the rank's entries of an array of a state are in that of the network."""

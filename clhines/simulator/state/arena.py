@@ -114,9 +114,17 @@ class Tiler:
         numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
         self._kernels["find_places"](
-            self.queue, *self._sizes, places, len(number), most, begin,
-            self._gather.base_data, numbers.base_data, active.base_data, ints.base_data,
-        )  # fmt: skip
+            self.queue,
+            *self._sizes,
+            places,
+            len(number),
+            most,
+            begin,
+            self._gather.base_data,
+            numbers.base_data,
+            active.base_data,
+            ints.base_data,
+        )
 
 
 NONE = np.zeros(0)
@@ -152,9 +160,13 @@ class Arena:
         self._parts.append((self.room(name, array.shape), array.reshape(-1)))
 
     def tile(
-        self, name: str, rows: np.ndarray, step: int = 0, before: np.ndarray = NONE,
+        self,
+        name: str,
+        rows: np.ndarray,
+        step: int = 0,
+        before: np.ndarray = NONE,
         after: np.ndarray = NONE,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a region: `before`, (rows, n) values as `Tiler.tile` repeats them, and `after`."""
         if self._tiler is None:
             more = len(before) or len(after)

@@ -81,8 +81,12 @@ class Spread:
             self._set(storage, first, np.repeat(numbers[:1], count))
             return
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
-        source = at if value.by == "all" else self._table((*key, value.by), lambda: self._sources(
-            self._entries(storage, group)[1], group, value.by))  # fmt: skip
+        source = at
+        if value.by != "all":
+            source = self._table(
+                (*key, value.by),
+                lambda: self._sources(self._entries(storage, group)[1], group, value.by),
+            )
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
 
     def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
@@ -234,8 +238,10 @@ def with_other_events(
     own_events = before.netcons.count - (before.sources.count - num_sources)
     for k, kind in enumerate(before.kinds):
         queue = before.schema.named(saved, "queue", k)
-        if queue and (queue["connection"][np.arange(len(queue["time"]))[:, None] < queue["size"]]
-                      >= own_events).any():  # fmt: skip
+        if not queue:
+            continue
+        is_waiting = np.arange(len(queue["time"]))[:, None] < queue["size"]
+        if (queue["connection"][is_waiting] >= own_events).any():
             raise InputError(
                 f"events: a self event of {kind.mechanism.name} is under way that one of the "
                 "present events has sent; expected reset() before, or other events after it"

@@ -130,20 +130,27 @@ class Variables:
                 self.ions[name][ion.node] = values
             self.ions[current], self.ions[f"d{current}"] = np.zeros(n), np.zeros(n)
         self.exact = Exact(
-            weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
-            ring=wires.ring.copy(), count=wires.count.copy(),
+            weight=model.netcons.weight.copy(),
+            cursor=np.zeros(model.netcons.count, np.int64),
+            ring=wires.ring.copy(),
+            count=wires.count.copy(),
             held=np.zeros(len(model.sources.detector_node), np.int32),
-        )  # fmt: skip
+        )
         self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.has_sums else None
         self.queues = {}
         for k in wires.kinds:
             count = model.kinds[k].count
             a, b = (length(model, "event", k), count), (length(model, "watch", k), count)
             self.queues[k] = Queue(
-                time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
-                connection=np.full(a, -1), size=np.zeros(count, np.int64),
-                last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
-            )  # fmt: skip
+                time=np.zeros(a),
+                flag=np.zeros(a),
+                sent=np.zeros(a),
+                connection=np.full(a, -1),
+                size=np.zeros(count, np.int64),
+                last=np.full(count, -1),
+                armed=np.zeros(b, bool),
+                above=np.zeros(b, bool),
+            )
         self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in model.random_ids.items()}
         self.tables: list[dict[str, np.ndarray]] = [{} for _ in model.kinds]
         for k, kind in enumerate(model.kinds):
@@ -469,11 +476,13 @@ class Copies:
         self._once, self._whole, self.count = once, whole, len(sources)
         self.sources = sources
         self._known: dict[tuple[str, int | None], np.ndarray | None] = {
-            ("source", None): sources, ("connection", None): connections,
-            ("node", None): None, ("cell", None): None,
+            ("source", None): sources,
+            ("connection", None): connections,
+            ("node", None): None,
+            ("cell", None): None,
             ("plastic", None): in_blocks([once.connections.count], self.count),
             ("sent", None): sources[:, : once.connections.num_sources],
-        }  # fmt: skip
+        }
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
     def places(self, field: Field) -> np.ndarray | None:

@@ -349,9 +349,14 @@ def _answer(arguments: Sequence[str]) -> str:
 
 def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, int | None]:
     with subprocess.Popen(
-        arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True, errors="replace",
-    ) as process:  # fmt: skip
+        arguments,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+    ) as process:
         try:
             out, _ = process.communicate(timeout=SECONDS)
             return out, process.returncode

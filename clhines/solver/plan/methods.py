@@ -59,9 +59,20 @@ class Method:
 
 # Of a `Solver`, whose other arguments come here as options: one may have been misspelled.
 _ARGUMENTS = (
-    "method", "dtype", "device", "queue", "max_memory", "tune", "devices", "shares", "profile",
-    "sizes", "out", "check", "columns",
-)  # fmt: skip
+    "method",
+    "dtype",
+    "device",
+    "queue",
+    "max_memory",
+    "tune",
+    "devices",
+    "shares",
+    "profile",
+    "sizes",
+    "out",
+    "check",
+    "columns",
+)
 
 
 def make_plan(
