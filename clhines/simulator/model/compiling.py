@@ -772,10 +772,13 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 
 def _promotion(use: IonUse) -> tuple[int, int]:
     """Return the arguments of NEURON's `nrn_promote`, of concentrations and reversal potential."""
-    conc, rev = {f"{use.name}i", f"{use.name}o"}, {f"e{use.name}"}
-    return tuple(  # type: ignore[return-value]
-        3 if names & {*use.writes} else 1 if names & {*use.reads} else 0 for names in (conc, rev)
-    )
+
+    def level(*names: str) -> int:
+        if {*names} & {*use.writes}:
+            return 3
+        return int(bool({*names} & {*use.reads}))
+
+    return level(f"{use.name}i", f"{use.name}o"), level(f"e{use.name}")
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -56,11 +56,11 @@ class _Own:
             self.error = error
             return None
 
-    def call(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
+    def call(self, do: Callable[..., _Found], *arguments: object) -> _Found:
         """Do something, and raise on all ranks what has failed on one."""
         result = self.do(do, *arguments)
         self.settle()
-        return result
+        return cast("_Found", result)  # an error of this rank has been raised
 
     def settle(self) -> None:
         error, self.error = self.error, None
@@ -111,8 +111,8 @@ class _StepExchange:
         if self._waiting is None:
             return
         (noted, first, count), self._waiting = self._waiting, None
-        chunk = None if noted is None else self._own.do(noted)
-        cell, step = chunk if chunk is not None else (_NOTHING, _NOTHING)
+        spikes = None if noted is None else self._own.do(noted)
+        cell, step = spikes if spikes is not None else (_NOTHING, _NOTHING)
         self._exchange(cell, step, first, count)
 
     def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
@@ -382,10 +382,10 @@ class OwnRun(SplitRun):
             raise
 
     def voltages(self) -> np.ndarray:
-        return self._own.call(self.run.voltages)  # type: ignore[return-value]
+        return self._own.call(self.run.voltages)
 
     def weights(self) -> np.ndarray:
-        return self._own.call(self.run.weights)  # type: ignore[return-value]
+        return self._own.call(self.run.weights)
 
 
 def _none_noted() -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from clhines.core.errors import DeviceError, InputError
 from clhines.solver.device.caches import prepare
@@ -58,7 +58,7 @@ def exclusive(method: _Method) -> _Method:
         with self._lock:
             return method(self, *args, **kwargs)
 
-    return wrapped  # type: ignore[return-value]
+    return cast("_Method", wrapped)
 
 
 class Holder:

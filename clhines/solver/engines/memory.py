@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -243,7 +243,7 @@ def memory_errors(method: _Method) -> _Method:
         except cl.MemoryError as error:
             raise no_memory(self.queue, self.memory) from error
 
-    return wrapped  # type: ignore[return-value]
+    return cast("_Method", wrapped)
 
 
 def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryError:
