@@ -104,7 +104,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
         arguments.weight = ring.WEIGHT if arguments.swc is None else SWC_WEIGHT
     with doing("connecting the cells"):
         network = ring.ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
-    simulation, device = _simulation(arguments, network, comm)
+    simulation = _simulation(arguments, network, comm)
     recorded = arguments.out is not None or arguments.plot is not None
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
@@ -116,11 +116,10 @@ def run_ring(arguments: argparse.Namespace) -> int:
     if not first:
         return 0
     report = _ring_report(network, runs, steps, arguments)
-    report |= {"device": device, "engine": simulation.engine}
+    report |= {"device": simulation.device_label, "engine": simulation.engine}
     report |= {"plan_s": plan_s, "build_s": timer.seconds}
     if simulation.ranks is not None:
         report["ranks"] = simulation.ranks.size
-        report["device"] = simulation.device_label
         exchange, whole = (sum(r.cost[k] for r in runs) for k in ("exchange", "all"))
         report["exchange"] = exchange / whole
     if recorded:
@@ -140,18 +139,12 @@ def _check_files(arguments: argparse.Namespace, comm: Any, first: bool) -> None:
         check_picture(arguments.plot if first else None)
 
 
-def _simulation(
-    arguments: argparse.Namespace, network: Network, comm: Any
-) -> tuple[Simulation, str]:
-    """Return the simulation and the name of its device, which ranks choose later."""
+def _simulation(arguments: argparse.Namespace, network: Network, comm: Any) -> Simulation:
     from clhines.simulator.simulation import Simulation
 
-    queue, device = _queue_of(arguments) if comm is None else (None, "")
+    names = "dt", "dtype", "method", "engine", "seed", "device"
     with doing("planning and building kernels"):
-        names = "dt", "dtype", "method", "engine", "seed", "device"
-        options = {name: getattr(arguments, name) for name in names}
-        options["device"] = arguments.device if queue is None else None  # which the queue has
-        return Simulation(network, queue=queue, comm=comm, **options), device
+        return Simulation(network, comm=comm, **{name: getattr(arguments, name) for name in names})
 
 
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
@@ -169,16 +162,6 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
         return None, True
     arguments.communicator = comm.Dup()
     return comm, comm.rank == 0
-
-
-def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
-    """Return a queue on the chosen device, and its name; no queue for the host."""
-    from clhines.solver.device.devices import choose, label, make_queue
-
-    if arguments.engine == "reference":
-        return None, "the host, NumPy"
-    device = choose(arguments.device, arguments.dtype)
-    return make_queue(device, timestamps=False), label(device)
 
 
 def _ring_report(
