@@ -1,5 +1,6 @@
 """NEURON's own MPI ranks, each with its cells: spikes of one process of NEURON's."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -44,10 +45,15 @@ def told(ranks, *scenarios):
     return json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
 
 
+@functools.cache
+def in_one_process(*options, scenario="neuron"):
+    """Spikes, and the voltage of cell 0, of NEURON in one process; also from above thresholds."""
+    return told(1, *options, scenario)[scenario]
+
+
 @pytest.fixture(scope="module")
 def of_neuron():
-    """Spikes, and the voltage of cell 0, of NEURON in one process; also from above thresholds."""
-    return told(1, "neuron")["neuron"]
+    return in_one_process()
 
 
 def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
@@ -86,7 +92,7 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
 @pytest.mark.parametrize("engine", ["auto", "steps"])
 def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
     """As long as no rank has other parameters, which none is planned anew for."""
-    runs, (made,), (times,) = told(1, "again")["again"]
+    runs, (made,), (times,) = in_one_process(scenario="again")
     assert made == [0] * 5 and len(times) > 200
     for ranks in 2, 3:
         found, made, called = told(ranks, f"again-{engine}")[f"again-{engine}"]
@@ -99,7 +105,7 @@ def test_bins_on_several_ranks_are_those_of_neuron():
 
     Where NEURON goes on, without bins as well, a spike that it saw at the end of a call comes once.
     """
-    loose, whole = (told(1, "--bins", mode, "neuron")["neuron"] for mode in ("0", "1"))
+    loose, whole = (in_one_process("--bins", mode) for mode in ("0", "1"))
     assert loose[0][0] != whole[0][0]
     found = told(2, "--bins", "1", "loose", "mixed", "neuron", "auto", "back", "far", "steps")
     for line in (*found.pop("loose"), *found.pop("mixed")):
@@ -112,7 +118,7 @@ def test_bins_on_several_ranks_are_those_of_neuron():
 
 def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step():
     """With ``spike_compress``, as in NEURON on as many ranks, where not on one."""
-    whole = told(1, "--compress", "neuron")["neuron"]
+    whole = in_one_process("--compress")
     for ranks, engines in (2, ("auto", "back", "far", "epochs-gpu")), (3, ("reference",)):
         found = told(ranks, "--compress", "neuron", "shifted", *engines)
         of_ranks = found.pop("neuron")
@@ -126,7 +132,7 @@ def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step():
 
 def test_neuron_goes_on_with_delays_of_less_than_two_steps():
     """A spike that NEURON sees in its own step, at the end of a call, comes in time."""
-    known = told(1, "--soon", "--bins", "0", "neuron")["neuron"]
+    known = in_one_process("--soon", "--bins", "0")
     compare(told(2, "--soon", "--bins", "0", "back")["back"], known, "back", range(60, 66))
 
 
@@ -134,11 +140,11 @@ def test_events_are_exchanged_while_the_next_steps_are_under_way(of_neuron):
     """Of a half epoch during the next half, as on GPUs, with those of given times and in bins."""
     compare(told(2, "--during", "auto")["auto"], of_neuron, "auto")
     library = "--trains", str(mod_files.library())
-    trains = told(1, *library, "neuron")["neuron"]
+    trains = in_one_process(*library)
     found = told(2, "--during", *library, "back", "steps", "epochs-gpu")
     for engine, runs in (found | told(3, "--during", *library, "reference")).items():
         compare(runs, trains, engine, (70, 71))
-    binned = told(1, "--bins", "1", "neuron")["neuron"]
+    binned = in_one_process("--bins", "1")
     for engine, runs in told(2, "--during", "--bins", "1", "far", "epochs-gpu").items():
         compare(runs, binned, engine, range(60, 66))
 
@@ -146,7 +152,7 @@ def test_events_are_exchanged_while_the_next_steps_are_under_way(of_neuron):
 def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
     """Voltages of the step's begin; in three calls, and from the start again, with a current."""
     library = "--gaps", str(mod_files.library())
-    whole = told(1, *library, "neuron")["neuron"]
+    whole = in_one_process(*library)
     assert of_neuron[0][0] != whole[0][0]
     found = told(2, *library, "setting", "changed", "epochs", "auto")
     assert "nrn_netrec_state_adjust" in found.pop("setting")[1]
@@ -168,7 +174,7 @@ def test_ranks_without_sections(of_neuron):
 def test_trains_of_given_times_are_heard_by_all_ranks(of_neuron):
     """Also those at the start and at the ends of calls, with delays as long as an epoch."""
     library = "--trains", str(mod_files.library())
-    whole = told(1, *library, "neuron")["neuron"]
+    whole = in_one_process(*library)
     for gid in range(6):  # each cell fires at other times for them
         own = [[t for t, one in runs[0][0] if one == gid] for runs in (whole, of_neuron)]
         assert own[0] != own[1]
@@ -179,7 +185,7 @@ def test_trains_of_given_times_are_heard_by_all_ranks(of_neuron):
 
 def test_potentials_outside_are_those_of_each_rank(of_neuron):
     """They stay or are played, in some cells of each rank: see test_outside."""
-    whole = told(1, "--outside", "neuron")["neuron"]
+    whole = in_one_process("--outside")
     assert of_neuron[0][0] != whole[0][0]
     found = told(2, "--outside", "auto", "steps") | told(3, "--outside", "reference")
     for engine, runs in found.items():  # 150 times 4e-9 mV for 1 mA/cm²
@@ -189,7 +195,7 @@ def test_potentials_outside_are_those_of_each_rank(of_neuron):
 def test_watch_conditions_of_one_rank(of_neuron):
     """Events that NEURON delivers on that rank alone exchange no spikes."""
     library = "--watch", str(mod_files.library())
-    whole = told(1, *library, "neuron")["neuron"]
+    whole = in_one_process(*library)
     assert of_neuron[0][0] != whole[0][0]
     compare(told(2, *library, "auto")["auto"], whole, "auto")
 
