@@ -11,8 +11,10 @@ from numpy.typing import DTypeLike
 
 from clhines.core.arrays import half_steps
 from clhines.core.checks import as_number
-from clhines.core.errors import InputError, say_to_caller
+from clhines.core.errors import InputError, say_to_caller, shown
 from clhines.neuron.memory.session import Hoc
+
+_MOST_STEPS = 2**30  # of a run
 
 _FEW = 3  # steps that psolve takes one by one
 
@@ -29,8 +31,8 @@ class RunOptions(NamedTuple):
         """Return a request with the name of a dtype, which `Simulation` checks."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
-        except TypeError:
-            return cls(device, str(dtype), engine)
+        except (TypeError, ValueError):
+            return cls(device, shown(dtype), engine)
 
 
 class NeuronError(InputError):
@@ -87,6 +89,14 @@ def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
         return num_steps(h, tstop, begun[0])
 
     return count
+
+
+def check_end(h: Hoc, tstop: float) -> None:
+    steps = (as_number("tstop", tstop, "ms") - h.t) / h.dt if h.dt > 0 else 0
+    if steps > _MOST_STEPS:
+        raise InputError(
+            f"tstop is {shown(tstop)}; expected at most {_MOST_STEPS} steps of {h.dt:g} ms"
+        )
 
 
 def num_steps(h: Hoc, tstop: float, begun: float | None = None) -> int:

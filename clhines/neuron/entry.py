@@ -14,7 +14,7 @@ from clhines.core.errors import InputError, RankError, tell_once
 from clhines.core.progress import showing
 from clhines.neuron.back.imported import ImportedModel
 from clhines.neuron.back.states import OneCopy, step_of, take_values
-from clhines.neuron.calls import RunOptions, as_step, clock, fix_steps, steps_until
+from clhines.neuron.calls import RunOptions, as_step, check_end, clock, fix_steps, steps_until
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import NeuronNetwork, copied, network_of
 from clhines.neuron.kept import KeptModel, keep, kept_model
@@ -57,7 +57,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         ranks = ranks_of(h, "clhines.neuron.check()")
         uncalled = list[Rejected]()
         try:
-            model = read_model(h, vectors or {}, every=True, ranks=ranks)
+            model = read_model(h, vectors, every=True, ranks=ranks)
             uncalled = model.uncalled
             with agreed(ranks):
                 if model.rejected:
@@ -132,7 +132,7 @@ def from_neuron(
     if on_ranks(supported()):
         raise InputError("from_neuron() is for one process; expected clhines.neuron.run on ranks")
     with without_redirects(), uncollected():
-        model = read_model(supported(), vectors or {})
+        model = read_model(supported(), vectors)
         model.rejected += _of_run_alone(model)
         imported = network_of(model)
         arguments = {"device": device, "engine": engine, **options}
@@ -217,7 +217,13 @@ def run(
     h.stoprun = 0
     fix_steps(h, as_step(fixed_step))
     request = RunOptions.of(device, dtype, engine)
-    advance(h, steps_until(h, tstop), request, progress, vectors)
+    until = steps_until(h, tstop)
+
+    def count() -> int:
+        check_end(h, tstop)
+        return until()
+
+    advance(h, count, request, progress, vectors)
 
 
 def advance(
@@ -264,7 +270,7 @@ def _advance(
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             kept.step()
             _refuse(kept, ranks)
-            if not vectors:
+            if vectors is None:
                 keep(kept)
         rest -= steps
         tell(steps, kept)
@@ -318,9 +324,9 @@ def kept_or_read(
 ) -> KeptModel:
     """Return the model that is kept, or read it."""
     with agreed(ranks):
-        kept = None if vectors else kept_model(request)
+        kept = kept_model(request) if vectors is None else None
     kept = kept_by_all(ranks, kept)
-    model = kept.model if kept else read_model(h, vectors or {}, ranks=ranks)
+    model = kept.model if kept else read_model(h, vectors, ranks=ranks)
     rejected = [*_unsolved(model)] if request.solves else []
     rejected += [] if kept is not None else model.rejected
     uncalled = model.uncalled if request.calls else []

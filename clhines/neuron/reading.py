@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, shown
 from clhines.core.progress import phase
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.extracellular.layers import are_own, with_layers
@@ -50,11 +50,13 @@ from clhines.simulator.refusals import refusal
 
 
 def read_model(
-    h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
+    h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool = False, ranks: Ranks | None = None
 ) -> NeuronModel:
     """Read the model and list its rejections; `every`: Vectors that record later, too."""
     with agreed(ranks):
-        model = _read(h, vectors, every, ranks)
+        if vectors is not None and not isinstance(vectors, dict):
+            raise InputError(f"vectors is {shown(vectors)}; expected a dict of VecStim to Vector")
+        model = _read(h, vectors or {}, every, ranks)
     _number_nodes(model, ranks)
     with agreed(ranks):
         model.gaps, unset = model.read_gaps()
@@ -109,7 +111,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(counts[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks | None) -> NeuronModel:
+def _read(h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool, ranks: Ranks | None) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue, ranks is not None)

@@ -371,3 +371,35 @@ def test_times_of_psolve_are_left_to_neuron():
     expected, recorded, reasons = forked.result_of(SOLVED)
     assert recorded == expected == [0.0, 0.0]
     assert "Vector.record of h.t at given times, in psolve" in str(reasons)
+
+
+HOSTILE = """
+import numpy as np
+from neuron import h
+import clhines
+import clhines.neuron as n
+h.load_file("stdrun.hoc")
+h.Section("soma").insert("pas")
+several = np.array(["a", "b"])
+calls = [
+    lambda: n.run(2**31), lambda: n.run(1e300), lambda: n.run(1, vectors=3),
+    lambda: n.run(1, vectors=several), lambda: n.check(vectors=[1]),
+    lambda: n.check(vectors=several), lambda: clhines.from_neuron(vectors="x"),
+    lambda: clhines.from_neuron(vectors=several), lambda: n.run(1, dtype=10**5000),
+    lambda: n.run(1, dtype={"a": {"b": []}}), lambda: n.enable(engine=several),
+    lambda: n.enable(strict=several), lambda: n.enable(when=several),
+]
+said = []
+for call in calls:
+    h.finitialize(-65)
+    try:
+        call()
+        said.append("nothing")
+    except clhines.InputError as error:
+        said.append("" if len(str(error)) < 300 and "expected" in str(error) else str(error))
+print(json.dumps(said))
+"""
+
+
+def test_arguments_of_any_type_are_refused_in_one_line():
+    assert set(forked.result_of(HOSTILE)) == {""}

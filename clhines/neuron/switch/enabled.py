@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from numpy.typing import DTypeLike
 
+from clhines.core.checks import as_choice, as_switch
 from clhines.core.errors import InputError, say_to_caller, shown, tell
 from clhines.neuron.calls import RunOptions, as_step
 from clhines.neuron.memory.session import VersionError, as_flag
@@ -115,7 +116,11 @@ def enable(
     """
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
-    is_named = device is not None or engine != "auto" or strict
+    if not isinstance(engine, str):
+        raise InputError(f"engine is {shown(engine)}; expected a name")
+    if when is not None:
+        as_choice("when", when, WHEN)
+    is_named = device is not None or engine != "auto" or as_switch("strict", strict)
     when = when or ("always" if is_named else "faster")
     try:
         switch: Switch | NoSwitch = _made("neuron" if when == "always" else "hooks")
