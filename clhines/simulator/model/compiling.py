@@ -174,15 +174,9 @@ def _compiled(
     if second_order and any(kind.mechanism.program.spike for kind in kinds):
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
     cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
+    calls = at_times.calls, at_times.outside
     added_fields = fields_of(
-        added,
-        cells,
-        kinds,
-        instances,
-        of_nodes,
-        network.celsius,
-        (at_times.calls, at_times.outside),
-        times[2],
+        added, cells, kinds, instances, of_nodes, network.celsius, calls, times[2]
     )
     model = Model(
         forest=network.forest,
@@ -350,6 +344,8 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
     cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     weights = given_weights(wiring)
     connections, numbers = compiled_connections(nothing, added, once.dt, 0, first, ())
+    calls = wiring.calls, wiring.outside
+    ions = tuple(_ion(ion, n, copies) for ion in once.ions)
     return replace(
         once,
         forest=network.forest,
@@ -367,15 +363,7 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
         diffusions=tuple(_diffusions(kinds, inside(network).structure)),
         alike=Alike(once, copied.sources, copied.connections),
         **fields_of(
-            added,
-            cells,
-            kinds,
-            instances,
-            once.of_nodes,
-            network.celsius,
-            (wiring.calls, wiring.outside),
-            secondorder,
-            tuple(_ion(ion, n, copies) for ion in once.ions),
+            added, cells, kinds, instances, once.of_nodes, network.celsius, calls, secondorder, ions
         ),
     )
 
