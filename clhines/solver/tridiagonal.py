@@ -29,8 +29,8 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.core.arrays import inverse, offsets
-from clhines.core.checks import as_array, as_switch, check_room, in_precision, real_numbers
-from clhines.core.errors import InputError, shown
+from clhines.core.checks import as_switch, check_room, in_precision, real_numbers
+from clhines.core.errors import InputError
 from clhines.solver.arguments import Arguments
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import Array, Given, check_out, unmark
@@ -82,9 +82,13 @@ class Matrix(NamedTuple):
 def sizes_of(sizes: object) -> np.ndarray:
     if isinstance(sizes, cla.Array):
         raise InputError("sizes is a pyopencl array; expected NumPy")
-    rows = as_array("sizes", sizes)
+    if np.ma.is_masked(sizes):
+        raise InputError("sizes has masked values; expected none")
+    rows = real_numbers("sizes", sizes)
     if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu" or (rows < 1).any():
-        text = shown(rows.tolist() if rows.size < 8 else rows)
+        text = np.array2string(rows, threshold=8, edgeitems=3, max_line_width=10_000)
+        text = " ".join(text.split())
+        text = text if len(text) <= 100 else text[:97] + "..."
         raise InputError(
             f"sizes is {text} of {rows.dtype}; expected whole numbers of 1 or more, one per system"
         )
