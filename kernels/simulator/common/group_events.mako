@@ -1,4 +1,12 @@
 <%page args="spec, k, kind"/>\
+## Sums as reals: PoCL 3 cannot compile convert_float8 of a long8 for processors with AVX-512.
+<%def name="as_real(sums, width)">\
+% if spec.real == "float" and width > 4:
+(${spec.real}${width})(${as_real(f"({sums}).lo", width // 2)}, ${as_real(f"({sums}).hi", width // 2)})\
+% else:
+convert_${spec.real}${width}(${sums})\
+% endif
+</%def>\
 ## The events of a group: mostly none, and then one look at the sums of all its instances.
 <%
     W, long = kind.width, f"__global loose_long{kind.width} *"
@@ -10,7 +18,7 @@
 % endif
 % if kind.takes_events_at_once:
             if (aside >= 0 && SOME(*sums != 0)) {
-                events_${k}(convert_${spec.real}${W}(*sums) * scale_of_events, parameters_${k}, ${constants},
+                events_${k}(${as_real('*sums', W)} * scale_of_events, parameters_${k}, ${constants},
                     ${given}, held);
                 *sums = 0;
             }
