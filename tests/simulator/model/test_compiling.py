@@ -49,15 +49,8 @@ def test_refused_by_compile():
     net.connect([1, 3], syn, 0, 0.1, [1.0, 0.02])
     with refused("delay of connection 1, from cell 3, is 0.02 ms; expected at least one step"):
         compile(net, 0.025)
-    far, target = full_network()
-    far.connect(2, target, 0, 0.1, 1e9)
-    with refused("delay of connection 0, from cell 2, is 1e.09 ms; expected less than 1073741824 "):
-        compile(far, 0.025)
     net.threshold = [0.0, 1.0]
     with refused(r"threshold has shape \(2,\); expected a number or \(4,\)"):
-        compile(net, 0.01)
-    net.connect(0, syn, 0, 0.1, 1e18)
-    with refused("delay of connection 2, from cell 0, is 1e[+]18 ms; expected less than"):
         compile(net, 0.01)
 
 
