@@ -111,7 +111,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(counts[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool, ranks: Ranks | None) -> NeuronModel:
+def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks | None) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue, ranks is not None)
