@@ -40,25 +40,6 @@ README = [  # its tables, which are not built with the site
         "| C/OpenMP, equal trees in lanes :: name=C/OpenMP, equal trees in lanes |\n"
         "| C, one thread :: name=C, one thread |\n",
     ),
-    (
-        "ring-nvidia-h200",
-        "dtype=float64; show=seconds*1e6",
-        "| cells of a ring network | 16 :: cells=16 | 1,024 :: cells=1024 "
-        "| 16,384 :: cells=16384 |\n"
-        "| channels in the soma: clhines :: name=clhines* |\n"
-        "| channels in the soma: Arbor 0.12.1, GPU :: name=Arbor* |\n"
-        "| channels everywhere: clhines :: file=ring-all-nvidia-h200; name=clhines* |\n"
-        "| channels everywhere: Arbor 0.12.1, GPU :: file=ring-all-nvidia-h200; name=Arbo"
-        "r* |\n",
-    ),
-    (
-        "cells-peers-nvidia-h200",
-        "cell=l5pc; show=seconds*1e6",
-        "| copies of a pyramidal cell | 1 :: copies=1 | 1,000 :: copies=1000 "
-        "| 10,000 :: copies=10000 |\n"
-        "| clhines :: name=clhines*; dtype=float64 |\n"
-        "| Arbor 0.12.1, GPU :: name=Arbor GPU* |\n",
-    ),
 ]
 
 
