@@ -148,7 +148,7 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
 
     expected = begun(h.continuerun)
     _compare(expected, begun(lambda t: clhines.neuron.run(t, engine=engine)))
-    with pytest.raises(InputError, match="expected one value"):
+    with pytest.raises(InputError, match="expected the same GLOBAL value"):
         clhines.from_neuron(engine="reference", copies=2)
     h.finitialize(h.v_init)
     model = clhines.from_neuron(engine=engine)  # whose INITIAL has the parameters of now

@@ -142,7 +142,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--duration", type=float, default=500.0, metavar="MS")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
-    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--engine", default="auto", help='or "switch": a coin decides each call')
     parser.add_argument("--library", metavar="FILE", help="compiled mechanisms of tests/mod")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="of a seed")
     parser.add_argument("--stop-after", type=float, default=1e9, metavar="S", help="of all seeds")

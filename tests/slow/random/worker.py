@@ -2,7 +2,8 @@
 
     python -m bench measures.random.worker SEED STOP ENGINE DTYPE DEVICE LIBRARY
 
-It prints a line of JSON.
+With the engine "switch" NEURON's own calls run, and a seeded coin decides who takes each. It
+prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from bench.measures.random.models import Random, make
 
 MARK = "RANDOM "
+CALLS = 8  # of a run in which a coin decides who takes each call
 SAME = 1e-9  # ms between times of one spike
 # NEURON takes conductances as differences of currents over 0.001 mV, which rounds: a voltage moves
 # by about this in a step beside exact slopes, mV.
@@ -36,6 +38,18 @@ def pieces(model: Random, stop: float) -> list[tuple[float, bool]]:
     if model.events.plastic:  # events on their way with changing weights are rejected
         turns = [k == 0 for k in range(count)]
     return list(zip(ends, turns, strict=True))
+
+
+def decided_at_random(h: Any, seed: int, stop: float) -> list[tuple[float, Callable[[float], Any]]]:
+    """Turn the switch on, let a coin decide each call, and return the calls of a run."""
+    import clhines
+    from clhines.neuron.switch.cost import Accounts
+
+    coin = np.random.default_rng(seed)
+    Accounts.device_is_sooner = lambda *_: bool(coin.random() < 0.5)  # type: ignore[method-assign]
+    clhines.neuron.enable(when="faster")
+    ends = [*np.sort(coin.uniform(0.02 * stop, 0.98 * stop, CALLS - 1)).tolist(), stop]
+    return [(until, h.continuerun) for until in ends]
 
 
 def first_difference(truth: Taken, other: Taken) -> float | None:
@@ -155,9 +169,11 @@ def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None
     run_all(h, model, [(until, h.continuerun) for until, _ in plan])  # what no INITIAL sets
     truth = run_all(h, model, [(until, h.continuerun) for until, _ in plan])
     end_state = state_of(h, model)
-    middle = time.perf_counter()
+    middle, calls = time.perf_counter(), [(u, ours if mine else h.continuerun) for u, mine in plan]
+    if engine == "switch":
+        calls = decided_at_random(h, seed, stop)
     try:
-        got = run_all(h, model, [(until, ours if mine else h.continuerun) for until, mine in plan])
+        got = run_all(h, model, calls)
     except clhines.ClhinesError as error:
         finite = all(np.isfinite(a).all() for a in truth[2])
         return row | {"rejected": str(error)[:300], "finite": bool(finite)}
@@ -175,6 +191,7 @@ def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None
         **largest(model, truth, got, math.inf if first is None else first - 2.0, float(h.dt)),
     }  # fmt: skip
     row["end"] = ends(end_state, state_of(h, model))
+    clhines.neuron.disable()
     if first is not None or row["relative"] > NOT_NOISE:
         other = run_all(h, model, [(until, nudged(h, model)) for until, _ in plan])
         row["nudged"] = first_difference(truth, other)
