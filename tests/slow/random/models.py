@@ -87,6 +87,8 @@ def make(h: Any, seed: int, scale: str = "all") -> Random:
     refused, kept = "", []
     if rng.random() < 0.04:
         refused = str(rng.choice(palette.REFUSED))
+        if refused == "CVode" and found.streams:  # NEURON has no CVode with nmrandom
+            refused = "extracellular"
         if refused == "LinearMechanism":
             h.secondorder = 0  # NEURON itself has it so
         kept = _refused(h, refused, cells[0].sections[0])
