@@ -142,8 +142,8 @@ class Rule:
             raise InputError(f"rule is {type(text).__name__}; expected a text")
         name = text.strip()
         if name.isidentifier() and name not in RULES:
-            names = ", ".join(RULES)
-            raise InputError(f"unknown rule {shown(name)}; name are {names}{meant(name, RULES)}")
+            expected = ", ".join(RULES) + meant(name, RULES)
+            raise InputError(f"unknown rule {shown(name)}; expected one of {expected}")
         self._take(RULES.get(name, text), parameters)
 
     def _take(self, text: str, values: Mapping[str, object]) -> None:

@@ -227,7 +227,7 @@ TAIL = "on pre: w += a; x += 1\nbounds: 0 <= w <= a\n"
     ("text", "message"),
     [
         ("", "the text of the rule is empty; expected 'rule NAME' first"),
-        ("nearest", r"unknown rule 'nearest'; known are stdp, triplet, dopamine"),
+        ("nearest", r"unknown rule 'nearest'; expected one of stdp, triplet, dopamine"),
         ("point r\n", "line 1: expected 'rule NAME' as the rule's first statement"),
         (HEAD + "state x = 1\n", "line 4: cannot read this statement; expected 'parameter NAME ="),
         (HEAD + "paramter b = 1\n", "did you mean 'parameter'?"),
