@@ -107,7 +107,7 @@
                         SOLUTION(place, r) = g;
                         sum_b[r] = coupling * g;
                     }
-                    if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0)
+                    if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST) && bad == 0)
                         bad = j - s + 1;
 % if not spec.symmetric:
                     if (change > GROWTH * fabs(row_d[s])) grown = j - s + 1;
@@ -183,6 +183,7 @@ typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // see there

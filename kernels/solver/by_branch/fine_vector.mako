@@ -51,7 +51,7 @@
 % endif
             sum_d = ${"active ? coupling * f : child_d" if kind == "ragged" else "coupling * f"};
 % if not spec.symmetric:
-            small &= ${"~active | " if kind == "ragged" else ""}(pivot < GROWTH * its_d);
+            small &= ${"~active | " if kind == "ragged" else ""}(pivot < GROWTH * its_d) & (pivot < (value)(LARGEST));
 % endif
             least = pivot < least ? pivot : least;
 % if spec.symmetric:
@@ -142,6 +142,7 @@ ${indent(capture(back, stored), "    ")}\
 % endif
 #define SLOT (W * (1 + RHS))   // values of `lost` that belong to one vector
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // see there
@@ -315,7 +316,7 @@ ${row("top")}\
             for (int r = 0; r < RHS; ++r) ((__local value *)own)[1 + r] = sum_b[r];
             // a NaN goes on to the last pivot; least and most pass over it
 % if spec.symmetric:
-            wrong = !(least > (value)(SMALLEST)) | !(most < (value)(INFINITY)) | (pivot != pivot);
+            wrong = !(least > (value)(SMALLEST)) | !(most < (value)(LARGEST)) | (pivot != pivot);
 % else:
             wrong = !(least > (value)(SMALLEST)) | (pivot != pivot);
             small &= !(child_change > GROWTH * fabs(child_d));   // or the children's sum cancels

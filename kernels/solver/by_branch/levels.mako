@@ -54,6 +54,7 @@ typedef ${spec.real} real;
 #define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read at once
 % if backward:
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // see there
@@ -155,7 +156,7 @@ void solve(${signature(spec)})
 % endif
                 x[place + shift] = g;
             }
-            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && own == 0) own = j - s + 1;
+            if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST) && own == 0) own = j - s + 1;
         }
     }
 % if spec.symmetric:

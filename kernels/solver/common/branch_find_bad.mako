@@ -23,7 +23,7 @@
             for (int j = length - 1; j >= 0 && bad == 0; --j) {
                 const int at = ${"gather[top + k - j * W]" if spec.natural else "top + k - j * W"};
                 const real pivot = d[at] - sum;
-                if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) bad = j + 1;
+                if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST)) bad = j + 1;
 % if not spec.symmetric:
                 const real most = GROWTH * fabs(d[at]);
                 if (!(change < most && pivot < most)) grown = j + 1;

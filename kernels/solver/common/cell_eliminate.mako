@@ -37,18 +37,18 @@
                 sum_b[lane][r] = coupling * g;
             }
 % if spec.vector > 1:
-            const ${spec.mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)INFINITY));
+            const ${spec.mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)LARGEST));
             bad[lane] = (wrong & (bad[lane] == 0)) ? (${spec.mask})(at + 1) : bad[lane];
 % if not spec.symmetric:
             grown[lane] = pivot < GROWTH * before ? grown[lane] : (${spec.mask})(at + 1);
 % endif
 % else:
 % if spec.symmetric:
-            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad[lane] == 0)
+            if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST) && bad[lane] == 0)
                 bad[lane] = at + 1;
 % else:
-            if (!(pivot > (real)SMALLEST && pivot < GROWTH * before)) {   // rare: which of both
-                if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) {
+            if (!(pivot > (real)SMALLEST && pivot < GROWTH * before && pivot < (real)LARGEST)) {   // rare
+                if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST)) {
                     if (bad[lane] == 0) bad[lane] = at + 1;
                 } else if (pivot > GROWTH * fabs(before)) {
                     grown[lane] = at + 1;

@@ -1,15 +1,15 @@
 <%page args="spec"/>\
 ## Which pivots are bad, and what is noted of them.
+<% kind = "DBL" if spec.real == "double" else "FLT" %>\
 % if spec.ptx and spec.real == "double":   # whose reciprocal knows no subnormal numbers
-#define SMALLEST DBL_MIN         // pivots between have a normal inverse
-#define LARGEST (1 / DBL_MIN)
+#define SMALLEST DBL_MIN
 % else:
-#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // finite inverse
-#define LARGEST INFINITY
+#define SMALLEST (1 / ${kind}_MAX)   // pivot with a finite inverse
 % endif
+#define LARGEST (1 / ${kind}_MIN)   // pivot with a normal inverse
 #define BAD (${spec.status.write(bad="1")})     // see STATUS in kernel_spec.py
 #define CLEAN (${spec.status.write(clean="1")})   // the pivot was bad by itself
-#define GOOD ${"0x7f000000u" if spec.real == "float" else "0x7fc00000u" if spec.ptx else "0x7fe00000u"}   // see `measure`
+#define GOOD ${"0x7e000000u" if spec.real == "float" else "0x7fc00000u"}   // see `measure`
 
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // of a diagonal by the elimination: above it digits are lost

@@ -24,6 +24,7 @@ typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // see there
@@ -97,7 +98,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             f[place] = (inner ? ${"u" if spec.symmetric else "l"}[place] : (real)0) * inverse;
             for (int r = 0; r < RHS; ++r)
                 g[place + r * row] = (b[place + (long)r * num_values] - sum_b[r]) * inverse;
-            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY))
+            if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST))
                 bad = max(bad, BAD | (node_order[place] + 1));
 % if not spec.symmetric:
             if (change > GROWTH * fabs(d[place])) bad = max(bad, node_order[place] + 1);

@@ -41,6 +41,7 @@ typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // see there
@@ -125,7 +126,7 @@ ${ahead("step + 1", values)}\
                 x[place + (long)r * num_values] = g;
                 passed[slot + r * SLOTS * CELLS] = coupling * g;
             }
-            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY))
+            if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST))
                 bad = max(bad, BAD | (node_order[node] + 1));
 % if not spec.symmetric:
             if (change > GROWTH * fabs(diagonal)) bad = max(bad, node_order[node] + 1);

@@ -38,10 +38,11 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 #define OTHER ${spec.places}   // where every second step of PCR writes
 % endif
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
 
 static bool good(real pivot)
 {
-    return pivot > (real)SMALLEST && pivot < (real)INFINITY;
+    return pivot > (real)SMALLEST && pivot < (real)LARGEST;
 }
 
 static row nothing(void)   // stands for a neighbour beyond the ends

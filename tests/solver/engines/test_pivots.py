@@ -112,15 +112,22 @@ def test_right_hand_sides_that_are_not_finite(queue, config, value):
     assert np.array_equal(x[1, good], clean[1, good])
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("value", [1e-45, 1e38])
 @pytest.mark.parametrize("config", ONE_EACH)
-def test_a_pivot_without_a_finite_inverse_is_bad(queue, config):
-    solver = make_solver(queue, Forest(chain(5)), config, np.float32)
+def test_a_pivot_without_a_normal_inverse_is_bad(queue, config, value, symmetric):
+    """The inverse of the second is subnormal: the solution would lose its digits."""
+    forest = Forest(chain(5))
+    solver = make_solver(queue, forest, config, np.float32)
     d = np.full(5, 2.0, np.float32)
-    d[4] = 1e-45
+    d[4] = value
     u = np.zeros(5, np.float32)
+    more = {} if symmetric else {"l": u}
     with pytest.raises(PivotError) as caught:
-        solver.solve(d, u, np.ones(5))
+        solver.solve(d, u, np.ones(5), **more)
     assert caught.value.node == 4
+    d[4] = 8e37  # whose inverse is normal
+    np.testing.assert_allclose(solver.solve(d, u, np.full(5, 8e37), **more)[4], 1.0, rtol=1e-6)
 
 
 def test_a_solution_beyond_the_largest_number_is_reported(queue):
