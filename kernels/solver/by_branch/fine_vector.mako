@@ -141,8 +141,7 @@ ${indent(capture(back, stored), "    ")}\
 #define LINE (${spec.line_bytes} / (int)sizeof(real))   // values
 % endif
 #define SLOT (W * (1 + RHS))   // values of `lost` that belong to one vector
-#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
-#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
+${part("solver/common/pivot_bounds")}\
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // see there

@@ -53,8 +53,7 @@ typedef ${spec.real} real;
 #define RHS ${spec.rhs}
 #define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read at once
 % if backward:
-#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
-#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
+${part("solver/common/pivot_bounds")}\
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // see there

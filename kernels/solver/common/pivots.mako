@@ -1,12 +1,11 @@
 <%page args="spec"/>\
 ## Which pivots are bad, and what is noted of them.
-<% kind = "DBL" if spec.real == "double" else "FLT" %>\
 % if spec.ptx and spec.real == "double":   # whose reciprocal knows no subnormal numbers
 #define SMALLEST DBL_MIN
+#define LARGEST (1 / DBL_MIN)   // pivot with a normal inverse
 % else:
-#define SMALLEST (1 / ${kind}_MAX)   // pivot with a finite inverse
+${part("solver/common/pivot_bounds")}\
 % endif
-#define LARGEST (1 / ${kind}_MIN)   // pivot with a normal inverse
 #define BAD (${spec.status.write(bad="1")})     // see STATUS in kernel_spec.py
 #define CLEAN (${spec.status.write(clean="1")})   // the pivot was bad by itself
 #define GOOD ${"0x7e000000u" if spec.real == "float" else "0x7fc00000u"}   // see `measure`

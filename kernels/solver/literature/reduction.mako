@@ -37,8 +37,7 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 % if hybrid:
 #define OTHER ${spec.places}   // where every second step of PCR writes
 % endif
-#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
-#define LARGEST (1 / ${"DBL_MIN" if spec.real == "double" else "FLT_MIN"})   // pivot with a normal inverse
+${part("solver/common/pivot_bounds")}\
 
 static bool good(real pivot)
 {
