@@ -6,10 +6,11 @@ import atexit
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from numpy.typing import DTypeLike
 
-from clhines.core.checks import as_choice, as_switch
+from clhines.core.checks import as_switch
 from clhines.core.errors import InputError, say_to_caller, shown, tell
 from clhines.neuron.calls import RunOptions, as_step
 from clhines.neuron.memory.session import VersionError, as_flag
@@ -118,10 +119,10 @@ def enable(
     step = as_step(fixed_step)
     if not isinstance(engine, str):
         raise InputError(f"engine is {shown(engine)}; expected a name")
-    if when is not None:
-        as_choice("when", when, WHEN)
     is_named = device is not None or engine != "auto" or as_switch("strict", strict)
-    when = when or ("always" if is_named else "faster")
+    if when is None:
+        when = "always" if is_named else "faster"
+    options = SwitchOptions(request, strict, step, progress, when=when)
     try:
         switch: Switch | NoSwitch = _made("neuron" if when == "always" else "hooks")
     except VersionError as error:
@@ -130,7 +131,7 @@ def enable(
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
     skips = switch.state.options is not None and switch.state.options.skips
-    return SwitchHandle(switch, SwitchOptions(request, strict, step, progress, skips, when))
+    return SwitchHandle(switch, replace(options, skips=skips))
 
 
 def _made(test: str = "hooks") -> Switch:
