@@ -91,7 +91,7 @@ def described() -> list[tuple[str, str, str, str, str]]:
     for e in ENGINES:
         lacking = [kernels for kernels in e.kernels if kernels.lacks]
         without = "; ".join(
-            f"with {phrases(k.takes & TIMES)}: {phrases(k.lacks, 'and')}" for k in lacking
+            f"with {phrases(k.supported & TIMES)}: {phrases(k.lacks, 'and')}" for k in lacking
         )
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
         rows.append((e.name, on, e.about, without, e.limits))
@@ -179,7 +179,7 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     """Make the run of the first engine that can; return its name too."""
     refusals = list[str]()
     for engine in engines:
-        kernels = next(k for k in engine.kernels if needs <= k.takes)
+        kernels = next(k for k in engine.kernels if needs <= k.supported)
         phase(f"planning for engine {engine.name}")
         try:
             module, name = kernels.make.split(":")

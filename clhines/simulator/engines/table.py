@@ -1,4 +1,4 @@
-"""The table of engines: how a network can be advanced, and which networks each engine takes.
+"""The table of engines: how a network can be advanced, and which needs each kernel supports.
 
 `choose` makes them. This module loads nothing else, so that the command line can list the engines
 without OpenCL.
@@ -8,47 +8,82 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_STEPS = frozenset({"grid_times", "plastic", "noise", "detectors", "trains", "ranks"})
-_TIMES = frozenset(
-    {
-        *("exact_times", "plastic", "noise", "detectors", "trains", "played", "ions", "random"),
-        *("nmodl", "sent_events", "single_events", "self_events", "weights", "begins"),
-        "set_voltages",
-    }
-)
-_LOOSE = frozenset(
-    {
-        *("artificial_cells", "instant_artificial", "ion_order", "pointers", "pointers_in_states"),
-        *("instant_events", "read_currents", "written_pointers"),
-    }
-)
-_CELLS = _LOOSE | {"instant_between_cells"}
-# which epochs do not take
-_BY_STEPS = frozenset(
-    {"ranked_pointers", "last_instances", "diffusion", "read_pointers", "steered_weights"}
-)
-_OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
-ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver", "layers"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
+# Functions that make the kernels of epochs, by column of `_EPOCHS`: on GPUs and on CPUs, of events
+# in whole steps and at exact times
+_MAKERS = ("gpu.epochs:make", "gpu.arena_epochs:make", "cpu.vectors:make", "cpu.blocks:make")
+# x: supported; o: not supported; -: a network with such events does not have this need.
+# `steps` and `reference` support all.
+_EPOCHS = """
+                       GPUs, steps   GPUs, times   CPUs, steps   CPUs, times
+grid_times                  x             -             x             -
+exact_times                 -             x             -             x
+plastic                     x             x             x             x
+noise                       x             x             x             x
+detectors                   x             x             x             x
+trains                      x             x             x             x
+played                      -             x             -             x
+ions                        -             x             -             x
+random                      -             x             -             x
+nmodl                       -             x             -             x
+sent_events                 -             x             -             x
+single_events               -             x             -             x
+self_events                 -             x             -             x
+set_voltages                -             x             -             x
+weights                     -             x             -             x
+begins                      -             x             -             x
+bins                        -             x             -             x
+artificial_cells            -             x             -             x
+pointers                    -             x             -             x
+pointers_in_states          -             x             -             x
+written_pointers            -             x             -             x
+instant_events              -             x             -             x
+instant_between_cells       -             o             -             x
+read_pointers               -             o             -             o
+instant_artificial          -             x             -             x
+ion_order                   -             x             -             x
+read_currents               -             x             -             x
+last_instances              -             o             -             o
+steered_weights             -             o             -             o
+played_artificial           -             x             -             x
+ranks                       x             x             x             x
+ranked_pointers             -             o             -             o
+diffusion                   -             o             -             o
+layers                      o             o             o             o
+copies                      -             x             -             x
+solver                      o             o             o             o
+"""
+
+
+def _columns() -> dict[str, list[str]]:
+    """Return the marks of `_EPOCHS` by need."""
+    rows = (line.split() for line in _EPOCHS.strip().splitlines()[1:])
+    return {word: marks for word, *marks in rows}
+
+
+_MARKS = _columns()
+ALL = frozenset(_MARKS)
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of an engine, made of a `Job` by ``module:function``, and needs that they take."""
+    """Kernels of an engine: the function ``module:function`` that makes them of a `Job`."""
 
     make: str
-    takes: frozenset[str]
+    supported: frozenset[str] = ALL  # needs
+    lacks: frozenset[str] = frozenset()  # needs of networks with such events, not supported
 
-    @property
-    def lacks(self) -> frozenset[str]:
-        """Needs that other engines take of networks whose events are delivered like that."""
-        exact = "exact_times" in self.takes
-        return ALL - self.takes - ({"grid_times"} if exact else _TIMES | _CELLS | _OF_TIMES)
+    @classmethod
+    def of_epochs(cls, make: str) -> Kernels:
+        """Return the kernels of a column of `_EPOCHS`."""
+        marks = {word: row[_MAKERS.index(make)] for word, row in _MARKS.items()}
+        having = {mark: frozenset(w for w, m in marks.items() if m == mark) for mark in "xo"}
+        return cls(make, having["x"], having["o"])
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to advance a network, by the first of its `kernels` that take it."""
+    """A way to advance a network, by the first of its `kernels` that support it."""
 
     name: str
     on: str  # where ``auto`` takes it: a ``gpu``, a ``cpu``, both if empty, or nowhere: ``host``
@@ -58,27 +93,28 @@ class Engine:
     anywhere: bool = False  # it can be asked for by name on other devices
 
     def kernels_for(self, needs: frozenset[str]) -> Kernels | None:
-        """Return the kernels for a network; None where none take it."""
-        return next((kernels for kernels in self.kernels if needs <= kernels.takes), None)
+        """Return the kernels for a network; None if none support it."""
+        return next((kernels for kernels in self.kernels if needs <= kernels.supported), None)
 
     def lacks(self, needs: frozenset[str]) -> frozenset[str]:
         """Return which needs keep it from a network: the fewest of its kernels."""
-        return min((needs - kernels.takes for kernels in self.kernels), key=len)
+        return min((needs - kernels.supported for kernels in self.kernels), key=len)
 
     def runs_on(self, device: str) -> bool:
         """Whether a device, ``gpu`` or ``cpu``, is one that it can be asked for on."""
         return self.anywhere or self.on in ("", "host", device)
 
 
+_OF_GPUS, _OF_CPUS = (
+    tuple(Kernels.of_epochs(make) for make in _MAKERS if make.startswith(folder))
+    for folder in ("gpu", "cpu")
+)
 ENGINES = (
     Engine(
         "epochs-gpu",
         "gpu",
         "whole cells stay on the chip for as many steps as the smallest delay allows",
-        (
-            Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - _BY_STEPS),
-        ),
+        _OF_GPUS,
         "a cell fits into a work-group",
         anywhere=True,
     ),
@@ -86,22 +122,19 @@ ENGINES = (
         "epochs-cpu",
         "cpu",
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
-        (
-            Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - _BY_STEPS),
-        ),
+        _OF_CPUS,
     ),
     Engine(
         "steps",
         "",
         "a few kernels per step, cells of any size, any method of the solver",
-        (Kernels("choose:make_steps", ALL),),
+        (Kernels("choose:make_steps"),),
     ),
     Engine(
         "reference",
         "host",
         "NumPy in float64 on the host, slow, for comparison",
-        (Kernels("choose:make_reference", ALL),),
+        (Kernels("choose:make_reference"),),
     ),
 )
 NAMES = tuple(engine.name for engine in ENGINES)
