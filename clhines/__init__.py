@@ -20,7 +20,7 @@ The map. Each part imports only the parts above it::
 `simulator.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
 `simulator.model`         the arrays that a network becomes
 `simulator`               a network in time: `Simulation`, `Population`, `PassiveCells`
-`simulator.analysis`      results: features of voltages by eFEL's definitions; pandas, Neo, SONATA
+`simulator.analysis`      results: features of voltages by eFEL's definitions
 `neuron`                  models in NEURON's memory: `from_neuron`, `run`, `check`
 `cli`                     the command line
 ========================  ========================================================================
@@ -118,7 +118,7 @@ class _SameModule:
 
 
 class _PublicModules:
-    """Import ``clhines.analysis.pandas`` and other public modules from the part they lie in."""
+    """Import ``clhines.device.timing`` and other public modules from the part they lie in."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

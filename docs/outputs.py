@@ -31,12 +31,6 @@ NEEDED = {  # text of a block -> what it imports, when it runs
     "import draw": "matplotlib",
     ".plot(": "matplotlib",
     "--plot": "matplotlib",
-    "analysis.pandas": "pandas",
-    "analysis.neo": "neo",
-    "analysis.sonata": "h5py",
-    "analysis.efel": "efel",
-    "analysis.bluepyopt": "bluepyopt",
-    "analysis.sbi": "sbi",
 }
 DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
 PIECE = re.compile(r"^```([^\n`]*)\n(.*?)^```$|^    (clhines [^\n]*)$", re.DOTALL | re.MULTILINE)

@@ -61,12 +61,8 @@ OUTSIDE = {  # package -> who may import it
     "matplotlib": {"core.draw", "simulator.cells", "simulator"},  # but in draw for types alone
     "mpi4py": {"simulator"},
     "neuron": {"neuron"},
-    "pandas": {"simulator.analysis", "simulator"},  # for types alone
-    "neo": {"simulator.analysis"},
-    "h5py": {"simulator.analysis", "simulator"},
-    "efel": {"simulator.analysis"},
-    "bluepyopt": {"simulator.analysis"},
-    "torch": {"solver", "simulator.analysis"},
+    "h5py": {"simulator"},
+    "torch": {"solver"},
     "jax": {"solver"},
 }
 # What the move alone has left; each line goes when its cure lands.

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clhines.core.checks import unchangeable
-from clhines.core.errors import InputError, shown, warn_caller
+from clhines.core.errors import InputError, shown
 from clhines.core.files import PathLike
 from clhines.core.summary import as_html, counted
-from clhines.simulator.analysis.results import timed_record_of
 from clhines.simulator.records.columns import RecordColumns, Recording
 from clhines.simulator.records.features import FeatureValues, FeatureWindows
 from clhines.simulator.records.records import Record
@@ -20,7 +19,6 @@ from clhines.simulator.records.reduced import packed_columns
 from clhines.simulator.state.chunk import Chunk
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -145,57 +143,6 @@ class Result:
             )
         return k
 
-    def to_pandas(self, record: int | str | None = None) -> pandas.DataFrame:
-        """Return a record as a table, or all records of all steps as one table.
-
-        Parameters
-        ----------
-        record : int or str, optional
-            Number or name; default: all records of all steps, or if there is none (``every``) all
-            that have the times of the first one. A warning names those with other times.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Its index is the time, ms. Columns have the names of the records, and after them those
-            of `columns` where there are several.
-
-        Raises
-        ------
-        InputError
-            pandas is missing; or there is no such record with rows.
-        """
-        try:
-            from clhines.simulator.analysis import pandas as tables
-        except ImportError as error:
-            raise InputError("to_pandas() needs pandas: python -m pip install pandas") from error
-        chosen = [self.number(record)] if record is not None else self._of_common_times()
-        joined, *others = [tables.record(self, k, self._named(k)) for k in chosen]
-        for table in others:
-            joined = joined.join(table)
-        return joined
-
-    def _of_common_times(self) -> list[int]:
-        """Return the records of all steps, or with the times of the first; warn of the others."""
-        rows = self._with_rows()
-        if not rows:
-            without = ", ".join(self._short(k) for k in range(len(self.values)))
-            there = f"those that there are have none: {without}" if without else "there is none"
-            raise InputError(f"the result has no record with rows ({there}); expected one")
-        times = next((self.times[k] for k in rows if len(self.times[k]) == len(self.t)), None)
-        times = self.times[rows[0]] if times is None else times
-        chosen = [k for k in rows if np.array_equal(self.times[k], times)]
-        left_out = [k for k in rows if k not in chosen]
-        if left_out:
-            names = ", ".join(self._short(k) for k in left_out)
-            calls = f"to_pandas({self._key(left_out[0])!r})"
-            warn_caller(
-                f"to_pandas() leaves out {names}: the rows have other times; expected {calls}, "
-                "a table of its own",
-                UserWarning,
-            )
-        return chosen
-
     def columns(self, record: int | str) -> list[str]:
         """Return the names of the columns of a record.
 
@@ -231,9 +178,7 @@ class Result:
             There is no such record with rows.
         """
         chosen = self._drawn() if record is None else [self.number(record)]
-        lines = [
-            (*timed_record_of(self, k), self._named(k, short=len(chosen) == 1)) for k in chosen
-        ]
+        lines = [(*self._rows(k), self._named(k, short=len(chosen) == 1)) for k in chosen]
         names = ", ".join(dict.fromkeys(self.names[k] for k in chosen))
         unit, label = self.units[chosen[0]] if chosen else "", "voltage [mV]"
         if any(self.variables[k] != "v" for k in chosen):
@@ -258,10 +203,6 @@ class Result:
         """Return the name of a record for messages, with its number if it is not unique."""
         name = f"{k} {self.names[k]}" if self.names.count(self.names[k]) > 1 else self.names[k]
         return f"{name} (features)" if k in self.features else name
-
-    def _key(self, k: int) -> int | str:
-        """Return the name of a record, or its number if several have the name."""
-        return k if self.names.count(self.names[k]) > 1 else self.names[k]
 
     def _named(self, k: int, short: bool = False) -> list[str]:
         """Return a name for each column of a record; if `short`, without the record's name."""
@@ -292,6 +233,16 @@ class Result:
         if ax is not None:
             return draw.plot_traces(self, record, title=title or "", ax=ax, path=path)
         return draw.plot_result(self, record, title=title, path=path)
+
+    def _rows(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return times (rows,), ms, and values (rows, r) of a record with rows."""
+        t, values = self.times[k], self.values[k]
+        has_rows = values.ndim == 2 and len(values) == len(t)
+        if not has_rows or (len(self.t) and not len(t)):  # `to` leaves none
+            raise InputError(
+                f"record {k} has shape {values.shape}; expected one without reduce and to"
+            )
+        return t, values
 
     def _with_rows(self) -> list[int]:
         """Return the numbers of the records that have rows."""

@@ -6,7 +6,6 @@ from sbi.inference import NPE, simulate_for_sbi
 from sbi.utils import BoxUniform
 
 import clhines
-import clhines.analysis.sbi
 from clhines import draw
 
 cell = clhines.Network(clhines.discretise(clhines.sample_cells()[0], max_length=1e4))
@@ -15,11 +14,18 @@ cell.threshold = -20.0
 begin, end = 5.0, 35.0  # ms
 step = {"stop": 40.0, "stimuli": [{"amp": 1.5, "delay": begin, "dur": end - begin}]}
 parameters = {"gnabar": ("hh", "gnabar"), "gkbar": ("hh", "gkbar")}
-population = clhines.Population(cell, parameters, {"step": step}, dt=0.05)
 names = ["spike_count", "peak_voltage", "minimum_voltage", "time_to_first_spike"]
-simulator = clhines.analysis.sbi.Simulator(
-    population, [("step", name) for name in names], {"step": (begin, end)}, missing=0.0
-)
+population = clhines.Population(cell, parameters, {"step": step}, dt=0.05, features=names)
+
+
+def simulator(theta):
+    """Simulate a batch of sets: (N, parameters) to (N, features), 0 without spikes."""
+    found = dict(population.evaluate(theta.numpy().astype(float)).features)
+    peaks = found["peak_voltage"]
+    found["peak_voltage"] = peaks.reduced(np.add, 0.0) / np.maximum(peaks.counts, 1)
+    columns = [np.nan_to_num(found[name].reshape(-1), nan=0.0) for name in names]
+    return torch.from_numpy(np.stack(columns, axis=1)).to(theta.dtype)
+
 
 torch.set_num_threads(1)  # the network is small
 torch.manual_seed(1)

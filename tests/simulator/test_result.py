@@ -1,4 +1,4 @@
-"""Results by name, as tables and as pictures."""
+"""Results by name and as pictures."""
 
 import numpy as np
 import pytest
@@ -35,48 +35,6 @@ def test_results_by_name(cable):
     ):
         with pytest.raises(InputError, match=words):
             sim.record("v", net.soma, name=name)
-
-
-def test_tables_of_results(cable):
-    pandas = pytest.importorskip("pandas")
-    net = spiking(cable)
-    result = run(
-        net,
-        ("v", net.soma, {"name": "soma v"}),
-        ("hh.m", net.soma[0], {}),
-        ("v", [0], {"every": 0.5, "name": "slow"}),
-        ("v", net.soma, {"reduce": "max", "name": "most"}),
-    )
-    with pytest.warns(UserWarning, match=r"leaves out slow: .* expected to_pandas\('slow'\)"):
-        table = result.to_pandas()
-    assert isinstance(table, pandas.DataFrame)
-    assert list(table.columns) == ["soma v cell 0", "soma v cell 1", "hh.m"]
-    assert np.array_equal(table.to_numpy()[:, :2], result["soma v"])
-    assert np.array_equal(table.index, result.t)
-    assert np.array_equal(result.to_pandas("slow")["slow"], result["slow"][:, 0])
-    with pytest.raises(InputError, match="without reduce and to"):
-        result.to_pandas("most")
-    with pytest.raises(InputError, match="no record with rows .there is none"):
-        run(net).to_pandas()
-    with pytest.raises(InputError, match="no record with rows .those that there are have none: v"):
-        run(net, ("v", net.soma, {"reduce": "max"})).to_pandas()
-
-
-def test_a_table_of_records_with_other_times_alone(cable):
-    """It said that there is no record of all steps, and not which call works."""
-    pytest.importorskip("pandas")
-    net = spiking(cable)
-    slow, slower = ("v", net.soma, {"every": 0.5}), ("hh.m", [0], {"every": 1.0, "name": "m"})
-    result = run(net, slow, ("hh.h", [0], {"every": 0.5}))
-    table = result.to_pandas()
-    assert list(table.columns) == ["v cell 0", "v cell 1", "hh.h"]
-    assert np.array_equal(table.index, result.times[0])
-    assert np.array_equal(table.to_numpy()[:, :2], result["v"])
-    result = run(net, slow, slower, slow)
-    with pytest.warns(UserWarning, match=r"leaves out m: .* expected to_pandas\('m'\)"):
-        columns = list(result.to_pandas().columns)
-    assert columns == [f"{k} v cell {c}" for k in (0, 2) for c in (0, 1)]
-    assert np.array_equal(result.to_pandas("m").index, result.times[1])
 
 
 def test_pictures_of_results_and_cables(cable, tmp_path):

@@ -1,11 +1,10 @@
-"""Recorded voltages and spikes: features by eFEL's definitions, and results for other packages.
+"""Features of recorded voltages by eFEL's definitions.
 
 Features need NumPy only and are computed for all traces at once, or by a run on its device. Words:
 a *trace* is a row of voltages [mV] at times [ms] that all rows share. The *stimulus* lasts from
 `stim_start` to `stim_end`. A *spike* is a stretch above the threshold, its *peak* the first of its
 largest samples. Features with one value per spike are a `RaggedArray`: flat values with offsets.
-Values that eFEL does not compute are NaN or empty arrays. A *result* is the result of
-`Simulation.run`, or anything with its `spike_time`, `spike_cell`, `t` and `values`.
+Values that eFEL does not compute are NaN or empty arrays.
 
 Who owns what
     `extract`: `extract`, `FEATURES`, the table of names, `voltage_at`, and means and extremes
@@ -14,12 +13,6 @@ Who owns what
     sums, extremes and crossings of the voltages are computed in the order of the samples, in one
     pass per trace. `features`: `Features`, which a run computes from sums and extremes of windows
     and, in `segments`, from a few samples of each spike.
-    Adapters, a thin module each, imported by name, which imports its package: `pandas` (tables of
-    spikes and of records), `neo` (a `neo.Segment`), `sonata` (files of spikes and reports that
-    libsonata reads, by h5py), `efel` (features by eFEL itself). `results`: the parts of a result or
-    population that adapters use, and features of a population. For searches of parameters of a
-    population: `bluepyopt` (an evaluator of whole generations), `sbi` (a simulator of batches of
-    tensors).
 
 >>> import numpy as np
 >>> from clhines.simulator import analysis
@@ -37,8 +30,7 @@ Who owns what
 [nan, 27.272727]
 
 To add a feature: a function of `Traces` in `extract`, and its row in `FEATURES`; the test compares
-each row with eFEL. To add a package: a module of its name, an extra in ``setup.cfg``, and a test
-against the package.
+each row with eFEL.
 """
 
 from clhines.simulator.analysis.extract import FEATURES, extract, voltage_at

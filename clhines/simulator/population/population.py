@@ -23,11 +23,10 @@ from clhines.core.checks import (
     check_room,
     shown,
 )
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, meant
 from clhines.core.progress import bar
 from clhines.core.summary import as_html, counted
 from clhines.simulator.analysis.extract import FEATURES, known_features
-from clhines.simulator.analysis.results import check_names
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.groups import check_begins
 from clhines.simulator.network.network import Network
@@ -292,7 +291,7 @@ class Population:
             table = cast("Mapping[str, ArrayLike]", sets)
             sets = {name: table[name] for name in table}
         if isinstance(sets, Mapping):
-            check_names("sets", sets, self.names)
+            _check_columns(sets, self.names)
             columns = [np.atleast_1d(as_array(name, sets[name])) for name in self.names]
             if len({c.shape for c in columns}) > 1 or columns[0].ndim > 1:
                 raise InputError("sets has arrays of several lengths; expected (N,) each")
@@ -417,6 +416,18 @@ def _check_arguments(model: object, parameters: object, protocols: object) -> No
         if not isinstance(mapping, Mapping) or not mapping:
             raise InputError(f"{name} is {shown(mapping)}; expected names with their values")
     check_begins(model.settings, "Population")
+
+
+def _check_columns(sets: Mapping[str, object], names: Sequence[str]) -> None:
+    """Refuse parameter sets by name that lack a name, or have another one."""
+    for name in sets:
+        if name not in names:
+            raise InputError(
+                f"sets has {shown(name)}; expected {', '.join(names)}{meant(name, names)}"
+            )
+    for name in names:
+        if name not in sets:
+            raise InputError(f"sets lacks {name}; expected {', '.join(names)}")
 
 
 def _recorded_node(model: Network, record: int | None) -> int:
