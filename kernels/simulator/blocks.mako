@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 <%
-    new = "(v[i] + 2 * moved)" if spec.secondorder else "(v[i] + moved)"
+    new = "v[i] + 2 * moved" if spec.secondorder else "v[i] + moved"
     here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"}
     after = {**here, "t now": "t_end"}
     always = spec.always
@@ -222,44 +222,43 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
 % endfor
 }
 
-// What a step begins with: the diagonal and the currents of constant mechanisms.
-<%def name="restart(i)">\
-        d[${i}] = base[${i}];
-        b[${i}] = ${f"constant_b[{i}] - constant_g[{i}] * v[{i}]" if spec.constant else "0"};\
+<%def name="right(i, v)">\
+${f"constant_b[{i}] - constant_g[{i}] * {v}" if spec.constant else "0"}\
 </%def>\
 <%def name="moved()">\
+        const ${"real" if spec.width == 1 else f"real{spec.width}"} next = ${new};
         x[i] = moved;
-        v[i] = ${new};
-${restart("i")}
+        v[i] = next;
+        b[i] = ${right("i", "next")};\
 </%def>\
-
-// The end of a step, and what the next begins with, from one place to another.
+// The end of a step, and what the next begins with, from one place to another; pivots before
+// ${"`first_d`"} are constant.
 static void move(
-    int i, const int end, __global const real *base,
+    int i, const int first_d, const int end, __global const real *base,
 % if spec.constant:
     __global const real *constant_g, __global const real *constant_b,
 % endif
     __global real *v, __global real *d, __global real *b, __global const real *x)
 {
-    for (; i <= end - ${spec.width}; i += ${spec.width}) {
-        const real${spec.width} moved = LOOSE_${spec.width}(x + i), new = ${new.replace("v[i]", f"LOOSE_{spec.width}(v + i)")};
-        LOOSE_${spec.width}(v + i) = new;
-        LOOSE_${spec.width}(d + i) = LOOSE_${spec.width}(base + i);
-        LOOSE_${spec.width}(b + i) = ${"LOOSE_{0}(constant_b + i) - LOOSE_{0}(constant_g + i) * new".format(spec.width) if spec.constant else "0"};
+<% many, one = (lambda a: f"LOOSE_{spec.width}({a} + i)"), (lambda a: f"{a}[i]") %>\
+    for (int k = first_d; k < end; k++) d[k] = base[k];
+% for at, until, step, type in ((many, f"end - {spec.width - 1}", f"i += {spec.width}", f"real{spec.width}"), (one, "end", "i++", "real")):
+    for (; i < ${until}; ${step}) {
+        const ${type} next = ${at("v")} + ${"2 * " if spec.secondorder else ""}${at("x")};
+        ${at("v")} = next;
+        ${at("b")} = ${f"{at('constant_b')} - {at('constant_g')} * next" if spec.constant else "0"};
     }
-    for (; i < end; i++) {
-        const real moved = x[i];
-        v[i] = ${new};
-${restart("i")}
-    }
+% endfor
 }
 % for w in spec.tile_widths:
 <% lanes = "real" if w == 1 else f"real{w}" %>\
 
 // Solve for the change of v, and go to the end of the step, in a tile of ${w} lane(s). What flows
-// between a node and its parent is added when the node is eliminated.
+// between a node and its parent is added when the node is eliminated. Of nodes with constant pivots,
+// the first, ${"`base`"} has the inverse and ${"`d`"} the factor.
 static __attribute__((noinline)) void solve_${w}(
-    const int place, const int n, const int roots, __global const int *restrict parent,
+    const int place, const int n, const int num_constant, const int roots,
+    __global const int *restrict parent,
     __global const real *restrict u_, __global const real *restrict base_,
 % if spec.constant:
     __global const real *restrict constant_g_, __global const real *restrict constant_b_,
@@ -276,10 +275,16 @@ static __attribute__((noinline)) void solve_${w}(
     __global lanes *v = (__global lanes *)(v_ + place), *d = (__global lanes *)(d_ + place);
     __global lanes *b = (__global lanes *)(b_ + place), *x = (__global lanes *)(x_ + place);
     // phase 4: solve
-    for (int i = 0; i < n - roots; i++) {
+    for (int i = 0; i < num_constant; i++) {
+        const int p = parent[i];
+        const ${lanes} flow = u[i] * (v[i] - v[p]), right = b[i] + flow;  // u is minus the conductance
+        b[i] = right * base[i];
+        b[p] -= flow + d[i] * right;
+    }
+    for (int i = num_constant; i < n - roots; i++) {
         const int p = parent[i];
         const ${lanes} inverse = 1 / d[i], factor = u[i] * inverse;
-        const ${lanes} flow = u[i] * (v[i] - v[p]), right = b[i] + flow;  // u is minus the conductance
+        const ${lanes} flow = u[i] * (v[i] - v[p]), right = b[i] + flow;
         d[i] = factor;
         b[i] = right * inverse;
         d[p] -= factor * u[i];
@@ -290,15 +295,21 @@ static __attribute__((noinline)) void solve_${w}(
     for (int i = n - roots; i < n; i++) {
         const ${lanes} moved = b[i] / d[i];
 ${moved()}
+        d[i] = base[i];
     }
-    for (int i = n - roots - 1; i >= 0; i--) {
+    for (int i = n - roots - 1; i >= num_constant; i--) {
+        const ${lanes} moved = b[i] - d[i] * x[parent[i]];
+${moved()}
+        d[i] = base[i];
+    }
+    for (int i = num_constant - 1; i >= 0; i--) {
         const ${lanes} moved = b[i] - d[i] * x[parent[i]];
 ${moved()}
     }
 % else:
     for (int i = n - roots; i < n; i++) x[i] = b[i] / d[i];
     for (int i = n - roots - 1; i >= 0; i--) x[i] = b[i] - d[i] * x[parent[i]];
-    move(place, place + ${"n" if w == 1 else f"{w} * n"}, base_, ${"constant_g_, constant_b_, " if spec.constant else ""}v_, d_, b_, x_);
+    move(place, place + ${w} * num_constant, place + ${w} * n, base_, ${"constant_g_, constant_b_, " if spec.constant else ""}v_, d_, b_, x_);
 % endif
 }
 % endfor
@@ -391,9 +402,7 @@ ${kind.call_constants()}
 <%
     constants = "".join(f"constants_{kind.number}, " for kind in spec.grouped if kind.constants)
 %>\
-    for (int i = first; i < end; i++) {
-${restart("i")}
-    }
+    for (int i = first; i < end; i++) b[i] = ${right("i", "v[i]")};
     for (int s = 0; s < num_steps; s++) {
         const double t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
@@ -406,8 +415,8 @@ ${restart("i")}
                     ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 % for w in spec.tile_widths:
         for (int k = ints[tile_${w} + block]; k < ints[tile_${w} + block + 1]; k++) {
-            __global const int *tile = ints + tiles_${w} + 4 * k;
-            solve_${w}(tile[0], tile[1], tile[2], ints + parents + tile[3], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
+            __global const int *tile = ints + tiles_${w} + 5 * k;
+            solve_${w}(tile[0], tile[1], tile[2], tile[3], ints + parents + tile[4], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
         }
 % endfor
         finish_block(block, first, end, sums, ahead, t_begin, half_dt, first_step + s, row, dt, capacity,

@@ -32,6 +32,7 @@ from clhines.simulator.cpu.blocks import (
     level_ions,
     make_tiles,
 )
+from clhines.simulator.cpu.groups import node_classes, variable_nodes
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines.arena_run import TakenSpec
 from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
@@ -183,7 +184,8 @@ def block_spec(dtype):
     model = compile(exact_ranks.network(gaps=False)[0], 0.025, secondorder=1, seed=7)
     variables = Variables(model, wires_of(model))
     blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
-    layout = BlockLayout(model, make_tiles(model, blocks, 4), 64 // np.dtype(dtype).itemsize, False)
+    tiles = make_tiles(model, blocks, 4, variable_nodes(model), node_classes(model))
+    layout = BlockLayout(model, tiles, 64 // np.dtype(dtype).itemsize, False)
     place = layout.number(np.arange(layout.count))
     tables = filled_arenas(variables, np.dtype(dtype), place, layout)
     BlockTables(model, variables.wires, blocks, layout).add(variables, model, tables)

@@ -22,11 +22,13 @@ from clhines.simulator.cpu.groups import (
     TOGETHER,
     Groups,
     class_changes,
+    constant_pivots,
     eliminated,
     make_groups,
     node_classes,
     nodes_in_part,
     takes_twice,
+    variable_nodes,
 )
 from clhines.simulator.cpu.plan import CellRanges, plan_blocks
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
@@ -51,7 +53,8 @@ class Tiles:
     """Tiles block after block: cells side by side, and the places of nodes in them.
 
     Where a tile has L lanes, each of its slots has L places; slots are nodes in the order of
-    elimination, the roots last. So a vector of L numbers is a node of L cells of one shape:
+    elimination, first those with constant pivots, the roots last. So a vector of L numbers is a
+    node of L cells of one shape:
 
         places of a tile of 2 lanes   slot 0: a0 b0   slot 1: a1 b1   slot 2 (the roots): a2 b2
 
@@ -65,6 +68,7 @@ class Tiles:
     width: np.ndarray  # lanes
     place: np.ndarray  # first place
     slots: np.ndarray
+    constant: np.ndarray  # slots whose pivots are constant
     roots: np.ndarray
     parents: np.ndarray  # where its entries of `parent` begin
     parent: np.ndarray  # slots, -1 of roots
@@ -75,15 +79,15 @@ class Tiles:
 
 
 def make_tiles(
-    model: Model, blocks: CellRanges, widest: int, network: Model | None = None
+    model: Model, blocks: CellRanges, widest: int, variable: np.ndarray, classes: np.ndarray
 ) -> Tiles:
-    """Put cells of each block into tiles of powers of two lanes, in classes of the `network`."""
-    forest, classes = model.forest, node_classes(network or model)
-    if network is not None and network is not model:
-        classes = classes[nodes_in_part(model, network)]
-    trees = forest.trees
-    keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0
-    tiles: list[tuple[int, int, int]] = []
+    """Put cells of each block into tiles of powers of two lanes.
+
+    `variable` nodes of the shapes have pivots that change, and `classes` are of `node_classes`.
+    """
+    forest, trees = model.forest, model.forest.trees
+    keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0, variable
+    tiles: list[tuple[int, int, int, int]] = []
     nodes, parents = list[np.ndarray](), list[np.ndarray]()
     for block in range(blocks.count):
         cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
@@ -93,8 +97,8 @@ def make_tiles(
             within = at - trees.offsets[shapes][row]
             nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
             parents.append(parent)
-            tiles.append((block, width, len(rows)))
-    of_block, width, roots = np.array(tiles, np.int64).T
+            tiles.append((block, width, int((~variable[at]).sum()), len(rows)))
+    of_block, width, constant, roots = np.array(tiles, np.int64).T
     size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))
     return Tiles(
         node=np.concatenate(nodes),
@@ -103,6 +107,7 @@ def make_tiles(
         width=width,
         place=starts(size),
         slots=slots,
+        constant=constant,
         roots=roots,
         parents=starts(slots),
         parent=np.concatenate(parents),
@@ -433,7 +438,9 @@ class BlockTables:
         tiles = self.layout.tiles
         ints.add("block_place", tiles.block_place)
         ints.add("parents", tiles.parent)
-        columns = np.stack((tiles.place, tiles.slots, tiles.roots, tiles.parents), axis=1)
+        columns = np.stack(
+            (tiles.place, tiles.slots, tiles.constant, tiles.roots, tiles.parents), axis=1
+        )
         for width in tiles.widths:
             some = tiles.width == width
             ints.add(f"tiles_{width}", columns[some])
@@ -514,19 +521,25 @@ class CellBlocks(ArenaKernels):
         self.blocks = blocks
 
     def put_matrix(self) -> None:
-        model, most = self.model, self.run.limits.vector_bytes // self.dtype.itemsize
+        model, network = self.model, self.network
+        most = self.run.limits.vector_bytes // self.dtype.itemsize
         twice = takes_twice(most, self.dtype.itemsize)
-        tiles = make_tiles(model, self.blocks, most, self.network)
+        variable, classes = variable_nodes(network), node_classes(network)
+        if model is not network:
+            here = nodes_in_part(model, network)
+            variable, classes = variable[here], classes[here]
+        tiles = make_tiles(model, self.blocks, most, variable, classes)
         self.layout = BlockLayout(model, tiles, most, twice)
         self.place = self.layout.number(np.arange(self.layout.count))
         self.v = [within_reach(self.queue, (len(self.place),), self.dtype)]
-        base = self._packed(model.capacitance_over_dt + model.constant_d)
+        base, diagonal = constant_pivots(model, variable)
         self._given = {
             "num_blocks": np.int32(self.blocks.count), "num_nodes": np.int32(len(self.place)),
             "num_sources": np.int32(model.sources.count), "v": self.v[0],
             "u": self._packed(model.u), "constant_g": self._packed(model.constant_g),
-            "constant_b": self._packed(model.constant_b), "base": base,
-            **{name: cla.zeros_like(base) for name in "dbx"},
+            "constant_b": self._packed(model.constant_b),
+            "base": self._packed(base), "d": self._packed(diagonal),
+            **{name: cla.zeros_like(self.v[0]) for name in "bx"},
             **{name: np.int32(0) for name in _CHANGES},
         }  # fmt: skip
 

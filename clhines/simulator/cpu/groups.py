@@ -21,11 +21,13 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: roots, and nodes at or below which a cell has instances."""
+    """(num_nodes of all shapes,) bool: roots, and nodes at or below which a cell has currents."""
     trees = model.forest.trees
     variable = trees.parent < 0
     for kind in model.kinds:
-        variable[_in_shapes(model.forest, kind.node)] = True
+        program = kind.mechanism.program
+        if program.kind != "artificial" and "current" in program.blocks:
+            variable[_in_shapes(model.forest, kind.node)] = True
     for deep in reversed(by_level(trees.depth)[1:]):
         variable[trees.parent[deep[variable[deep]]]] = True
     return variable
@@ -62,6 +64,26 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
     return ranges(start, model.forest.trees.sizes)
+
+
+def constant_pivots(model: Model, variable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eliminate the nodes whose pivots are constant, those that are not `variable`.
+
+    Return two arrays by node, in natural order: inverse pivots of constant nodes and the reduced
+    diagonal of the others, and factors of the constant nodes and again that diagonal.
+    """
+    forest = model.forest
+    diagonal = model.capacitance_over_dt + model.constant_d
+    start = forest.trees.offsets[forest.shape_of_cell] - forest.cell_offsets[:-1]
+    constant = ~variable[np.arange(forest.num_nodes) + np.repeat(start, forest.sizes)]
+    if not constant.any():
+        return diagonal, diagonal
+    parent, u = forest.parent, model.u
+    for nodes in reversed(reference.elimination_steps(forest)[1:]):
+        some = nodes[constant[nodes]]
+        np.subtract.at(diagonal, parent[some], u[some] ** 2 / diagonal[some])
+    inverse = 1 / diagonal
+    return np.where(constant, inverse, diagonal), np.where(constant, u * inverse, diagonal)
 
 
 class ConstantPivots:

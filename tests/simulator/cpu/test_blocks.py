@@ -170,6 +170,36 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
         np.testing.assert_allclose(got, expected, 0, EPS * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("secondorder", [0, 2])
+@pytest.mark.parametrize("together", [1, 10**6])
+def test_nodes_with_constant_pivots_are_eliminated_once(cpu, monkeypatch, together, secondorder):
+    """Dendrites beyond the synapses are passive, in tiles of all widths."""
+    monkeypatch.setattr(blocks, "TOGETHER", together)
+    monkeypatch.setattr(
+        blocks, "plan_blocks", lambda m, w, *_, **__: blocks_of(m, w, work_of(m), 2, 1.0)
+    )
+    net = Network(ring_cables(4, levels=2, compartments=3), 21)
+    net.insert(mod_files.ours("na"), net.soma)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=2e-4, e=-60.0)
+    net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
+    synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
+    net.connect(
+        net.add_detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1
+    )
+    found = []
+    for given in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
+        sim = Simulation(net, DT, secondorder=secondorder, **given)
+        v = sim.record("v", np.arange(net.forest.num_nodes))
+        result = sim.run(6.0)
+        found.append([result[v], result.spike_time])
+    tiles = sim.runner.kernels.layout.tiles
+    assert (tiles.constant > 0).all() and (tiles.constant < tiles.slots - tiles.roots).all()
+    assert {1, 2} <= set(tiles.widths) and len(found[0][-1]) > 10
+    for expected, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, 0, EPS * np.abs(expected).max())
+
+
 SEES = """
 NEURON { POINT_PROCESS sees NONSPECIFIC_CURRENT i RANGE g, seen POINTER other }
 PARAMETER { g = 1e-3 (uS) }
