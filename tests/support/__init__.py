@@ -9,10 +9,9 @@ Cells and trees
 Networks
     `networks`: networks and their results by the reference. `small_networks`: one for each need of
     an engine. `exact_cells`, `exact_ranks`: networks with exact times, also for MPI ranks.
-    `populations`: sets of parameters under protocols. `deliveries`: plastic connections on a
-    device. `traces`: voltages of all kinds, for features. `results`: results made by hand.
-    `mechanism_texts`: texts of mechanisms. `graph_values`: values of expressions on a graph.
-    `nmodl_blocks`: the blocks of an NMODL text after some passes.
+    `deliveries`: plastic connections on a device. `traces`: voltages of all kinds, for features.
+    `results`: results made by hand. `mechanism_texts`: texts of mechanisms. `graph_values`: values
+    of expressions on a graph. `nmodl_blocks`: the blocks of an NMODL text after some passes.
 
 NEURON
     `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's

@@ -2,5 +2,5 @@
 
 `population`: `Population`, the public class. `parameters`: groups of the model divided by
 parameters. `protocols`: stops and stimuli. `batches`: sets simulated at once. `result`: their
-results. `shares`: sets simulated by the workers of an executor.
+results.
 """

@@ -138,7 +138,7 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 
 
 def joined_features(
-    results: Sequence[BatchResults], begin: int, number: int, several: int
+    results: Sequence[BatchResults], number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
     """Join features of batches: (N, P) arrays, and `RaggedArray` of N * P."""
     names = results[0].features if results else {}
@@ -148,7 +148,7 @@ def joined_features(
         for one in results:
             feature, p = one.features[name], len(one.columns)
             traces = np.arange(len(feature))
-            row = (one.first - begin + traces // p) * several + one.columns[traces % p]
+            row = (one.first + traces // p) * several + one.columns[traces % p]
             if isinstance(feature, RaggedArray):
                 row, feature = row[feature.rows], feature.values
             rows.append(row)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from functools import partial
 from queue import SimpleQueue
@@ -30,7 +30,6 @@ from clhines.simulator.analysis.extract import FEATURES, known_features
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.groups import check_begins
 from clhines.simulator.network.network import Network
-from clhines.simulator.population import shares
 from clhines.simulator.population.batches import Batch, BatchResults, Recipe, joined_features
 from clhines.simulator.population.parameters import ParameterPath, divide_groups
 from clhines.simulator.population.protocols import Protocol, by_step, stimulus_windows
@@ -88,11 +87,6 @@ class Population:
     comm : mpi4py.MPI.Comm, optional
         Ranks simulate equal shares of the sets; all call `evaluate` with the same sets and get the
         same results.
-    executor : concurrent.futures.Executor, optional
-        Its workers simulate shares of the sets, each on a device of its own machine: those of a
-        `ProcessPoolExecutor` that spawns, dask.distributed's ``client.get_executor()``,
-        mpi4py.futures' `MPIPoolExecutor`. `batch` is then the sets of a share; by default there is
-        one for each worker. A share whose worker is lost is simulated by another one, or here.
     **options
         Of `Simulation`; `v_init` may have a value for each node of the model.
 
@@ -123,12 +117,9 @@ class Population:
         stop_early: bool = False,
         devices: Sequence[cl.Device | str] | None = None,
         comm: MPI.Comm | None = None,
-        executor: Executor | None = None,
         **options: object,
     ) -> None:
         self._ranks = ranks_of(comm, "Population()")
-        places = devices is not None or comm is not None
-        self._executor = shares.as_executor(executor, places, options)
         _check_arguments(model, parameters, protocols)
         settings = {k: v for k, v in model.settings.items() if k not in ("dt", "t")}
         options = {**settings, **options}
@@ -160,7 +151,6 @@ class Population:
         self._given = parameters, protocols, options
         self._where = _places(devices, options, self._ranks is not None)
         self._batches: list[list[Batch]] = []
-        self._share = 0  # sets that each worker of an executor simulates at once
 
     def __repr__(self) -> str:
         parameters = counted(len(self.names), "parameter")
@@ -226,39 +216,7 @@ class Population:
                 results = [one for part in parts for one in part]
         if ranks is not None:
             results = [one for part in ranks.comm.allgather(results) for one in part]
-        return self._joined(results, 0, number)
-
-    def stream(
-        self, sets: ArrayLike | Mapping[str, ArrayLike], progress: bool = False
-    ) -> Iterator[tuple[np.ndarray, PopulationResult]]:
-        """Simulate as `evaluate` does, and yield parts of the sets as soon as they are done.
-
-        So the voltages of all of them need not fit into memory.
-
-        Yields
-        ------
-        (n,) int64, PopulationResult
-            Numbers of the sets of a part, ascending, and what these did, in that order. Parts come
-            in any order.
-
-        Raises
-        ------
-        InputError
-            Not such an array; or a population of several ranks.
-        SimulationError
-            As of `evaluate`.
-        """
-        if self._ranks is not None:
-            raise InputError("stream() is of one process; expected evaluate(), as comm was given")
-        values, progress = self._sets(sets), as_switch("progress", progress)
-        return self._stream(values, progress)
-
-    def _stream(
-        self, values: np.ndarray, progress: bool
-    ) -> Iterator[tuple[np.ndarray, PopulationResult]]:
-        for part in self._parts(values, 0, len(values), progress):
-            begin, number = part[0].first, self._number(part)
-            yield np.arange(begin, begin + number), self._joined(part, begin, number)
+        return self._joined(results, number)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments; the simulations are made again when needed."""
@@ -270,20 +228,20 @@ class Population:
         more |= {"features": recipe.features or None, "stop_early": len(self._columns) > 1}
         return partial(Population, **more), (recipe.model, dict(parameters), dict(protocols))
 
-    def _joined(self, results: list[BatchResults], begin: int, number: int) -> PopulationResult:
+    def _joined(self, results: list[BatchResults], number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in results), key=len)
         length = 0 if self._recipe.features else len(t)
         v = np.full((number, several, length), np.nan, results[0].v.dtype)
         for one in results:
-            of_sets = v[one.first - begin :][: len(one.v)]
+            of_sets = v[one.first :][: len(one.v)]
             of_sets[:, one.columns, : one.v.shape[2]] = one.v
-        of_set = np.concatenate([one.first - begin + one.spike_set for one in results])
+        of_set = np.concatenate([one.first + one.spike_set for one in results])
         protocol = np.concatenate([one.spike_protocol for one in results])
         time = np.concatenate([one.spike_time for one in results])
         order = np.lexsort((time, protocol, of_set))
         of_set, protocol, time = of_set[order], protocol[order], time[order]
         return PopulationResult(
-            t, v, of_set, protocol, time, joined_features(results, begin, number, several)
+            t, v, of_set, protocol, time, joined_features(results, number, several)
         )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
@@ -343,41 +301,19 @@ class Population:
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
         """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
-        if self._executor is None:
-            parts = self.here(values, begin, end)
-        else:
-            parts = self._by_workers(self._executor, values)
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
-            for part in parts:
+            for part in self._batches_of(values, begin, end):
                 if shown is not None:
                     shown.update(self._number(part))
                 yield part
-
-    def _by_workers(self, executor: Executor, values: np.ndarray) -> Iterator[list[BatchResults]]:
-        size = self.batch or shares.size_of(len(values), executor)
-        self._share = self._share or size
-        return shares.by_workers(executor, self, values, size, self._share)
 
     def _number(self, part: list[BatchResults]) -> int:
         """Return the number of sets of a part, each in all groups of protocols."""
         return sum(len(one.v) for one in part) // len(self._columns)
 
-    def place(self, choose: Callable[[Any, Any], cl.Device], batch: int) -> None:
-        """Make the simulation of `batch` sets, on the device that `choose` gives.
-
-        It gets the device asked for, if any, and the dtype.
-        """
-        [options] = self._where
-        if options.get("engine") != "reference":
-            dtype = options.get("dtype", "float64")
-            options["device"] = choose(options.get("device"), dtype)
-        self._make(batch)
-
-    def here(
-        self, values: np.ndarray, begin: int, end: int, first_set: int = 0
-    ) -> Iterator[list[BatchResults]]:
-        """Simulate sets, `values` from `first_set` on, in batches on each device of the process."""
+    def _batches_of(self, values: np.ndarray, begin: int, end: int) -> Iterator[list[BatchResults]]:
+        """Simulate sets `begin` to `end` in batches on each device of the process."""
         if not self._batches:
             self._make(end - begin)
         size, free = self._batches[0][0].size, SimpleQueue[list[Batch]]()
@@ -386,13 +322,9 @@ class Population:
 
         def work(first: int) -> list[BatchResults]:
             rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
-            batch_values, kept, batches = (
-                values[rows - first_set],
-                min(size, end - first),
-                free.get(),
-            )
+            kept, batches = min(size, end - first), free.get()
             try:
-                return [batch.run(batch_values, first, kept) for batch in batches]
+                return [batch.run(values[rows], first, kept) for batch in batches]
             finally:
                 free.put(batches)
 

@@ -2,12 +2,12 @@
 
 import functools
 import logging
+import pickle
 
 import mod_files
 import numpy as np
 import pytest
 from networks import CABLES, DT
-from populations import PARAMETERS, PROTOCOLS, SETS, model
 
 from clhines import InputError, Mechanism, Network, Population, Simulation
 from clhines.simulator.analysis import extract
@@ -16,6 +16,34 @@ from clhines.solver.device import devices, program
 
 GCA = "ext_ca", "gbar"
 PLANNED = "planned", "engine", "built", "method"  # what messages of planning begin with
+PROTOCOLS = {
+    "step": {"stop": 5.0, "stimuli": [{"amp": 0.8, "delay": 0.5, "dur": 4.0}]},
+    "two": {
+        "stop": 4.0,
+        "stimuli": [{"amp": 0.2}, {"amp": 0.5, "delay": 2.0, "dur": 1.0, "at": 3}],
+    },
+    "rest": {"stop": 1.0},
+}
+PARAMETERS = {
+    "na": ("hh", "gnabar", "soma"),
+    "leak": ("hh", "gl"),
+    "passive": ("pas", "g", "dendrites"),
+}
+SETS = np.stack(
+    [np.linspace(0.08, 0.2, 5), np.linspace(2e-4, 6e-4, 5), np.linspace(4e-4, 1e-4, 5)], axis=1
+)
+
+
+def model(na=0.12, leak=3e-4, passive=1e-4):
+    """One cell with channels in all of it and a synapse that gets an event."""
+    net = Network(CABLES[0])
+    soma = np.isin(np.flatnonzero(net.area > 0), net.nodes(at="soma"))
+    net.insert("hh", "all", gnabar=np.where(soma, na, 0.03), gl=leak)
+    net.insert("pas", "dendrites", g=passive, e=-65.0)
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.add_event(syn, 0, 3.0, 0.002)
+    net.threshold = -20.0
+    return net
 
 
 @functools.cache
@@ -291,3 +319,16 @@ def test_features_stops_and_devices(fast_queue):
         for name in ("spike_count", "voltage_base"):
             np.testing.assert_allclose(features.features[name][:, p], expected[name])
     assert features.features["spike_count"].max() > 0
+
+
+def test_what_is_pickled_is_the_same_population():
+    net = Network.from_arrays([-1, 0], [0, 2], [300.0, 300.0], [0.0, 1.0], [1e-3, 1e-3])
+    net.insert(mod_files.ours("ext_ca"), [0, 1])
+    net.insert(mod_files.ours("ext_cad"), [0, 1])
+    given = {"gca": ("ext_ca", "gbar", [1])}, {"step": {"stop": 1.0, "stimuli": [{"amp": 0.1}]}}
+    many = Population(net, *given, dt=0.05, record=1, v_init=-70.0)
+    sets = [[1e-4], [2e-4]]
+    again = pickle.loads(pickle.dumps(many))
+    np.testing.assert_array_equal(again.evaluate(sets).v, many.evaluate(sets).v)
+    with pytest.raises(TypeError, match="queue or comm cannot be pickled"):
+        pickle.dumps(Population(model(), PARAMETERS, PROTOCOLS, queue=object()))
