@@ -7,7 +7,7 @@ Who owns what
     `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.
     `arguments`: options that several commands share, and cells from files. `report`: tables, the
     files that are written, and what happens where that takes long.
-    `doctor` (and `devices`), `plan`, `solve`, `tune`, `simulate`, `model` (a script of NEURON):
+    `doctor` (and `devices`), `plan`, `solve`, `simulate`, `model` (a script of NEURON):
     the commands.
 
 >>> from clhines.cli.main import main

@@ -88,16 +88,15 @@ class Once(argparse.Action):
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 
 
-def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:
+def add_cells(parser: argparse.ArgumentParser, several: bool = False) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
     add_reading(parser)
     # an option in two lines or three
     # fmt: off
-    if method:
-        methods = ["auto", *clhines.METHODS]
-        parser.add_argument("--method", choices=methods, default="auto", metavar="M",
-                            help=", ".join(methods) + " (default: auto)")
+    methods = ["auto", *clhines.METHODS]
+    parser.add_argument("--method", choices=methods, default="auto", metavar="M",
+                        help=", ".join(methods) + " (default: auto)")
     # fmt: on
     add_device(parser, several)
 

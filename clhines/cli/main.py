@@ -11,21 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import clhines
-from clhines.cli.arguments import CommandParser, add_cells, add_verbose
+from clhines.cli.arguments import CommandParser, add_verbose
 from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
 from clhines.cli.report import tell
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
 from clhines.core.errors import BuildError, ClhinesError, RankError, other_ranks
-
-if TYPE_CHECKING:
-    from clhines.cli.arguments import Commands
 
 EXAMPLES = """\
 examples:
@@ -166,20 +162,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_ring(networks)
     add_model(networks)
-    _add_tune(commands)
     for command in (*commands.choices.values(), *networks.choices.values()):
         add_verbose(command)
     return parser
-
-
-def _add_tune(commands: Commands) -> None:
-    tune = commands.add_parser("tune", help="time the methods for auto, and store the fastest")
-    add_cells(tune, method=False)
-    tune.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    instead = tune.add_mutually_exclusive_group()
-    instead.add_argument("--list", action="store_true", help="only list what is stored")
-    instead.add_argument("--clear", action="store_true", help="only remove what is stored")
-    tune.set_defaults(run=partial(_run_module, "tune"))
 
 
 def _run_module(name: str, arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,24 +78,6 @@ def load(key: Key) -> Candidate | None:
     if entry is None or entry["key"] != key:
         return None
     return Candidate(entry["method"], entry["options"])
-
-
-def stored() -> Iterator[TunedEntry]:
-    for path in _files("tuned-*.json"):
-        entry = _read(path)
-        if entry is not None:
-            yield entry
-
-
-def clear() -> int:
-    entries = _files("tuned-*.json")
-    for path in [*entries, *_files("tuned-*.tmp")]:
-        path.unlink(missing_ok=True)
-    return len(entries)
-
-
-def _files(pattern: str) -> list[Path]:
-    return sorted(files.cache_folder().glob(pattern))
 
 
 def _read(path: Path) -> TunedEntry | None:

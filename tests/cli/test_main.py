@@ -206,7 +206,7 @@ ZERO = ZERO.replace("4 3 40 90 0 0.5", "4 3 30 100 0 0.25")
 REPAIRED = ":4: sample 3 has radius 0, repaired to 1.125 µm"
 
 
-@pytest.mark.parametrize("command", ["solve", "plan", "tune", "ring"])
+@pytest.mark.parametrize("command", ["solve", "plan", "ring"])
 def test_repair_is_told(cli, swc, command):
     path = swc(ZERO)
     line = ["simulate", "ring", "--engine", "reference", "--duration", 1, "--swc"]

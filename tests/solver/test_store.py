@@ -111,11 +111,9 @@ def test_whatever_is_wrong_with_a_file_it_is_ignored():
         assert tune.load(KEY) is None, text[:200]
     path.write_bytes(b"\xff\xfe\x80")
     assert tune.load(KEY) is None
-    assert list(tune.stored()) == []
     path.unlink()
     path.mkdir()
     assert tune.load(KEY) is None
-    assert list(tune.stored()) == []
 
 
 def test_a_damaged_file_is_replaced():
@@ -136,17 +134,6 @@ def test_a_failed_write_leaves_the_old_entry_and_no_rest(monkeypatch):
         tune.save(KEY, tune.Tuning(TUNING.rows, *[Candidate("flat")] * 2))
     assert tune.load(KEY) == TUNING.best
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
-def test_clear_counts_entries_and_leaves_other_files():
-    assert tune.clear() == 0
-    path = tune.save(KEY, TUNING)
-    tune.save({**KEY, "forest": "other"}, TUNING)
-    path.write_text("{")
-    (path.parent / "tuned-left.tmp").write_text("")
-    (path.parent / "notes.txt").write_text("mine")
-    assert tune.clear() == 2
-    assert [p.name for p in path.parent.iterdir()] == ["notes.txt"]
 
 
 WRITER = """
@@ -170,7 +157,6 @@ def test_processes_write_at_once():
     ]
     failed = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 4, failed
-    assert len(list(tune.stored())) == 5
     assert len(list(Path(os.environ["CLHINES_CACHE_DIR"]).iterdir())) == 5
 
 

@@ -1,5 +1,6 @@
 """Measuring candidates, and taking the winner."""
 
+import json
 import warnings
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from systems import dissimilar, make_system
 
 from bench.made import chain, random_binary_tree, star
 from clhines import Forest, make_plan
+from clhines.core import files
 from clhines.core.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.solver import tune
 from clhines.solver.device import devices, program, timing
@@ -106,7 +108,8 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
     assert solver.tuning.best in candidates
     assert all(0 < seconds < 10 for _, seconds in solver.tuning.rows)
     system.assert_solved(solver.solve(**system.arrays))
-    (entry,) = tune.stored()
+    (path,) = files.cache_folder().glob("tuned-*.json")
+    entry = json.loads(path.read_text())
     assert Candidate(entry["method"], entry["options"]) == solver.tuning.best
     again = Solver(forest, dtype=dtype, queue=fast_queue, tune="cached")
     assert again.tuning is None
@@ -211,7 +214,7 @@ def test_measuring_a_batch_that_is_solved_in_slices(fast_queue):
     forest = Forest.repeat([random_binary_tree(50, 7, k) for k in range(2)], 60)
     solver = Solver(forest, dtype="float32", queue=fast_queue, tune="measure", max_memory=80_000)
     assert solver.num_slices > 1
-    assert len(list(tune.stored())) == 1
+    assert len(list(files.cache_folder().glob("tuned-*.json"))) == 1
     system = make_system(forest, "float32")
     system.assert_solved(solver.solve(**system.arrays))
 

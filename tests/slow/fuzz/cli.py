@@ -72,7 +72,6 @@ OPTIONS: dict[str, dict[str, list[str] | None]] = {
         "--dtype": ["float64", "float32"], "--engine": ["auto", "epochs", "steps", "reference"],
         "--seed": ["0", "1", "9223372036854775807"], "--json": None,
     },
-    "tune": {"--list": None, "--clear": None, "--json": None},
     "devices": {},
 }  # fmt: skip
 COUNT_OPTIONS = "--cells", "--steps", "--depth", "--compartments", "--shapes"
@@ -90,7 +89,7 @@ class Case:
 
 def generate(rng: np.random.Generator) -> Case:
     """Make a command line of some options, few of them odd."""
-    command = pick(rng, ["plan", "plan", "solve", "solve", "simulate ring", "tune", "devices"])
+    command = pick(rng, ["plan", "plan", "solve", "solve", "simulate ring", "devices"])
     argv = command.split()
     options = OPTIONS[command]
     odd = float(pick(rng, [0.0, 0.0, 0.1, 0.3]))
@@ -259,7 +258,7 @@ def _check_code(case: Case, code: Any, out: str, err: str) -> None:
         long = [line for line in out.splitlines() if len(line) > COLUMNS]
         if long:
             raise WrongError(f"output of {len(long[0])} columns: {shortened(long[0])}")
-    if "--json" in case.argv and code in (0, 1) and out.strip() and case.argv[0] != "tune":
+    if "--json" in case.argv and code in (0, 1) and out.strip():
         _check_json(out, code)
 
 
