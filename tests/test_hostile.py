@@ -235,7 +235,7 @@ def test_available_memory(tmp_path, monkeypatch):
     assert checks.available() > 2**20
 
 
-@pytest.mark.parametrize("command", ["plan", "solve", "tune", "simulate ring --shapes 2"])
+@pytest.mark.parametrize("command", ["plan", "solve", "simulate ring --shapes 2"])
 def test_a_billion_cells(capsys, command):
     assert main([*command.split(), "--cells", "1000000000"]) == 2
     said = capsys.readouterr()
@@ -407,7 +407,6 @@ OF_NETWORKS = {
     "no node": lambda: Network(CABLE).psection([]),
     "queue": lambda: Simulation(Network(CABLE), engine="reference", queue=3),
     "arrays": lambda: Simulation(Network(CABLE), engine="reference").set_arrays(0, None),
-    "to": lambda: Simulation(Network(CABLE), engine="reference").record("v", [0], to=HUGE),
     "steps": lambda: PassiveCells([CABLE]).advance("x"),
 }
 CALLS = {
@@ -439,15 +438,6 @@ def test_numbers_are_no_paths(tmp_path):
         with refused():
             Network(CABLE).save(file.fileno())
         file.write(b"still open")
-
-
-def test_what_is_recorded_goes_to_a_file_with_a_long_path(tmp_path):
-    folder = tmp_path.joinpath(*["a folder with a long name"] * 6)
-    folder.mkdir(parents=True)
-    sim = Simulation(Network(CABLE), engine="reference")
-    sim.record("v", [0], to=folder / "v.npz")
-    sim.run(0.1)
-    assert {path.name for path in folder.iterdir()} == {"v-00000.npz", "v-00001.npz"}
 
 
 def test_no_gap_junctions():

@@ -61,7 +61,6 @@ OUTSIDE = {  # package -> who may import it
     "matplotlib": {"core.draw", "simulator.cells", "simulator"},  # but in draw for types alone
     "mpi4py": {"simulator"},
     "neuron": {"neuron"},
-    "h5py": {"simulator"},
     "torch": {"solver"},
     "jax": {"solver"},
 }

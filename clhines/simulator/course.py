@@ -39,7 +39,7 @@ class RunCourse:
         steps: int,
         warns: bool,
     ) -> None:
-        self._runner, self._progress, self._recordings = runner, progress, recordings
+        self._runner, self._progress = runner, progress
         self._records, self._warns = list(records), warns
         self._begin, self._end = progress.step, progress.step + steps
         self._chunks = recordings.first_values(self._records, self._begin)
@@ -95,7 +95,6 @@ class RunCourse:
             why = f"{type(error).__name__}: {error}".rstrip(": ")
             progress.broken = f"a run ended within a chunk, by {why}"
             raise
-        begin = progress.step + 1
         progress.step += count
         self._chunks.append(chunk)
         self._failed = int(min(chunk.failed[chunk.failed > 0], default=0))
@@ -104,8 +103,6 @@ class RunCourse:
         if self._warns and (chunk.failed < 0).any():
             self._warns = False
             self._warn_of_runaways(chunk.failed)
-        self._recordings.keep(self._records, chunk, begin, self._last)
-        self._recordings.write(self._chunks[-2:])
 
     @property
     def _last(self) -> int:

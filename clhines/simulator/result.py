@@ -35,14 +35,13 @@ class Result:
     values : list of arrays
         One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``, also for a
         `Recording` or a name as ``k``: (rows, r), or with ``reduce`` (r,). Crossings are (m, r),
-        ms, and each column is filled up with NaN. Features, and records with ``to``, are (0, r).
+        ms, and each column is filled up with NaN. Features are (0, r).
         If a run has failed, extremes, means and integrals are NaN, and counts are -1.
     features : dict of int to dict of str to (r,) array or RaggedArray
         By number of the record, then by name, see `simulator.analysis.Features`; NaN and empty
         lists if a run has failed.
     times : list of (rows,) float64, ms
-        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce`` and
-        ``to``.
+        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce``.
     spike_time : (k,) float64, ms
         An event that is sent ahead of its time is in the run that sends it.
     spike_cell : (k,) int64
@@ -238,10 +237,8 @@ class Result:
         """Return times (rows,), ms, and values (rows, r) of a record with rows."""
         t, values = self.times[k], self.values[k]
         has_rows = values.ndim == 2 and len(values) == len(t)
-        if not has_rows or (len(self.t) and not len(t)):  # `to` leaves none
-            raise InputError(
-                f"record {k} has shape {values.shape}; expected one without reduce and to"
-            )
+        if not has_rows or (len(self.t) and not len(t)):
+            raise InputError(f"record {k} has shape {values.shape}; expected one without reduce")
         return t, values
 
     def _with_rows(self) -> list[int]:
@@ -284,7 +281,7 @@ def joined_result(
             rows = np.concatenate(blocks) if blocks else np.zeros((0, record.width), dtype)
             row_times = record.steps(begin, last) * dt if record.every > 1 else t
             rows = rows[: len(row_times)]
-            row_times = row_times[len(row_times) - len(rows) :]  # with `to`: the unwritten rows
+            row_times = row_times[: len(rows)]
         values.append(rows)
         times.append(row_times)
     time, cell = _spikes(chunks, last if failed else np.inf)

@@ -282,9 +282,6 @@ class Simulation(Holder):
         RunInterrupt
             Ctrl-C, at the end of its chunk, from which `run` and `save` go on. A second Ctrl-C acts
             at once, and leaves no state.
-        InputError
-            Rows of a record with ``to`` cannot be written, as on a full disk: `result` has them,
-            and the next run, which goes on after the chunk, writes them first.
         """
         self._updates.settle()
         with agreed(self.ranks):
@@ -293,7 +290,6 @@ class Simulation(Holder):
             self._progress.check("reset(), or restore() an earlier state, to go on")
             records, chunk = self._recordings.of_run(self.step, steps)
         chunk = self._agreed_chunk(duration, records, chunk)
-        self._recordings.write()
         parts = self._runner, self._progress, self._recordings
         course = RunCourse(*parts, records, steps, self._warns)
         return course.run(chunk, show)
@@ -318,7 +314,6 @@ class Simulation(Holder):
         reduce: str | Features | None = None,
         threshold: float | None = None,
         matrix: ArrayLike | None = None,
-        to: PathLike | None = None,
         name: str | None = None,
     ) -> Recording:
         """Record a variable in the runs that follow.
@@ -347,9 +342,6 @@ class Simulation(Holder):
             Of ``count`` and ``crossings``.
         matrix : (k, r) float, optional
             Keep k linear combinations, ``matrix @ values``, instead of r values.
-        to : str or path-like, optional
-            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead, by
-            the first rank; see `simulator.records.writer`.
         name : str, optional
             Of the record: ``result[name]``; default: `what`.
 
@@ -360,7 +352,7 @@ class Simulation(Holder):
             or ``result.features[recording]``.
         """
         reduction = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
-        return self._recordings.add(what, at, index, to, name, **reduction)
+        return self._recordings.add(what, at, index, name, **reduction)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:

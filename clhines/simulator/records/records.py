@@ -15,7 +15,6 @@ from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.columns import RecordColumns
 from clhines.simulator.records.features import FeatureWindows
-from clhines.simulator.records.writer import RecordWriter
 
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes: most recorded rows of a chunk of several epochs
@@ -41,7 +40,6 @@ class Record:
     matrix: np.ndarray | None = None  # (k, r): rows are its products with the variable's rows
     features: Features | None = None
     windows: FeatureWindows | None = None  # of `features` in a run
-    stream: RecordWriter | None = None  # the file of its rows
     label: str = ""  # its name in a result
     unit: str = ""  # of its values; empty if unknown
     columns: RecordColumns = NO_COLUMNS
@@ -104,8 +102,7 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
     step_bytes = sum(record.values_per_step for record in records) * itemsize
     if step_bytes * max(steps, epoch) < _FEW:
         return chunk
-    on_host = [record for record in records if record.stream is None]
-    values = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in on_host)
+    values = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in records)
     check_room(values * itemsize, f"{values} values recorded in {steps} steps")
     epochs = ROOM // max(step_bytes, 1) // epoch
     chunk = min(chunk, max(epochs, 1) * epoch)

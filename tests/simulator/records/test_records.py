@@ -1,6 +1,5 @@
 """What is kept of recorded values, against NumPy on all rows; i_membrane against NEURON."""
 
-import importlib.util
 import logging
 
 import networks
@@ -48,48 +47,6 @@ def test_computed_records_follow_set(fast_queue, needs, engine, caplog):
     assert (found[0][1][20:] == -0.3).all()
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, 0, 1e-11)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_rows_go_to_files(fast_queue, needs, tmp_path, engine):
-    """In two runs, several chunks: the rows that stay; a file that is there is not overwritten."""
-    needs(fast_queue, "float64")
-    net, syn = networks.mixed_network()
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=10)
-    whole = [sim.record("v", net.soma), sim.record("g", syn, every=3 * DT)]
-    names = [tmp_path / "v.npz"]
-    if importlib.util.find_spec("h5py"):
-        names.append(tmp_path / "g.h5")
-    files = [sim.record("v", net.soma, to=names[0])]
-    files += [sim.record("g", syn, every=3 * DT, to=name) for name in names[1:]]
-    runs = [sim.run(0.6), sim.run(0.35)]
-    expected = [np.concatenate([run[k] for run in runs]) for k in whole]
-    times = [np.concatenate([run.times[k] for run in runs]) for k in whole]
-    assert all(run[k].shape[0] == len(run.times[k]) == 0 for run in runs for k in files)
-    parts = [np.load(path) for path in sorted(tmp_path.glob("v-*.npz"))]
-    assert len(parts) > 3
-    np.testing.assert_array_equal(np.concatenate([p["values"] for p in parts]), expected[0])
-    np.testing.assert_array_equal(np.concatenate([p["t"] for p in parts]), times[0])
-    for name in names[1:]:
-        import h5py
-
-        with h5py.File(name) as file:
-            np.testing.assert_array_equal(file["values"][:], expected[1])
-            np.testing.assert_array_equal(file["t"][:], times[1])
-    with pytest.raises(InputError, match="v-00000.npz is there already"):
-        sim.record("v", net.soma, to=names[0])
-    sim.record("v", net.soma, to=tmp_path / "new.npz")
-    with pytest.raises(InputError, match="new.npz is of another record; expected another name"):
-        sim.record("v", net.soma, to=tmp_path / "new.npz")
-    (tmp_path / "later-00007.npz").touch()
-    with pytest.raises(InputError, match="later-00007.npz is there already"):
-        sim.record("v", net.soma, to=tmp_path / "later.npz")
-    with pytest.raises(InputError, match="to: there is no folder .*nowhere; expected one"):
-        sim.record("v", net.soma, to=tmp_path / "nowhere" / "v.npz")
-    with pytest.raises(InputError, match="to is 'v.txt'; expected a name that ends in .npz"):
-        sim.record("v", net.soma, to="v.txt")
-    with pytest.raises(InputError, match="to is for rows"):
-        sim.record("v", net.soma, to=tmp_path / "x.npz", reduce="max")
 
 
 def test_expressions_and_constant_parameters_are_rejected():
