@@ -656,12 +656,20 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
     """(r,) int64: active nodes whose work-items write what is recorded; else how many there are.
 
-    Sums of what pointers add have numbers after that.
+    Sums of what pointers add have numbers after that. A state that another instance sets is written
+    by the work-item of that instance.
     """
     if record.kind < 0:
         return layout.number(record.index)
     model, k = variables.model, record.kind
     owners = _owners(model.kinds[k], record.index, layout)
+    for (of, name), to in model.read.items():
+        if (to.kind, to.state) == (k, record.name) and name in model.kinds[
+            of
+        ].mechanism.program.assigned:
+            set_by = np.full(model.kinds[k].count, -1)
+            set_by[to.instance] = _owners(model.kinds[of], np.arange(len(to.instance)), layout)
+            owners = np.where(set_by[record.index] < 0, owners, set_by[record.index])
     states = [q.name for q in model.kinds[k].mechanism.program.states]
     if not model.written or record.name not in states:
         return owners
