@@ -15,7 +15,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # 
 
 import exact_cells
 import mod_files
-from networks import blocks, diffusing_network, layered_network, point_neurons
+from networks import blocks, diffusing_network, gated_network, layered_network, point_neurons
 from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
@@ -436,6 +436,14 @@ def pointed_case(queue, dtype, cells):
     assert (sim.runner.kernels._others.later, len(found.spike_time) > 1) == (cells > 4, True)
 
 
+def gated_case(queue, dtype):
+    """Mechanisms that read gates of hh at their own nodes and at others."""
+    net, groups = gated_network(True, (3, 7))
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine="epochs-gpu", max_spikes=SPIKES)
+    number = sim.record("n", groups["n"])
+    assert np.isfinite(sim.run(0.4)[number]).all()
+
+
 def blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
     planned = cell_blocks.plan_blocks
@@ -526,6 +534,7 @@ def clean_cases():
             f"network: pointers, {cells}",
             lambda queue, c=cells: pointed_case(queue, "float64", c),
         )
+    yield "network: gates of others", lambda queue: gated_case(queue, "float64")
     yield "network: cell blocks", lambda queue: blocks_case(queue, "float64")
     for dtype in ("float64", "float32"):
         yield f"copies, {dtype}", lambda queue, a=dtype: tiled_case(queue, a)

@@ -14,6 +14,7 @@ h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 
 STOP = 12.0  # ms
+ENGINES = ("auto", "reference", "steps", "epochs", "epochs-gpu")
 POINTED = {  # what pointers a and b point to, and whether other nodes may
     "each in its block": ("seen", "late", False),
     "each in the other": ("late", "seen", True),
@@ -53,10 +54,12 @@ def model(two_cells):
     return sources, readers, [clamp, wires]
 
 
-def point(readers, sources, names, shift):
+def point(readers, sources, names, place):
+    """Point to the source at the `own` node, at the `other` one of the cell, or at the `next`."""
     for k, reader in enumerate(readers):
+        at = {"own": k, "other": k ^ 1, "next": k + 1}[place]
         for pointer, name in zip("ab", names, strict=True):
-            to = sources[(k + shift) % len(sources)]
+            to = sources[at % len(sources)]
             h.setpointer(getattr(to, f"_ref_{name}"), pointer, reader)
 
 
@@ -73,25 +76,29 @@ def seen_by(run, readers, sources):
     return np.array(vectors)
 
 
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("place", ["own", "other", "next"])
 @pytest.mark.parametrize("case", POINTED)
-def test_variables_of_others_are_those_of_neuron(model, case, shift, engine):
+def test_variables_of_others_are_those_of_neuron(model, case, place, engine):
     """At the own node any block may read any variable: kinds act in NEURON's order.
 
-    At others, those that change in another part of a step than the one that reads them. What
+    At others, those that change in another part of a step than the one that reads them; epochs
+    support those of the same cell. What
     differs is rounded: eps of each of 480 steps, which the upstroke amplifies by about e^5.
     """
     sources, readers, _ = model
     a, b, elsewhere = POINTED[case]
-    point(readers, sources, (a, b), shift)
+    point(readers, sources, (a, b), place)
     expected = seen_by(h.continuerun, readers, sources)
 
     def run(until):
         clhines.neuron.run(until, engine=engine)
 
-    if shift and not elsewhere:
-        with pytest.raises(InputError, match="at another node, which changes in the same part of"):
+    said = "at another node, which changes in the same part of" * (place != "own" and not elsewhere)
+    if place == "next" and engine.startswith("epochs"):
+        said = said or "takes no pointers to variables of mechanisms of other cells; expected"
+    if said:
+        with pytest.raises(InputError, match=said):
             seen_by(run, readers, sources)
         return
     found = seen_by(run, readers, sources)
@@ -111,9 +118,9 @@ def test_what_is_rejected(model):
             "POINTER b points to nothing; expected a voltage, or a variable of an instance of a m",
         ),
     ):
-        point(readers, sources, ("seen", "late"), 0)
+        point(readers, sources, ("seen", "late"), "own")
         if name:
-            point(readers, sources, ("seen", name), 0)
+            point(readers, sources, ("seen", name), "own")
         else:
             readers.append(h.ext_reads(next(h.allsec())(0.5)))
             h.setpointer(sources[0]._ref_seen, "a", readers[-1])
@@ -121,12 +128,12 @@ def test_what_is_rejected(model):
         found = [str(r) for r in clhines.neuron.check()]
         assert any(said in line for line in found), found
     readers.pop()
-    point(readers, sources, ("seen", "late"), 0)
+    point(readers, sources, ("seen", "late"), "own")
     h.setpointer(next(h.allsec())(0.5)._ref_v, "a", readers[0])
     h.finitialize(-65)
     said = "POINTER a points to v and, in another instance, to seen"
     assert said in str(clhines.neuron.check())
-    point(readers, sources, ("msg", "seen"), 0)
+    point(readers, sources, ("msg", "seen"), "own")
     h.finitialize(-65)
     with pytest.raises(InputError, match="a points to msg of ext_msg, and events read and set it"):
         clhines.neuron.run(1)
@@ -144,13 +151,12 @@ def heard(two_cells):
 
 
 def assign(setters, targets, out, level):
-    """Let instance k set variables of the targets that are so many places further, from 0 on."""
+    """Let instance k set variables of its target (0), of the cell's other (1), of another cell."""
     for pointer, name, shift in (("out", "stim", out), ("level", "gain", level)):
         for k, setter in enumerate(setters):
             if hasattr(setter, "rate"):
                 setter.rate = 0.7 + 0.3 * k
-            to = targets[(k + shift) % len(targets)]
-            h.setpointer(getattr(to, f"_ref_{name}"), pointer, setter)
+            h.setpointer(getattr(targets[k ^ shift], f"_ref_{name}"), pointer, setter)
 
 
 def heard_by(run, targets):
@@ -167,8 +173,8 @@ def heard_by(run, targets):
     return np.array(vectors), [now, [getattr(to, name) for to in targets for name in names]]
 
 
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-@pytest.mark.parametrize(("out", "level"), [(0, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("out", "level"), [(0, 0), (0, 1), (0, 2), (1, 1)])
 @pytest.mark.parametrize("setters", [1, 2], ids=["before", "after"])
 def test_what_breakpoint_sets_by_pointers_is_that_of_neuron(heard, setters, out, level, engine):
     """Kinds set in NEURON's order; at other nodes what no block uses just then.
@@ -183,8 +189,11 @@ def test_what_breakpoint_sets_by_pointers_is_that_of_neuron(heard, setters, out,
     def run(until):
         clhines.neuron.run(until, engine=engine)
 
-    if out:
-        with pytest.raises(InputError, match="at another node, which changes in the same part of"):
+    said = "at another node, which changes in the same part of" * bool(out)
+    if level == 2 and engine.startswith("epochs"):
+        said = "takes no pointers to variables of mechanisms of other cells; expected"
+    if said:
+        with pytest.raises(InputError, match=said):
             heard_by(run, targets)
         return
     found, ours = heard_by(run, targets)

@@ -228,6 +228,52 @@ def reading_network(own=True, events=False):
     return net, {"x": reads, "msg": sources}
 
 
+GATED = """
+NEURON { SUFFIX gated NONSPECIFIC_CURRENT i POINTER gate RANGE g }
+PARAMETER { g = 1e-4 (S/cm2) }
+ASSIGNED { v (mV) i (mA/cm2) gate }
+STATE { x }
+INITIAL { x = 0 }
+BREAKPOINT { SOLVE states METHOD cnexp i = g*gate*(v + 60 + x) }
+DERIVATIVE states { x' = (gate - x)/2 }
+"""
+AFTER = GATED.replace("gated", "after")
+LOOKING = GATED.replace("gated", "looking").replace("gate - x", "v - x")
+
+
+def gated_network(elsewhere, sizes=(3, 9, 40, 17)):
+    """Trees with hh, whose gates other mechanisms read before it and after it, or `elsewhere`."""
+    rng = np.random.default_rng(4)
+    bounds = np.append(0, np.cumsum(sizes))
+    own = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
+    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])
+    n = int(bounds[-1])
+    area = rng.uniform(200, 900, n)
+    net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)
+    before = net.insert(Mechanism.from_nmodl(GATED), np.arange(n), g=rng.uniform(1e-5, 2e-4, n))
+    hh, nodes = net.insert("hh", np.arange(n)), np.setdiff1d(np.arange(1, n, 2), bounds)
+    after = net.insert(Mechanism.from_nmodl(AFTER), nodes)
+    synapses = net.add(mod_files.ours("ext_pre"), bounds[:-1])
+    net.set_pointer(synapses, "vpre", to=np.roll(bounds[:-1], 1))
+    net.set_pointer(before, "gate", (hh, "n", np.arange(n)))
+    net.set_pointer(after, "gate", (hh, "m", nodes))
+    cell = np.repeat(bounds[:-1], sizes)
+    if elsewhere:
+        looking = net.insert(Mechanism.from_nmodl(LOOKING), nodes)
+        net.set_pointer(looking, "gate", (hh, "h", rng.integers(cell[nodes], nodes)))
+    net.add("iclamp", at=bounds[:-1], delay=1.0, dur=3.0, amp=0.3)
+    return net, {"x": before, "n": hh, "m": hh, "h": hh}
+
+
+def elsewhere_network():
+    """Two cells, of which one reads a state of the other."""
+    net = Network.from_arrays([-1, -1], [0, 1, 2], [300.0] * 2, [0.0] * 2, [0.005] * 2)
+    source = net.add(reader("msg"), [0])
+    looks = net.insert(Mechanism.from_nmodl(LOOKING), [1])
+    net.set_pointer(looks, "gate", (source, "msg", 0))
+    return net
+
+
 def block_simulation(
     build, queue, dtype="float64", secondorder=False, chunk=150, compute_units=None, **options
 ):

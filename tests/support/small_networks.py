@@ -4,6 +4,7 @@ import exact_cells
 import mod_files
 from networks import (
     diffusing_network,
+    elsewhere_network,
     layered_network,
     reading_network,
     steering_network,
@@ -103,6 +104,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     ),
     "written_pointers": (lambda: written_network(7, 2)[0], {}),
     "read_pointers": (lambda: reading_network()[0], {}),
+    "read_elsewhere": (elsewhere_network, {}),
     "instant_events": (changed(sends_at_once), {}),
     "instant_between_cells": (changed(lambda net: sends_at_once(net, 11)), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),

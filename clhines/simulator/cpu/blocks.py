@@ -337,7 +337,8 @@ class CellBlocksSpec(ArenaSpec):
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
     played_kinds: tuple[int, ...] = ()
-    added_kinds: tuple[int, ...] = ()  # kinds to whose states pointers of others add
+    added_kinds: tuple[int, ...] = ()  # kinds whose states others set by pointers, or add to
+    kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
 
     @classmethod
     def of(
@@ -354,7 +355,8 @@ class CellBlocksSpec(ArenaSpec):
             **{**fields_of(spec), "kinds": tuple(kinds)},
             tile_widths=tuple(layout.tiles.widths),
             played_kinds=tuple(sorted({p.kind for p in network.played})),
-            added_kinds=tuple(sorted({to.kind for to in network.written.values()})),
+            added_kinds=tuple(sorted(network.added_kinds)),
+            kinds_read=tuple(sorted({to.kind for to in network.read.values()})),
         )
 
     @property
@@ -384,6 +386,7 @@ class CellBlocksSpec(ArenaSpec):
             for kind in self.grouped
             if kind.is_early(self.always)
             and kind.number not in (*self.played_kinds, *self.added_kinds)
+            and not (kind.number in self.kinds_read and kind.sets_states("current"))
         )
 
     @cached_property

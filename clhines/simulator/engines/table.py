@@ -39,7 +39,8 @@ pointers_in_states          -             x             -             x
 written_pointers            -             x             -             x
 instant_events              -             x             -             x
 instant_between_cells       -             o             -             x
-read_pointers               -             o             -             o
+read_pointers               -             x             -             x
+read_elsewhere              -             o             -             o
 instant_artificial          -             x             -             x
 ion_order                   -             x             -             x
 read_currents               -             x             -             x

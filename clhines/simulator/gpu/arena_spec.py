@@ -48,6 +48,7 @@ class EpochBlocks(KindBlocks):
     constants: tuple[str, ...] = ()  # of functions, worked out once in a launch
     first_constant: int = 0  # number of the first among those of all kinds
     unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
+    shown: tuple[str, ...] = ()  # states in lines that pointers read in their arena
 
     @property
     def in_lines(self) -> list[str]:
@@ -124,7 +125,10 @@ class EpochBlocks(KindBlocks):
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
         if a.role == "state" and a.name in self.unread:  # the template's `seldom` puts it there
             return [f"s_{a.name} = {local};"] if self.held else []
-        return super().stores(a, block, local)
+        stores = super().stores(a, block, local)
+        if a.role == "state" and a.name in self.shown and not self.held:
+            stores.append(f"{self.in_memory(a.name)} = {local};")
+        return stores
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ class ArenaEpochSpec(EpochSpec):
     joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
     layers: int = 0  # of targets whose events come before the currents; 0: node by node
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
+    reads_nodes: bool = False  # pointers lead to states at other nodes
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
     nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
@@ -196,10 +201,9 @@ class ArenaEpochSpec(EpochSpec):
     @property
     def points(self) -> bool:
         """Whether a kind has pointers to voltages."""
-        argument_lists = (
-            a for kind in self.blocks for _, _, arguments in kind.blocks for a in arguments
+        return any(
+            kind.points_to_voltages(name) for kind in self.blocks for name, *_ in kind.blocks
         )
-        return any(a.role == "pointer" for a in argument_lists)
 
     @property
     def meets(self) -> bool:
@@ -414,7 +418,7 @@ _MOST_NUMBERS = 256  # that are arguments of the kernel
 def takes_apart(model: Model) -> frozenset[int]:
     """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
     apart, played = set(), {p.kind for p in model.played}
-    played |= {to.kind for to in model.written.values()}
+    played |= model.added_kinds | {to.kind for to in model.read.values()}
     if model.needs & BY_LAYERS:
         return frozenset()
     for k, kind in enumerate(model.kinds):
@@ -453,7 +457,7 @@ def with_blocks(
     """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     held, apart = held_kinds(functions.kinds, network), takes_apart(network)
-    added = {to.kind for to in network.written.values()}  # by sums, between steps
+    added = network.added_kinds
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
@@ -476,12 +480,13 @@ def with_blocks(
                 expressions.append(("parameter", name, expression))
         scalar += len(uniform)
         quick = is_quick(text)
+        lined = quick and bool(text.states) and k not in added
         blocks.append(
             EpochBlocks(
                 **fields_of(text), given=tuple(expressions), num_values=len(of_lane), quick=quick,
                 held=k in held and k not in added, local=spec.kinds[k].local,
-                lined=quick and bool(text.states) and k not in added,
-                apart=k in apart, unread=lists.lanes.kinds[k].unread,
+                lined=lined, apart=k in apart, unread=lists.lanes.kinds[k].unread,
+                shown=network.states_read(k) if lined else (),
             )
         )  # fmt: skip
     texts, blocks, numbers_of_terms = _with_functions(spec, functions.kinds, blocks, variables)
@@ -496,6 +501,7 @@ def with_blocks(
         num_numbers=len(numbers),
         nernst=functions.nernst,
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
+        reads_nodes=reads_nodes(network),
     )
     return spec, numbers
 
@@ -610,10 +616,13 @@ def constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return kinds whose currents the end of a step does not change, so they may come first."""
+    """Return kinds whose currents the end of a step does not change, so they may come first.
+
+    None if nodes meet between the end of a step and the next one's currents.
+    """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}
-    if needs or any(kind.has(x) for kind in kinds for x in _ENDS):
+    if needs or reads_nodes(network) or any(kind.has(x) for kind in kinds for x in _ENDS):
         return set()
     changed = _written(kinds, names)
     for ion in network.ions:
@@ -630,9 +639,16 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
     }
 
 
+def reads_nodes(model: Model) -> bool:
+    """Whether pointers lead to states at other nodes."""
+    kinds = model.kinds
+    nodes = ((kinds[k].node, kinds[to.kind].node[to.instance]) for (k, _), to in model.read.items())
+    return any((own != other).any() for own, other in nodes)
+
+
 def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
-    """Whether the current of a kind reads no `changed` variable of an ion, and sets none."""
-    if not kind.has("current"):
+    """Whether the current of a kind reads nothing that others change, and sets nothing of ions."""
+    if not kind.has("current") or {*kind.asks("current", "pointer")} & {*kind.reads}:
         return False
     arguments = kind.arguments("current")
     sets = {

@@ -101,10 +101,10 @@ class PlannedCells:
         self.first = model.forest.cell_offsets[numbers]
         self.forest = model.forest.subset(numbers)
         self.kinds = [KindInstances(k, model.forest.cell_offsets, numbers) for k in model.kinds]
-        added = {to.kind for to in model.written.values()}
+        pointed = model.added_kinds | {to.kind for to in model.read.values()}
         for k, kind in enumerate(self.kinds if model.has_times else ()):
             blocks = kind.kind.mechanism.program.blocks
-            if kind.density and "receive" not in blocks and k not in added:
+            if kind.density and "receive" not in blocks and k not in pointed:
                 kind.unread = unread_states(blocks)
 
     @cached_property

@@ -290,7 +290,7 @@ class EpochPlan:
         )
         network = self._decisions.network
         spreads = limits.ptx and model.has_times and not network.pointers and not network.written
-        spreads &= not network.needs & BY_LAYERS
+        spreads &= not network.needs & BY_LAYERS and not network.read
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:
             raise self._too_large(spec.lanes)

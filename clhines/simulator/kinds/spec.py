@@ -348,6 +348,9 @@ class KindBlocks:
     def sets_states(self, block: str) -> bool:
         return any(a.role == "state" and a.direction != "in" for a in self.arguments(block))
 
+    def points_to_voltages(self, block: str) -> bool:
+        return any(name not in self.reads for name in self.asks(block, "pointer"))
+
     def asks(self, block: str, role: str) -> list[str]:
         return [a.name for a in self.arguments(block) if a.role == role]
 
@@ -646,8 +649,9 @@ class ArenaSpec(TemplateSpec):
     @property
     def one_v(self) -> bool:
         """Whether functions of events are given the place of their node's voltage, not all."""
-        of_events = (k.arguments(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events)
-        pointed = any(a.role == "pointer" for arguments in of_events for a in arguments)
+        pointed = any(
+            k.points_to_voltages(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events
+        )
         return self.by_cell and not pointed
 
     @property

@@ -289,6 +289,20 @@ class Model:
         return self.kinds[k].mechanism.program.last if has else ()
 
     @property
+    def added_kinds(self) -> frozenset[int]:
+        """Kinds whose states other instances set by pointers, or add to."""
+        assigned = {
+            to.kind
+            for (k, name), to in self.read.items()
+            if name in self.kinds[k].mechanism.program.assigned
+        }
+        return frozenset(assigned | {to.kind for to in self.written.values()})
+
+    def states_read(self, k: int) -> tuple[str, ...]:
+        """States of kind `k` that other instances read by pointers."""
+        return tuple(sorted({to.state for to in self.read.values() if to.kind == k}))
+
+    @property
     def on_grid(self) -> bool:
         return self.connections.count > 0 or len(self.events.step) > 0
 

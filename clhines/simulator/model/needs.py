@@ -44,6 +44,7 @@ NEEDS = {  # what users call them
     "instant_events": "events between instances within a step",
     "instant_between_cells": "events between cells within a step",
     "read_pointers": "pointers to variables of mechanisms",
+    "read_elsewhere": "pointers to variables of mechanisms of other cells",
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
@@ -166,8 +167,9 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "instant_between_cells": (sent & ~loose & ~within_cells(model)).any(),
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
-            "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
+            "pointers_in_states": any(_points_in_states(model, k) for k in range(len(kinds))),
             "read_pointers": model.read,
+            "read_elsewhere": any(_is_elsewhere(model, *pointer) for pointer in model.read.items()),
             "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
@@ -229,13 +231,25 @@ def _event(block: str) -> str:
     return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
-def _points_in_states(kind: Kind) -> bool:
-    """Whether more than a current and what comes before it reads a pointer."""
+def _points_in_states(model: Model, k: int) -> bool:
+    """Whether more than a current and what comes before it reads a pointer to voltages."""
     ours = ("initial", "current", "before_breakpoint")
-    blocks = kind.mechanism.program.blocks.items()
+    blocks = model.kinds[k].mechanism.program.blocks.items()
     return any(
-        a.role == "pointer" for name, arguments in blocks if name not in ours for a in arguments
+        a.role == "pointer" and (k, a.name) in model.pointers
+        for name, arguments in blocks
+        if name not in ours
+        for a in arguments
     )
+
+
+def _is_elsewhere(model: Model, pointer: tuple[int, str], to: Written) -> bool:
+    """Whether a pointer leads to a variable of another cell; artificial cells are cells."""
+    kind, other = model.kinds[pointer[0]], model.kinds[to.kind]
+    if "artificial" in (kind.mechanism.kind, other.mechanism.kind):
+        return True
+    nodes = np.stack((kind.node, other.node[to.instance]))
+    return bool(np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any())
 
 
 def _reads_currents(kind: Kind) -> bool:

@@ -8,7 +8,7 @@
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
     nets = [k for k in kinds if k.has_net]
     # of the loop, with events of all nodes, or sums of what these have added, between
-    halves = ("end", "begin") if spec.layers or e.sums else ("",)
+    halves = ("end", "begin") if spec.layers or e.sums or spec.reads_nodes else ("",)
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
@@ -80,6 +80,9 @@ ${kind.call("advance", old, 20)}\
                 }
 % endif
 ${seldom(kind, "advance", "s")}\
+% for name in kind.shown:
+                ${kind.in_memory(name)} = s_${name};
+% endfor
 % endif
                 {
 ${current(kind, 20)}\
@@ -153,6 +156,9 @@ ${copied(kind, ends)}\
         // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % for half in halves:
+% if half == "end" and spec.reads_nodes:
+        MEET_ALL();   // currents have set what pointers of other nodes read
+% endif
 % if half == "begin":
 % if e.sums:
         MEET_ALL();   // all have added

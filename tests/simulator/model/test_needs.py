@@ -20,7 +20,7 @@ FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where t
     "steered_weights": ("steps", "steps"),
     "diffusion": ("steps", "steps"),
     "layers": ("steps", "steps"),
-    "read_pointers": ("steps", "steps"),
+    "read_elsewhere": ("steps", "steps"),
 }
 
 

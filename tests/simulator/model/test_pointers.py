@@ -10,7 +10,7 @@ import mod_files
 import numpy as np
 import pytest
 from exact_cells import RELAY
-from networks import reading_network, written_network
+from networks import elsewhere_network, gated_network, reading_network, written_network
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
@@ -283,27 +283,52 @@ def test_what_may_be_written():
         compile(net, DT)
 
 
-def test_variables_that_are_read(fast_queue, needs, tmp_path):
-    """By steps as by the reference: in pieces, stored, and in copies."""
+@pytest.mark.parametrize(("elsewhere", "dtype"), [(0, "float64"), (1, "float64"), (1, "float32")])
+def test_gates_of_other_mechanisms(fast_queue, needs, elsewhere, dtype):
+    """States that stay in lists, with several cells in a work-group, and voltages of others."""
+    net, groups = gated_network(elsewhere)
+    _, expected, _ = advanced(net, groups, [1], engine="reference")
+    for engine in ENGINES[1:]:
+        given = made(engine, fast_queue, needs) | {"dtype": dtype}
+        for pieces in ([1], [0.1, 0.0025, 0.8975]):
+            _, found, _ = advanced(net, groups, pieces, **given)
+            for name, values in expected.items():
+                eps = EPS * np.abs(values).max() * (1 if dtype == "float64" else 2**29)
+                np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:])
+def test_variables_that_are_read(fast_queue, needs, tmp_path, engine):
+    """As by the reference: in pieces, stored, in copies, and from a state of another engine."""
     net, groups = reading_network()
     _, expected, _ = advanced(net, groups, [1], engine="reference")
+    given = made(engine, fast_queue, needs)
     assert all(np.ptp(values, axis=0).min() > 0 for values in expected.values())
     net.save(tmp_path / "net.npz")
     stored = Network.load(tmp_path / "net.npz")
     again = {name: stored.groups[group.number] for name, group in groups.items()}
     for one, of, pieces in ((net, groups, [0.1, 0.0025, 0.8975]), (stored, again, [1])):
-        _, found, _ = advanced(one, of, pieces, **made("steps", fast_queue, needs))
+        _, found, _ = advanced(one, of, pieces, **given)
         for name, values in expected.items():
             eps = EPS * np.abs(values).max()
             np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
-    _, found, _ = advanced(net, groups, [1], 3, **made("steps", fast_queue, needs))
+    _, found, _ = advanced(net, groups, [1], 3, **given)
     v = np.tile(expected["v"], 3)
     np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+    sim = Simulation(net, DT, engine="reference")
+    sim.run(5.0)
+    sim.save(tmp_path / "state.npz")
+    sim = Simulation(net, DT, **given)
+    sim.restore(tmp_path / "state.npz")
+    record = sim.record("x", groups["x"])
+    rest, values = sim.run(STOP - 5.0)[record], expected["x"]
+    np.testing.assert_allclose(rest, values[-len(rest) :], 0, EPS * np.abs(values).max())
 
 
 def test_what_may_be_read():
-    with pytest.raises(InputError, match="no pointers to variables of mechanisms; expected"):
-        Simulation(reading_network()[0], DT, engine="epochs")
+    for engine in ("epochs", "epochs-gpu"):
+        with pytest.raises(InputError, match="no pointers to variables of mechanisms of other cel"):
+            Simulation(elsewhere_network(), DT, engine=engine)
     with pytest.raises(InputError, match="at another node, which changes in the same part of a st"):
         compile(reading_network(own=False)[0], DT)
     net, _ = reading_network()
@@ -342,18 +367,19 @@ def assigned_network(shift=0):
     return net, setters, targets
 
 
-def test_what_is_set_at_once(fast_queue, tmp_path):
+@pytest.mark.parametrize("engine", ENGINES[1:])
+def test_what_is_set_at_once(fast_queue, needs, tmp_path, engine):
     """Copies and a network that was saved have the same bits, the reference the same values."""
     net, _, targets = assigned_network(1)
     net.save(tmp_path / "net.npz")
     found = []
-    for network, engine in (
-        (net, "steps"),
-        (Network.load(tmp_path / "net.npz"), "steps"),
-        (copies_of(net, 2), "steps"),
+    for network, name in (
+        (net, engine),
+        (Network.load(tmp_path / "net.npz"), engine),
+        (copies_of(net, 2), engine),
         (net, "reference"),
     ):
-        sim = Simulation(network, DT, engine=engine, queue=fast_queue)
+        sim = Simulation(network, DT, **made(name, fast_queue, needs))
         which = [sim.record(n, network.groups[targets.number]) for n in ("stim", "got", "g")]
         result = sim.run(5.0)
         found.append(np.concatenate([result[k][:, :4] for k in which], axis=1))
