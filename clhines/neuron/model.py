@@ -18,6 +18,7 @@ from clhines.neuron.convert import (
     tables_of,
 )
 from clhines.neuron.extracellular.outside import Outside
+from clhines.neuron.frameworks.step_code import StepCode
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc
@@ -39,7 +40,6 @@ from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import PointerTargets
-from clhines.neuron.stepping.step_code import StepCode
 from clhines.simulator.mechanisms import GENERATOR, Mechanism
 from clhines.simulator.mechanisms.nmodl import GIVEN, MADE, FunctionTable
 from clhines.simulator.refusals import refusal

@@ -14,12 +14,12 @@ from itertools import chain
 from typing import Any
 
 from clhines.core.errors import InputError
+from clhines.neuron.frameworks.step_code import StepCode
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.places import MemoryPlaces, Variable
-from clhines.neuron.stepping.step_code import StepCode
 from clhines.simulator.mechanisms import Program
 
 _BIONET = "bmtk.simulator.bionet"

@@ -1,0 +1,4 @@
+"""Adapters of frameworks whose Python code runs in each step.
+
+`step_code`: code that reads a model after each step; `bmtk`: the modules of BMTK.
+"""
