@@ -12,8 +12,9 @@ Who owns what
     mechanisms), `importer` (a model to a network), `connections` (its sources and NetCons). `back`:
     values in and out, records, events.
     `kept`: a model between two calls of `run`, compared with what NEURON has by its `fingerprint`.
-    `stepping`: a model's own code of each step, `frameworks`: BMTK's. `entry`: `run`, `from_neuron`, `check`;
-    `rank_calls`: what MPI ranks do together in these; `calls`: how many steps a call takes.
+    `stepping`: a model's own code of each step, `frameworks`: BMTK's. `entry`: `run`,
+    `from_neuron`, `check`; `rank_calls`: what MPI ranks do together in these; `calls`: how many
+    steps a call takes.
     `switch`: `enable`, `disable`, by hoc's functions that `memory.redirect` replaces, and the
     estimate who ends a call sooner.
 

@@ -127,8 +127,8 @@ class ModelRun:
         now = time.perf_counter()
         result = sim.run((steps + self.lag) * dt, progress)
         seconds = time.perf_counter() - now
-        if calls:
-            self._call_code(result, first, begin)
+        if calls and self._model.step_code is not None and self._step_values is not None:
+            self._model.step_code.take(self._step_values.rows(result, first))
         if gathering is not None:
             gathering.play(result, first, begin, dt)
         joined_run, queue = self._joined_run, self._model.queue
@@ -162,17 +162,6 @@ class ModelRun:
         if self._guesses is not None:
             self._guesses.put(arrays)
         self._runaways.tell(result, first, arrays["v"])
-
-    def _call_code(self, result: Result, first: int, begin: float) -> None:
-        """Call code for each step of a run from `begin`, ms, less its `first` rows."""
-        code, values = self._model.step_code, self._step_values
-        if code is None or values is None:
-            return
-        t = clock(begin, self.sim.model.dt, len(result.t) - first)[1:]
-        with values.put_in_turn(result, first, t) as put_next:
-            for _ in t:
-                put_next()
-                code.call()
 
 
 class KeptModel:

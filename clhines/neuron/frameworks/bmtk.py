@@ -1,17 +1,19 @@
-"""BMTK's `advance()`, which calls Python after each step: the variables that its reports read.
+"""BMTK, whose `advance()` calls modules in Python after each step.
 
-BMTK's reports and its `ecp` read variables in each step and do nothing else. A module of any other
-class may change the model in a step, and is refused. NEURON takes the last step of a block, in
-which every module may change the model.
+Reports and `ecp` read variables in each step and do nothing else: they get the values of a block of
+steps at once. NEURON takes the last step of a block, in which every module may change the model. A
+module of any other class may change the model in a step, and is refused.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.neuron.frameworks.step_code import StepCode
@@ -19,9 +21,10 @@ from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.places import MemoryPlaces, Variable
+from clhines.neuron.read.places import Variable
 from clhines.simulator.mechanisms import Program
 
+ADVANCE = "{ fadvance() pysim.post_fadvance() }"
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _CALLED = "post_fadvance"
@@ -38,34 +41,41 @@ def is_loaded(h: Hoc) -> bool:
 
 def step_code(model: NeuronModel) -> StepCode:
     """Return BMTK's function of each step; an InputError: it cannot be supported."""
-    h, variables = model.h, reads(model.h, model.memory, model.places)
-    _check(model, variables)
+    h, memory = model.h, model.memory
+    try:
+        variables = _variables(model)
+        _take(h, memory, [*variables], np.empty((0, len(variables))))  # fails if BMTK has changed
+    except (AttributeError, LookupError, TypeError) as error:
+        raise InputError(f"fails: {error}; expected the reports of BMTK 1.2") from None
+    _check(model, variables.values())
 
     def call() -> None:
         h.pysim.post_fadvance()
 
-    return StepCode("advance() of BMTK", variables, call, partial(steps_of_block, h))
+    take = partial(_take, h, memory, [*variables])
+    return StepCode("advance() of BMTK", variables, call, take, partial(steps_of_block, h))
 
 
-def _check(model: NeuronModel, variables: dict[raw.Place, Variable]) -> None:
+def _check(model: NeuronModel, variables: Iterable[Variable]) -> None:
     """Refuse variables whose value in BMTK may differ from the recorded one.
 
     NEURON records before it delivers the events of the second half of a step.
     """
     played = {(p.variable.owner, p.variable.name, p.variable.number): p for p in model.players}
-    for variable in variables.values():
+    for variable in variables:
         owner, name = variable.owner, variable.name
         if (owner, name, variable.number) in played:
             what = played[owner, name, variable.number].what
             raise InputError(f"reads {name} of {owner}, which {what} sets")
         if (owner, name) == ("", "v"):
-            late = [n for n, m in model.mechanisms.items() if m.program.sets_v]
+            setters = [n for n, m in model.mechanisms.items() if m.program.sets_v]
         else:
             mechanism = model.mechanisms.get(owner)
-            late = [owner] if mechanism and name in set_by_events(mechanism.program) else []
-        if late:
+            is_set = mechanism is not None and name in set_by_events(mechanism.program)
+            setters = [owner] if is_set else []
+        if setters:
             of = f" of {owner}" if owner else ""
-            raise InputError(f"reads {name}{of}, which events of {late[0]} set late in a step")
+            raise InputError(f"reads {name}{of}, which events of {setters[0]} set late in a step")
 
 
 def set_by_events(program: Program) -> set[str]:
@@ -87,55 +97,135 @@ def steps_of_block(h: Hoc) -> int:
     return min(n for n in ends if n > 0)
 
 
-def reads(h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> dict[raw.Place, Variable]:
+def _variables(model: NeuronModel) -> dict[raw.Place, Variable]:
     """Return the variables that BMTK's modules read in each step, by place."""
     variables = dict[raw.Place, Variable]()
-    try:
-        for thing, name in _read_by(h):
-            place = memory.place(raw.ref(thing, name))
-            variable = places.find(place)
+    for module in _reading_modules(model.h.pysim):
+        name, things = _read_by(model.h.pysim, module)
+        for thing in chain.from_iterable(things.values()):
+            place = model.memory.place(raw.ref(thing, name))
+            variable = model.places.find(place)
             if variable is None or variable.number < 0:
                 raise InputError(f"reads {name} of {thing}, which cannot be recorded")
             variables[place] = variable
-    except (AttributeError, LookupError) as error:
-        raise InputError(f"fails: {error}; expected the reports of BMTK 1.2") from None
     return variables
 
 
-def _read_by(h: Hoc) -> Iterator[tuple[Any, str]]:
-    """Yield the objects of NEURON, and names of their variables, that BMTK's modules read."""
-    sim, modules = h.pysim, sys.modules[f"{_BIONET}.modules"]
-    idle = [sys.modules[name].SimulatorMod.step for name in _BASES]
-    for mod in _kept(sim, "sim_mods"):
-        if type(mod) in (modules.MembraneReport, modules.SomaReport):
-            yield from _read_by_report(sim, mod, only_somas=type(mod) is modules.SomaReport)
-        elif type(mod) is modules.NetconReport:
-            every = chain.from_iterable(_kept(mod, "object_lookup").values())
-            yield from ((synapse, name) for synapse in every for name in _kept(mod, "variables"))
-        elif type(mod) is modules.ClampReport:
-            yield from ((_kept(clamp, "stim"), "i") for clamp in _kept(mod, "clamps"))
-        elif type(mod) is modules.EcpMod:
-            cells = map(sim.net.get_cell_gid, _kept(mod, "local_gids"))
-            sections = chain.from_iterable(cell.hobj.all for cell in cells)
-            yield from ((segment, "i_membrane_") for segment in chain.from_iterable(sections))
-        elif type(mod).step not in idle:
+def _take(h: Hoc, memory: NeuronMemory, places: list[raw.Place], values: np.ndarray) -> None:
+    """Give the modules the values of variables at `places` in the next steps."""
+    sim, n, columns = h.pysim, len(values), {place: k for k, place in enumerate(places)}
+    for module in _reading_modules(sim):
+        name, things = _read_by(sim, module)
+        of_gids = {
+            gid: values[:, [columns[memory.place(raw.ref(thing, name))] for thing in each]]
+            for gid, each in things.items()
+        }
+        if type(module) is _modules().ClampReport:
+            record = _kept(module, "var_recorder").record_clamps
+            for step, currents in enumerate(of_gids[0], sim.tstep):
+                record(currents, step)
+        elif type(module) is _modules().EcpMod:
+            _add_potentials(module, n, of_gids)
+        else:
+            is_recorded = map(_kept(module, "record_on_step"), range(sim.tstep, sim.tstep + 1 + n))
+            steps = np.flatnonzero([*is_recorded][:-1])
+            _fill_report(module, len(steps), {gid: rows[steps] for gid, rows in of_gids.items()})
+    sim.tstep += n
+
+
+def _modules() -> Any:
+    return sys.modules[f"{_BIONET}.modules"]
+
+
+def _reading_modules(sim: Any) -> Iterator[Any]:
+    """Yield the modules that read the model in each step."""
+    modules, idle = _modules(), [sys.modules[name].SimulatorMod.step for name in _BASES]
+    readers = (
+        modules.MembraneReport,
+        modules.SomaReport,
+        modules.NetconReport,
+        modules.ClampReport,
+        modules.EcpMod,
+    )
+    for module in _kept(sim, "sim_mods"):
+        if type(module) in readers:
+            yield module
+        elif type(module).step not in idle:
             raise InputError(
-                f"has a module {type(mod).__name__} that may change the model in a step; expected "
-                "reports alone"
+                f"has a module {type(module).__name__} that may change the model in a step; "
+                "expected reports alone"
             )
 
 
-def _read_by_report(sim: Any, mod: Any, only_somas: bool) -> Iterator[tuple[Any, str]]:
-    names = *_kept(mod, "variables"), *_kept(mod, "transforms")
-    for cell in map(sim.net.get_cell_gid, _kept(mod, "local_gids")):
-        segments = [cell.soma[0](0.5)] if only_somas else cell.morphology.segments
-        if not only_somas:
-            types, within = cell.morphology.seg_props.type, _kept(mod, "section_types")
-            pairs = zip(segments, types, strict=False)
-            segments = [segment for segment, what in pairs if what in within]
-        yield from ((segment, name) for segment in segments for name in names)
+def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
+    """Return the variable that a module reads, and NEURON's objects that have it, by gid.
+
+    Clamps have no gids; theirs is 0. A report of several variables keeps the last one.
+    """
+    modules, kind = _modules(), type(module)
+    if kind is modules.ClampReport:
+        return "i", {0: [_kept(clamp, "stim") for clamp in _kept(module, "clamps")]}
+    if kind is modules.NetconReport:
+        return _kept(module, "variables")[-1], _kept(module, "object_lookup")
+    cells = {gid: sim.net.get_cell_gid(gid) for gid in _kept(module, "local_gids")}
+    if kind is modules.EcpMod:
+        each = {gid: cell.hobj.all for gid, cell in cells.items()}
+        return "i_membrane_", {gid: [*chain.from_iterable(all_)] for gid, all_ in each.items()}
+    if _kept(module, "transforms"):
+        raise InputError("has a report with a transform; expected none")
+    name = _kept(module, "variables")[-1]
+    if kind is modules.SomaReport:
+        return name, {gid: [cell.soma[0](0.5)] for gid, cell in cells.items()}
+    types = _kept(module, "section_types")
+    segments = {
+        gid: zip(cell.morphology.segments, cell.morphology.seg_props.type, strict=False)
+        for gid, cell in cells.items()
+    }
+    return name, {gid: [s for s, t in pairs if t in types] for gid, pairs in segments.items()}
+
+
+def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None:
+    """Record the values of the next `steps` steps of a report, by gid, (steps, segments).
+
+    A table of the report keeps a window of steps. BMTK writes it to a file, and moves it, where the
+    first step behind it is recorded.
+    """
+    recorder, pool = _kept(module, "var_recorder"), _kept(module, "gid_map")
+    cells = {gid: pool.get_pool_id(gid) for gid in values}
+    tables = {gid: _kept(recorder, "pop_tables")[cell.population] for gid, cell in cells.items()}
+    columns = {gid: slice(*_kept(tables[gid], "gid_map")[cells[gid].node_id]) for gid in cells}
+    blocks = {gid: _kept(table, "data_block") for gid, table in tables.items()}
+    first = 0
+    while first < steps:
+        now, end = _kept(module, "curr_step"), steps
+        for gid, table in tables.items():
+            table.record_cell(cells[gid].node_id, values[gid][first], now)
+            end = min(end, first + blocks[gid].block_window[1] - now)
+        for gid, block in blocks.items():
+            at = now - block.block_window[0]
+            block.buffer_block[at : at + end - first, columns[gid]] = values[gid][first:end]
+        _count(module, "curr_step", end - first)
+        first = end
+
+
+def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) -> None:
+    """Add the potentials at electrodes by membrane currents, by gid, (steps, segments) nA."""
+    begin = _kept(module, "block_step")
+    rows, of_cells = slice(begin, begin + steps), _kept(module, "saved_gids")
+    for gid, of_segments in currents.items():
+        resistance = _kept(module, "rel").get_transfer_resistance(gid)
+        potentials = of_segments @ resistance.T
+        if gid in of_cells:
+            of_cells[gid][rows] = potentials
+        _kept(module, "data_block")[rows] += potentials
+    _count(module, "block_step", steps)
 
 
 def _kept(thing: Any, name: str) -> Any:
     """Return a private attribute of BMTK."""
     return getattr(thing, f"_{name}")
+
+
+def _count(thing: Any, name: str, steps: int) -> None:
+    """Add steps to a private counter of BMTK."""
+    setattr(thing, f"_{name}", _kept(thing, name) + steps)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.read.places import Variable
 from clhines.neuron.read.played import steps_at_once
@@ -12,11 +14,16 @@ from clhines.neuron.read.played import steps_at_once
 
 @dataclass(eq=False)
 class StepCode:
-    """`call` reads the variables in `reads`, by place, which have the values of the step then."""
+    """Code that only reads the variables in `reads`, by place.
+
+    `call` runs it after a step of NEURON's, and `take` for a block of steps at once: it gets the
+    values of `reads` in each, (steps, variables) float64.
+    """
 
     name: str
     reads: dict[Place, Variable]
     call: Callable[[], object]
+    take: Callable[[np.ndarray], object]
     block: Callable[[], int]  # steps until it may change the model
 
     @property

@@ -23,12 +23,10 @@ from clhines.neuron.read.hooks import STEPPING
 from clhines.simulator.refusals import refusal
 
 _EXAMPLES = "{ fadvance() }", "{ fadvance() return }"
-_BMTK = "{ fadvance() pysim.post_fadvance() }"
 _GRAPHS = {"Graph", "PlotShape", "Shape"}
 _DRAWING = {"plot", "flush", "fastflush", "begin", "line", "beginline", "mark", "label", "color",
             "brush", "erase", "view_count", "size"}  # fmt: skip
 _PURE = "doNotify", "doEvents", "Plot"  # this one is judged by itself
-_OBJREF = 2  # of name_declared
 _SETS = 2  # bit of the last word of a component
 _OBJECT, _COMPONENT, _CALL = "hoc_objectvar", "hoc_object_component", "hoc_call"
 _WORDS = {  # instructions of calls with numbers and texts: how many words follow each
@@ -45,7 +43,8 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
     replaced = [name for name in names if not is_standard(h, memory.symbols, name)]
     code, draws = None, False
-    if "advance" in replaced and _is_as("advance", _BMTK, h, memory.symbols) and bmtk.is_loaded(h):
+    is_bmtk = "advance" in replaced and bmtk.is_loaded(h)
+    if is_bmtk and _is_as("advance", bmtk.ADVANCE, h, memory.symbols):
         replaced.remove("advance")
         try:
             code = bmtk.step_code(model)
@@ -77,8 +76,6 @@ def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
 
 def _is_as(name: str, text: str, h: Hoc, symbols: HocSymbols) -> bool:
     """Whether a procedure of hoc has the code of a text."""
-    if text == _BMTK and h.name_declared("pysim") != _OBJREF:
-        return False
     example = f"clhines_example_of_{name}"
     with symbols.example(example, f"proc {example}() {text}"):
         return symbols.is_same(name, example)

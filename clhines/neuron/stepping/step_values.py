@@ -33,18 +33,22 @@ class StepValues:
             for place, variable in reads.items()
         ])  # fmt: skip
 
+    def rows(self, result: Result, first: int) -> np.ndarray:
+        """Return the variables in each step of a run, less its `first` rows, (steps, variables)."""
+        rows = np.empty((len(result.t) - first, len(self._places)))
+        for k, row in enumerate(self._records.rows(result, first)):
+            rows[:, k] = row
+        return rows
+
     @contextmanager
     def put_in_turn(
         self, result: Result, first: int, t: np.ndarray
     ) -> Iterator[Callable[[], None]]:
-        """Give a function that puts the next step of a run, less its `first` rows, into memory.
+        """Give a function that puts the next step of `rows` into memory.
 
         h.t is then that of `t`, (steps,) ms. NEURON's memory is as before in the end.
         """
-        rows = np.empty((len(t), len(self._places) + 1))
-        for k, row in enumerate(self._records.rows(result, first)):
-            rows[:, k] = row
-        rows[:, -1] = t
+        rows = np.column_stack([self.rows(result, first), t])
         places = [*self._places, self._memory.place(ref(self._h, "t"))]
         numbers = (self._memory.number(place) for place in places)
         at = np.array([ctypes.addressof(number) for number in numbers], np.int64)

@@ -1,156 +1,156 @@
-"""A model whose advance() is BMTK's, with modules like BMTK's, run by NEURON and by the switch."""
+"""A model with reports of BMTK, run by NEURON and by the switch; its network is a stand-in."""
 
 import json
-import sys
-from types import ModuleType, SimpleNamespace
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
 
+import h5py
 import numpy as np
+from bmtk.simulator import bionet
+from bmtk.simulator.bionet import modules as kinds
+from bmtk.simulator.bionet.gids import GidPool
+from bmtk.simulator.bionet.modules.sim_module import SimulatorMod
 from neuron import h
 
 import clhines
 
-BIONET = "bmtk.simulator.bionet"
 BLOCK, STOP = 70, 5.0  # steps, ms
+DATA = "report/a/data", "report/b/data", "data", "ecp/data"  # in files of reports
 
 
-class SimulatorMod:
-    def step(self, sim, tstep):
-        pass
-
-    def block(self, sim, interval):
-        pass
-
-
-class CoreMod:
-    """BMTK's clamps derive from a class of its own, which does nothing in a step either."""
-
-    def step(self, sim, tstep):
-        pass
-
-    def block(self, sim, interval):
-        self.rows, self.blocks = [], []
-
-
-class Report(SimulatorMod):
-    def __init__(self, *names):
-        self._local_gids, self._section_types = [0, 1], {1, 3}
-        self._variables, self._transforms = names[:1], dict.fromkeys(names[1:])
-        self.rows, self.blocks = [], []
-
-    def block(self, sim, interval):
-        self.blocks.append([*interval, len(self.rows)])
-
-
-class MembraneReport(Report):
-    def step(self, sim, tstep):
-        segments = [x for g in self._local_gids for x in sim.net.get_cell_gid(g).every[:-1]]
-        names = *self._variables, *self._transforms
-        self.rows.append([tstep, *(getattr(x, n) for x in segments for n in names)])
-
-
-class SomaReport(Report):
-    def step(self, sim, tstep):
-        somas = [sim.net.get_cell_gid(g).soma[0](0.5) for g in self._local_gids]
-        self.rows.append([tstep, *(getattr(x, self._variables[0]) for x in somas)])
-
-
-class NetconReport(Report):
-    def step(self, sim, tstep):
-        synapses = [x for found in self._object_lookup.values() for x in found]
-        self.rows.append([tstep, *(getattr(x, self._variables[0]) for x in synapses)])
-
-
-class ClampReport(Report):
-    def step(self, sim, tstep):
-        self.rows.append([tstep, *(x._stim.i for x in self._clamps)])
-
-
-class EcpMod(Report):
-    """Gathers currents of membranes by pointers, as BMTK does."""
+class Spikes(SimulatorMod):
+    """A module that acts after blocks of steps alone."""
 
     def __init__(self):
-        super().__init__()
-        every = [s for g in self._local_gids for sec in cells[g].hobj.all for s in sec]
-        self.pointers, self.found = h.PtrVector(len(every)), h.Vector(len(every))
-        for k, segment in enumerate(every):
-            self.pointers.pset(k, segment._ref_i_membrane_)
+        self.rows, self.times, self.gids = [], h.Vector(), h.Vector()
+        pc.spike_record(0, self.times, self.gids)
 
-    def step(self, sim, tstep):
-        self.pointers.gather(self.found)
-        self.rows.append([tstep, *self.found])
-
-
-class SpikesMod(Report):
     def block(self, sim, interval):
-        self.rows.append(list(self.times))
+        self.rows.append([*interval, h.t, *self.times])
         pc.spike_record(0, self.times, self.gids)  # as BMTK: into vectors that begin anew
         self.times.resize(0)
 
 
-class Other(SimulatorMod):
+class Stimulus(SimulatorMod):
     def step(self, sim, tstep):
         sim.net.get_cell_gid(0).clamp.amp = 0.1
 
 
-class XStimMod(SimulatorMod):
-    """Sets potentials outside after each step."""
+class Cell:
+    """What reports use of BMTK's cells."""
 
-    def step(self, sim, tstep):
-        sim.net.get_cell_gid(0).every[0].e_extracellular = 30
+    def __init__(self, gid):
+        self.gid, self.netcons = gid, []
+        soma, dend = h.Section(name=f"soma{gid}"), h.Section(name=f"dend{gid}")
+        dend.connect(soma)
+        soma.L = soma.diam = 20
+        dend.L, dend.diam, dend.nseg = 100, 2, 2
+        soma.insert("hh")
+        dend.insert("pas")
+        self.synapse, self.clamp = h.Exp2Syn(dend(0.25)), h.IClamp(soma(0.5))
+        self.clamp.amp, self.clamp.dur, self.clamp.delay = 0.5 * (gid == 0), 3, 0.5
+        self.soma, self.dend, self.hobj = [soma], [dend], SimpleNamespace(all=[soma, dend])
+        self.every = [soma(0.5), *dend]
+        x = [segment.x for segment in self.every]
+        self.morphology = SimpleNamespace(
+            segments=self.every,
+            seg_props=SimpleNamespace(sec_id=[0, 1, 1], x0=x, x=x, x1=x, type=[1, 3, 4]),
+            get_swc_id=lambda number, x: (number, x),
+        )
+        ends = np.array([[0.0, 30, 80], [0, 0, 0], [0, 0, 0]])
+        self.seg_coords = SimpleNamespace(
+            p0=ends, p1=ends + np.array([[20], [1], [2]]), d=np.full(3, 2.0)
+        )
+        self.pointers, self.currents = h.PtrVector(3), h.Vector(3)
+
+    def set_im_ptr(self):
+        for k, segment in enumerate(self.every):
+            self.pointers.pset(k, segment._ref_i_membrane_)
+
+    def get_im(self):
+        self.pointers.gather(self.currents)
+        return np.array(self.currents)
 
 
-class BioSimulator:
-    def post_fadvance(self):
-        for mod in self._sim_mods:
-            mod.step(self, self.tstep)
-        self.tstep += 1
-        if self.tstep % self.nsteps_block == 0 or self.tstep == self.nsteps:
-            for mod in self._sim_mods:
-                mod.block(self, (0, self.tstep))
+class Population(list):
+    """Nodes of a network."""
+
+    def __init__(self, name, gid):
+        super().__init__([SimpleNamespace(gid=gid, node_id=0, model_type="biophysical")])
+        self.name = name
 
 
-def cell(gid):
-    soma, dend = h.Section(name=f"soma{gid}"), h.Section(name=f"dend{gid}")
-    dend.connect(soma)
-    soma.L = soma.diam = 20
-    dend.L, dend.diam, dend.nseg = 100, 2, 2
-    soma.insert("hh")
-    dend.insert("pas")
-    synapse = h.Exp2Syn(dend(0.25))
-    clamp = h.IClamp(soma(0.5))
-    clamp.amp, clamp.dur, clamp.delay = 0.5 * (gid == 0), 3, 0.5
-    every = [soma(0.5), *dend]
-    types = SimpleNamespace(type=[1, 3, 4])  # the last is not recorded
-    morphology = SimpleNamespace(segments=every, seg_props=types)
-    hobj = SimpleNamespace(all=[soma, dend])
-    return SimpleNamespace(soma=[soma], dend=dend, every=every, synapse=synapse, clamp=clamp,
-                           morphology=morphology, hobj=hobj)  # fmt: skip
+class Net:
+    """What reports use of BMTK's network: two populations, of a cell each."""
+
+    def __init__(self):
+        self.cells, self.gid_pool = {gid: Cell(gid) for gid in range(2)}, GidPool()
+        self.node_populations = [Population("a", 0), Population("b", 1)]
+        for population in self.node_populations:
+            self.gid_pool.add_pool(population.name, [0])
+        self.local_gids, self.get_cell_gid = [0, 1], self.cells.get
+
+    def get_local_cells(self):
+        return self.cells
+
+    def cell_type_maps(self, kind):
+        return self.cells
+
+    def get_node_set(self, gids):
+        return SimpleNamespace(gids=lambda: gids)
 
 
-def modules():
-    mods = [MembraneReport("v"), SomaReport("m_hh"), SomaReport("ina"), NetconReport("g")]
-    mods += [NetconReport("tau1"), ClampReport(), EcpMod(), SpikesMod()]
+def reports(folder):
+    """Return all kinds of reports, some of which begin late, end early, or skip steps."""
+    electrodes = folder / "electrodes.csv"
+    electrodes.write_text("channel x_pos y_pos z_pos\n0 0 50 0\n1 40 90 5\n")
+    of_soma = {"cells": [0, 1], "sections": ["soma"]}
+    synapses = kinds.NetconReport(folder, "g.h5", ["g"], [0, 1])
+    synapses._get_syn_location = lambda netcon, cell: (0, 0.5)
+    return [
+        kinds.MembraneReport(folder, "v.h5", ["v"], gids=[0, 1], sections=["soma", "dend"]),
+        kinds.MembraneReport(folder, "late.h5", ["v"], gids=[0], start_time=0.5, end_time=4.5),
+        kinds.SomaReport(folder, "m.h5", ["m_hh"], **of_soma),
+        kinds.SomaReport(folder, "ina.h5", ["v", "ina"], dt=4 * h.dt, **of_soma),
+        synapses,
+        kinds.ClampReport(folder, "i.h5", "ic"),
+        kinds.EcpMod(folder, "ecp.h5", electrodes, contributions_dir="cells", cells=[0, 1]),
+    ]
+
+
+def begin(mods):
+    """Let a new simulator of BMTK have modules."""
+    h.tstop = STOP
+    sim = bionet.BioSimulator(net, h.dt, STOP, -65, 6.3, BLOCK)
     for mod in mods:
-        mod._object_lookup = {g: [c.synapse] for g, c in cells.items()}
-        mod._clamps = [SimpleNamespace(_stim=c.clamp) for c in cells.values()]
-    mods[-1].times, mods[-1].gids = h.Vector(), h.Vector()
-    pc.spike_record(0, mods[-1].times, mods[-1].gids)
-    return [*mods, CoreMod()]
+        sim.add_mod(mod)
+        is_of_clamps = isinstance(mod, kinds.ClampReport)
+        clamps = [SimpleNamespace(_stim=cell.clamp) for cell in net.cells.values()]
+        mod.initialize(sim, *([clamps] if is_of_clamps else []))
+    return sim
 
 
 def run(stops=(STOP,)):
-    sim.tstep, sim._sim_mods = 0, modules()
-    h.tstop = stops[0]
-    h.run()
-    for stop in stops[1:]:
-        h.continuerun(stop)
-    last = [x.v for c in cells.values() for x in c.every]
-    mods = sim._sim_mods[:-1]
-    return [m.rows for m in mods], [m.blocks for m in mods], [*last, h.t]
+    """Return the tables of the reports, by file, and the last voltages; and the spikes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, spikes, tables = Path(name), Spikes(), {}
+        sim = begin([*reports(folder), spikes])
+        h.tstop = stops[0]
+        h.run()
+        for stop in stops[1:]:
+            h.continuerun(stop)
+        for mod in sim._sim_mods:
+            mod.finalize(sim)
+        for path in sorted(folder.rglob("*.h5")):
+            with h5py.File(path) as file:
+                tables |= {f"{path.stem}/{key}": file[key][()] for key in DATA if key in file}
+    last = [x.v for cell in net.cells.values() for x in cell.every]
+    return {**tables, "last": np.array([*last, h.t])}, spikes.rows
 
 
-def refused(mods):
-    sim.tstep, sim._sim_mods = 0, mods
+def refused(*mods):
+    sim = begin(mods)
     try:
         h.stdinit()
         h.continuerun(1)
@@ -158,66 +158,33 @@ def refused(mods):
         return str(error), sim.tstep
 
 
-def other_starts():
-    """A report that comes after the initialization; steps that begin before 0 ms."""
-    rows = []
-    for t in (0, -1):
-        report = MembraneReport("v")
-        sim.tstep, sim._sim_mods = 0, []
+def reading(name):
+    """A report of a variable; other modules than BMTK's may lack what is used of them."""
+    report = kinds.MembraneReport(tempfile.gettempdir(), f"{name}.h5", [name], gids=[0])
+    if name == "without":
+        report._variables, report.initialize = ["v"], lambda sim: None
+    return report
+
+
+def before_zero():
+    """Steps that begin before 0 ms, with a report that is added after the initialization."""
+    with tempfile.TemporaryDirectory() as folder:
+        sim = begin([])
+        report = kinds.MembraneReport(folder, "v.h5", ["v"], gids=[0, 1], sections=["soma"])
+        report.initialize(sim)
+        sim.add_mod(report)
         h.stdinit()
-        sim._sim_mods, h.t = [report], t
+        h.t = -1
         h.continuerun(1)
-        rows.append(report.rows)
-    return rows
-
-
-names = "", ".modules", ".modules.sim_module"
-bionet, kinds, base = (ModuleType(f"{BIONET}{name}") for name in names)
-core = ModuleType("bmtk.simulator.core.modules.simulator_module")
-bionet.BioSimulator, base.SimulatorMod, core.SimulatorMod = BioSimulator, SimulatorMod, CoreMod
-for kind in (MembraneReport, SomaReport, NetconReport, ClampReport, EcpMod, XStimMod):
-    setattr(kinds, kind.__name__, kind)
-sys.modules |= {m.__name__: m for m in (bionet, kinds, base, core)}
-
-pc = h.ParallelContext()
-h.load_file("stdrun.hoc")
-h("objref pysim\npysim = new PythonObject()")
-h("proc advance() {\n\tfadvance()\n\tpysim.post_fadvance()\t// after each step\n}")
-cells = {gid: cell(gid) for gid in range(2)}
-wire = h.NetCon(cells[0].soma[0](0.5)._ref_v, cells[1].synapse, 0, 1, 0.05, sec=cells[0].soma[0])
-pc.set_gid2node(0, pc.id())
-pc.cell(0, wire)
-h.CVode().use_fast_imem(1)
-sim = BioSimulator()
-sim.nsteps_block, sim.nsteps = BLOCK, round(STOP / h.dt)
-sim.net = SimpleNamespace(get_cell_gid=cells.get)
-h.pysim = sim
-
-truth, starts = run(), other_starts()
-with clhines.neuron.enable(strict=True) as on:
-    ours = run(), run((2.0, STOP))
-    steps = on.steps
-    found = [refused([Other()]), refused([XStimMod()]), refused([MembraneReport("no such")])]
-    started = other_starts()
-    sim.tstep, sim._sim_mods = 0, []
-    h.stdinit()
-    h.pysim.nsteps = 10**6
-    h.continuerun(1)
-    own = sim.tstep
-with clhines.neuron.enable(when="always") as on:
-    report = MembraneReport("v")
-    sim.tstep, sim._sim_mods, h.tstop = 0, [Other(), report], STOP
-    h.run()
-    fallen = len(report.rows), on.steps
-
-
-def apart(a, b):
-    return max(float(np.abs(np.subtract(x, y)).max()) for x, y in zip(a, b, strict=True) if len(x))
+        report.block(sim, (0, 80))
+        report.finalize(sim)
+        with h5py.File(Path(folder) / "v.h5") as file:
+            return file["report/a/data"][:80]
 
 
 def alone(*calls):
     """What from_neuron() refuses of a model with BMTK's advance(), and with calls in each step."""
-    sim.tstep, sim._sim_mods = 0, []
+    begin([])
     for call in calls:
         h.CVode().extra_scatter_gather(0, call)
     h.finitialize(-65)
@@ -230,13 +197,40 @@ def alone(*calls):
             h.CVode().extra_scatter_gather_remove(call)
 
 
+def apart(a, b):
+    return float(np.abs(np.subtract(a, b)).max())
+
+
+pc = h.ParallelContext()
+h.load_file("stdrun.hoc")
+h("objref pysim\npysim = new PythonObject()")
+h("proc advance() {\n\tfadvance()\n\tpysim.post_fadvance()\t// after each step\n}")
+net = Net()
+first, second = net.cells.values()
+wire = h.NetCon(first.soma[0](0.5)._ref_v, second.synapse, 0, 1, 0.05, sec=first.soma[0])
+second.netcons.append(wire)
+pc.set_gid2node(0, pc.id())
+pc.cell(0, wire)
+
+truth, spikes = run()
+early = before_zero()
+with clhines.neuron.enable(strict=True) as on:
+    ours = [run(), run((2.0, STOP))]
+    steps = on.steps
+    messages = [refused(mod) for mod in (Stimulus(), reading("no such"), reading("without"))]
+    here = before_zero()
+with clhines.neuron.enable(when="always") as on:
+    sim = begin([Stimulus()])
+    h.run()
+    by_neuron = sim.tstep, on.steps
+
 print(json.dumps({
-    "rows": [len(x) for x in truth[0]],
-    "apart": [[apart(a, b) for a, b in zip(truth[0], x[0], strict=True)] for x in ours],
-    "blocks": [x[1] == truth[1] for x in ours], "last": [apart([truth[2]], [x[2]]) for x in ours],
-    "steps": steps, "refused": found, "own": own, "spikes": sum(map(len, truth[0][-1])),
-    "fallen": fallen,
-    "alone": [alone(), alone(lambda: None)],
-    "starts": [len(rows) for rows in started],
-    "starts_apart": [apart(a, b) for a, b in zip(starts, started, strict=True)],
+    "shapes": {key: x.shape for key, x in truth.items()},
+    "largest": {key: apart(x, 0) for key, x in truth.items()},
+    "same_tables": [x.keys() == truth.keys() for x, _ in ours],
+    "apart": [{key: apart(truth[key], x[key]) for key in truth} for x, _ in ours],
+    "spikes": [rows == spikes for _, rows in ours], "blocks": [row[:2] for row in spikes],
+    "fired": sum(len(row) - 3 for row in spikes), "steps": steps, "refused": messages,
+    "by_neuron": by_neuron, "alone": [alone(), alone(lambda: None)],
+    "before_zero": [early.shape, apart(early, here), float(np.ptp(early))],
 }))  # fmt: skip
