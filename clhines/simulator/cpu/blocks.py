@@ -293,7 +293,9 @@ class GroupedKind(KindBlocks):
     def is_early(self, always: tuple[str, ...]) -> bool:
         """Whether currents of a step depend on nothing but what the step before has left."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
-        if blocks != {"current", "advance"} or len(dict(self.vectors)) < 2 or self.has_net:
+        if blocks != {"current", "advance"} or len(dict(self.vectors)) < 2:
+            return False
+        if self.has_net or self.summed:
             return False
         arguments = self.arguments("current")
         currents = [f"i{ion}" for ion in self.ions if ion not in always]

@@ -610,7 +610,7 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
         parameters=tuple(variables.singles[k]),
         states=tuple(q.name for q in program.states),
         outputs=tuple(variables.wanted[k]),
-        **_of_events(mechanism, model.on_grid),
+        **_of_events(model, k),
         queue=len(variables.queues[k].time) if k in variables.queues else 0,
         emits=k in model.sources.emitted,
         ions=tuple(ion.name for ion in model.ions),
@@ -622,18 +622,20 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
     )
 
 
-def _of_events(mechanism: Mechanism, on_grid: bool) -> dict[str, Any]:
-    """Return the fields of `KindBlocks` that say which events a mechanism takes and sends."""
+def _of_events(model: Model, k: int) -> dict[str, Any]:
+    """Return the fields of `KindBlocks` that say which events a kind takes and sends."""
+    mechanism = model.kinds[k].mechanism
     net = mechanism.program.net
     if net is None:
         return {}
+    comes = bool(net.sends or net.watch_flags) or bool((model.netcons.kind == k).any())
     return {
         "weights": net.weights,
         "sends": tuple(s.kind for s in net.sends),
         "watch_flags": net.watch_flags,
         "for_netcons": net.for_netcons,
-        "has_net": "receive" in mechanism.program.blocks,
-        "summed": on_grid and net.summed and mechanism.kind != "artificial",
+        "has_net": comes and "receive" in mechanism.program.blocks,
+        "summed": model.on_grid and net.summed and mechanism.kind != "artificial",
     }
 
 

@@ -316,7 +316,7 @@ class KindBlocks:
     sends: tuple[str, ...] = ()  # kinds of the places that send
     watch_flags: tuple[float, ...] = ()
     for_netcons: int = 0
-    has_net: bool = False
+    has_net: bool = False  # events may come at exact times
     summed: bool = False  # events of a step may come as the sum of their weights
     vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
     rows: bool = False  # a node has one instance at most
