@@ -42,7 +42,9 @@ ${kind.call_group("current", here, always, 8)}\
 // groups, by place; ${"`run`"} is the first place of those of a group if they follow each other, else minus
 // the number of instances.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
+% if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
 
 typedef ${spec.real} real;
 % for w in spec.widths:
@@ -97,9 +99,9 @@ __kernel void publish(${signature(spec, "publish")})
 // Events of targets of a block that are due until the middle of the step: those at no node, or all
 // where they send each other events within a step.
 static __attribute__((noinline)) void block_events(
-    const int block, const double t_begin, const double t_mid, const real dt, const int capacity,
+    const int block, const instant t_begin, const instant t_mid, const real dt, const int capacity,
     ${spec.v_type}v, __global int *spike_count, __global int *spike_source,
-    __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
+    __global instant *spike_time, __global real *mem, __global instant *clock, __global int *ints,
     __global const int *at)
 {
     for (int k = ints[block_target + block]; k < ints[block_target + block + 1]; k++) {
@@ -120,8 +122,8 @@ static __attribute__((noinline)) void block_events(
 // Events until the middle of the step, then currents there: d and b get what instances add; ${"`ahead`"}
 // says that those of some kinds are there already.
 static __attribute__((noinline)) void begin_block(
-    const int block, const int first, const int end, const int sums, const int ahead, const double t_begin,
-    const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
+    const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
+    const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
 % for kind in spec.grouped:
 % if kind.constants:
     const real *constants_${kind.number},
@@ -131,13 +133,13 @@ static __attribute__((noinline)) void begin_block(
     __global const real *constant_g, __global const real *constant_b,
 % endif
     __global const real *v, __global real *d, __global real *b, __global int *spike_count,
-    __global int *spike_source, __global double *spike_time,
+    __global int *spike_source, __global instant *spike_time,
 % if spec.grid:
     const int slots, const int num_targets, const real scale_of_events, __global long *incoming,
 % endif
-    __global real *mem, __global double *clock, __global int *ints, __global const int *at)
+    __global real *mem, __global instant *clock, __global int *ints, __global const int *at)
 {
-    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
 % if spec.sets_v and spec.constant:   # events have set some
     for (int i = first; i < end; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
 % endif
@@ -317,8 +319,8 @@ ${moved()}
 // After the solve: states, spikes, recorded states; with ${"`ahead`"} currents of the next step, which
 // is not one whose currents of ions are added up.
 static __attribute__((noinline)) void finish_block(
-    const int block, const int first, const int end, const int sums, const int ahead, const double t_begin,
-    const double half_dt, const int done, const size_t row, const real dt, const int capacity,
+    const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
+    const instant half_dt, const int done, const size_t row, const real dt, const int capacity,
     const int num_mem,
 % for kind in spec.grouped:
 % if kind.constants:
@@ -326,15 +328,15 @@ static __attribute__((noinline)) void finish_block(
 % endif
 % endfor
     __global const real *v, __global real *d, __global real *b, __global const real *x, __global int *failed, __global int *spike_count,
-    __global int *spike_source, __global double *spike_time,
+    __global int *spike_source, __global instant *spike_time,
 % if spec.grid:
     __global int *grid_count, __global int *grid_source, __global int *grid_step,
 % endif
     __global const int *mem_first, __global const int *mem_column, __global const int *mem_index,
-    __global real *mem_rows, __global real *mem, __global double *clock, __global int *ints,
+    __global real *mem_rows, __global real *mem, __global instant *clock, __global int *ints,
     __global const int *at)
 {
-    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
     // phase 6: continuously played values
 % if spec.played:
     for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
@@ -404,7 +406,7 @@ ${kind.call_constants()}
 %>\
     for (int i = first; i < end; i++) b[i] = ${right("i", "v[i]")};
     for (int s = 0; s < num_steps; s++) {
-        const double t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
+        const instant t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
         // currents of ions are added up for whoever may look
         const int sums = keeps_ions || s == num_steps - 1, ahead = !keeps_ions && s + 2 < num_steps;

@@ -314,17 +314,17 @@ class CellBlocksSpec(ArenaSpec):
     template: ClassVar[str] = "simulator/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "publish": (
-            "int num_sources, int first_time, const double *restrict step_begin, double *clock",
+            "int num_sources, int first_time, const instant *restrict step_begin, instant *clock",
             "int *ints, const int *at",
         ),
         "advance": (
             "int num_blocks, int first_step, int num_steps, int first_time, int first_row",
             "int capacity, int num_nodes, int num_v, int num_mem, int keeps_ions, ulong seed",
-            "real dt, double half_dt, const double *restrict step_begin, const real *restrict u",
+            "real dt, instant half_dt, const instant *restrict step_begin, const real *restrict u",
             "const real *restrict base, const real *restrict constant_g if constant",
             "const real *restrict constant_b if constant",
             "real *v, real *d, real *b, real *x, int *restrict failed",
-            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "int slots if grid, int num_targets if grid, real scale_of_events if grid",
             "long *restrict incoming if grid, int *restrict grid_count if grid",
             "int *restrict grid_source if grid, int *restrict grid_step if grid",
@@ -332,7 +332,7 @@ class CellBlocksSpec(ArenaSpec):
             "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
             "const int *restrict mem_column, const int *restrict mem_index",
             "const int *restrict mem_block, real *restrict mem_rows",
-            "real *mem, double *clock, int *ints, const int *at",
+            "real *mem, instant *clock, int *ints, const int *at",
         ),
     }
 
@@ -553,7 +553,9 @@ class CellBlocks(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
-        arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
+        arenas = layouts.filled_arenas(
+            variables, self.dtype, self.place, self.layout, self.run.instant
+        )
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)
         return arenas
