@@ -1,5 +1,6 @@
 <%page args="spec"/>\
 <%
+    from clhines.simulator.mechanisms.emit.exponentials import TESTS
     new = "v[i] + 2 * moved" if spec.secondorder else "v[i] + moved"
     here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"}
     after = {**here, "t now": "t_end"}
@@ -47,10 +48,15 @@ ${kind.call_group("current", here, always, 8)}\
 % endif
 
 typedef ${spec.real} real;
+${TESTS}\
 % for w in spec.widths:
 typedef ${spec.real}${w} real${w};
 typedef real${w} __attribute__((aligned(sizeof(real)))) loose_real${w};
+typedef int${w} __attribute__((aligned(sizeof(int)))) loose_int${w};
 #define LOOSE_${w}(p) (*(__global loose_real${w} *)(p))
+% if spec.grid:
+typedef long${w} __attribute__((aligned(sizeof(long)))) loose_long${w};
+% endif
 % endfor
 
 // Where a number of an instance is among those of its kind: lines of groups
@@ -143,11 +149,21 @@ static __attribute__((noinline)) void begin_block(
 % if spec.sets_v and spec.constant:   # events have set some
     for (int i = first; i < end; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
 % endif
-    // phase 1: events
+    // phase 1: events; mostly none, and then one look at the sums of a group
+% if spec.summed_kinds:
+    __global long *due = incoming + (long)(step % slots) * num_targets;
+% endif
 % for kind in spec.summed_kinds:
-${each(kind)}
-        take_sum_${kind.number}(j, a, t_mid, v[a], dt, incoming + (long)(step % slots) * num_targets,
-                   scale_of_events, v, mem, clock, ints, at);
+<% k, w = kind.number, kind.width %>\
+    for (int q = ints[group_${k} + block]; q < ints[group_${k} + block + 1]; q++) {
+        const int aside = ints[aside_${k} + q];
+        if (aside >= 0 && !SOME(*(__global loose_long${w} *)(due + sum_${k} + aside) != 0)) continue;
+        for (int p = ${w} * q; p < ${w} * (q + 1); p++) {
+            const int j = ints[member_${k} + p];
+            if (j < 0) continue;
+            const int a = ints[lane_${k} + p];
+            take_sum_${k}(j, a, t_mid, v[a], dt, due, scale_of_events, v, mem, clock, ints, at);
+        }
     }
 % endfor
 % if not spec.layered:
@@ -257,8 +273,8 @@ static void move(
 
 // Solve for the change of v, and go to the end of the step, in a tile of ${w} lane(s). What flows
 // between a node and its parent is added when the node is eliminated. Of nodes with constant pivots,
-// the first, ${"`base`"} has the inverse and ${"`d`"} the factor.
-static __attribute__((noinline)) void solve_${w}(
+// the first, ${"`base`"} has the inverse and ${"`d`"} the factor. Return whether no root runs away.
+static __attribute__((noinline)) int solve_${w}(
     const int place, const int n, const int num_constant, const int roots,
     __global const int *restrict parent,
     __global const real *restrict u_, __global const real *restrict base_,
@@ -313,14 +329,17 @@ ${moved()}
     for (int i = n - roots - 1; i >= 0; i--) x[i] = b[i] - d[i] * x[parent[i]];
     move(place, place + ${w} * num_constant, place + ${w} * n, base_, ${"constant_g_, constant_b_, " if spec.constant else ""}v_, d_, b_, x_);
 % endif
+    int tame = 1;
+    for (int i = n - roots; i < n; i++) tame &= ${"" if w == 1 else "EVERY"}(fabs(v[i]) < (real)1e6);
+    return tame;
 }
 % endfor
 
 // After the solve: states, spikes, recorded states; with ${"`ahead`"} currents of the next step, which
 // is not one whose currents of ions are added up.
 static __attribute__((noinline)) void finish_block(
-    const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
-    const instant half_dt, const int done, const size_t row, const real dt, const int capacity,
+    const int block, const int first, const int end, const int sums, const int ahead, const int tame,
+    const instant t_begin, const instant half_dt, const int done, const size_t row, const real dt, const int capacity,
     const int num_mem,
 % for kind in spec.grouped:
 % if kind.constants:
@@ -376,12 +395,21 @@ ${kind.call(block, after, 8)}\
 ${part("simulator/common/arena_sums", 8)}\
     }
 % endif
-    for (int k = ints[first_cell + first]; k < ints[first_cell + end]; k++) {
+    for (int k = ints[first_cell + first]; k < ints[first_cell + end] && !tame; k++) {
         const int c = ints[cell_of + k];
         const real soma = v[ints[soma_of + k]];
         if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
     }
-    for (int j = ints[first_detector + first]; j < ints[first_detector + end]; j++) {
+    const int last_detector = ints[first_detector + end];
+    for (int j = ints[first_detector + first]; j < last_detector; j++) {
+<% w = spec.width %>\
+        // mostly nothing changes for as many as fill a vector
+        if (ints[detector_run + j] && j <= last_detector - ${w}
+            && !SOME(LOOSE_${w}(v + ints[detector_at + j]) > LOOSE_${w}(mem + detector_threshold + j))
+            && !SOME(*(__global loose_int${w} *)(ints + detector_held + j) != 0)) {
+            j += ${w - 1};
+            continue;
+        }
 ${part("simulator/common/detect", 8, v="v[ints[detector_at + j]]", number="j", end="t_end", step="done")}\
     }
     // phase 9: records
@@ -405,6 +433,9 @@ ${kind.call_constants()}
     constants = "".join(f"constants_{kind.number}, " for kind in spec.grouped if kind.constants)
 %>\
     for (int i = first; i < end; i++) b[i] = ${right("i", "v[i]")};
+% if spec.alone:
+    int delivered = *grid_count;
+% endif
     for (int s = 0; s < num_steps; s++) {
         const instant t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
@@ -415,13 +446,14 @@ ${kind.call_constants()}
         begin_block(block, first, end, sums, s > 0 && !sums, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
                     capacity, ${constants}${"constant_g, constant_b, " if spec.sets_v and spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
                     ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
+        int tame = 1;
 % for w in spec.tile_widths:
         for (int k = ints[tile_${w} + block]; k < ints[tile_${w} + block + 1]; k++) {
             __global const int *tile = ints + tiles_${w} + 5 * k;
-            solve_${w}(tile[0], tile[1], tile[2], tile[3], ints + parents + tile[4], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
+            tame &= solve_${w}(tile[0], tile[1], tile[2], tile[3], ints + parents + tile[4], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
         }
 % endfor
-        finish_block(block, first, end, sums, ahead, t_begin, half_dt, first_step + s, row, dt, capacity,
+        finish_block(block, first, end, sums, ahead, tame, t_begin, half_dt, first_step + s, row, dt, capacity,
                      num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
                      ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
 % if spec.played:
@@ -441,5 +473,18 @@ ${kind.call_constants()}
         for (int r = mem_first[num_nodes]; r < ${"mem_first[num_nodes + 1]" if spec.sums else "num_mem"}; r++)
             if (mem_block[r - mem_first[num_nodes]] == block)
                 mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+% if spec.alone:
+        // delivery of what this step has sent in whole steps; there is no other work-item
+        const int sent = *grid_count;
+        for (; delivered < sent; delivered++) {
+            const int source = grid_source[delivered], last = first_of[source + 1];
+            for (int c = first_of[source]; c < last;) {   // run by run of one delay
+                const uint wait = offset[c] / num_targets, base_of = wait * num_targets;
+                __global long *sums = incoming + (long)((first_step + s + 1 + wait) % slots) * num_targets;
+                for (uint to; c < last && (to = offset[c] - base_of) < (uint)num_targets; c++)
+                    sums[to] += weight_of[c];
+            }
+        }
+% endif
     }
 }

@@ -449,7 +449,7 @@ def blocks_case(queue, dtype):
     planned = cell_blocks.plan_blocks
     cpu = SimpleNamespace(**{**vars(devices), "is_cpu": lambda _: True})
     choose.devices = steps.devices = cpu
-    cell_blocks.plan_blocks = lambda model, wires, _, always: blocks_of(
+    cell_blocks.plan_blocks = lambda model, wires, *_: blocks_of(
         model, wires, work_of(model), exact_cells.CELLS, 1.0
     )
     try:

@@ -30,7 +30,7 @@ from clhines.simulator.cpu.groups import (
     takes_twice,
     variable_nodes,
 )
-from clhines.simulator.cpu.plan import CellRanges, plan_blocks
+from clhines.simulator.cpu.plan import CellRanges, delivers_alone, plan_blocks
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulator.engines.run import Job
 from clhines.simulator.kinds import layouts
@@ -136,6 +136,7 @@ class BlockLayout(layouts.Layout):
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
         self.tiles, self._place = tiles, inverse(tiles.node)
+        self.most = most  # numbers of a vector
         self.groups: dict[int, Groups] = {
             k: make_groups(
                 np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
@@ -328,6 +329,8 @@ class CellBlocksSpec(ArenaSpec):
             "int slots if grid, int num_targets if grid, real scale_of_events if grid",
             "long *restrict incoming if grid, int *restrict grid_count if grid",
             "int *restrict grid_source if grid, int *restrict grid_step if grid",
+            "const int *restrict first_of if alone, const int *restrict offset if alone",
+            "const long *restrict weight_of if alone",
             "const int *restrict v_first, const int *restrict v_column",
             "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
             "const int *restrict mem_column, const int *restrict mem_index",
@@ -341,10 +344,16 @@ class CellBlocksSpec(ArenaSpec):
     played_kinds: tuple[int, ...] = ()
     added_kinds: tuple[int, ...] = ()  # kinds whose states others set by pointers, or add to
     kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
+    alone: bool = False  # one work-item has all cells, and delivers their events in whole steps
 
     @classmethod
     def of(
-        cls, spec: ArenaSpec, network: Model, layout: BlockLayout, level: tuple[str, ...]
+        cls,
+        spec: ArenaSpec,
+        network: Model,
+        layout: BlockLayout,
+        level: tuple[str, ...],
+        alone: bool = False,
     ) -> CellBlocksSpec:
         """Return the spec of blocks for `spec` of steps; `network` is that of all ranks."""
         kinds = (
@@ -359,6 +368,7 @@ class CellBlocksSpec(ArenaSpec):
             played_kinds=tuple(sorted({p.kind for p in network.played})),
             added_kinds=tuple(sorted(network.added_kinds)),
             kinds_read=tuple(sorted({to.kind for to in network.read.values()})),
+            alone=alone,
         )
 
     @property
@@ -433,6 +443,9 @@ class BlockTables:
         clock.add("launch_begin", np.zeros(1))
         self._add_tiles(ints)
         self._add_groups(arenas["mem"], ints)
+        width = self.layout.most
+        detectors = np.sort(self.layout.number(self.model.sources.detector_node))
+        ints.add("detector_run", consecutive(detectors, width))
         for name, value in level_ions(variables, network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
         layouts.add_cells(self.model, self.layout, ints, numbers=True)
@@ -459,6 +472,7 @@ class BlockTables:
             ints.add(f"lane_{k}", groups.place)
             run = np.where(groups.side_by_side, groups.place[:, 0], -kept.sum(axis=1))
             ints.add(f"run_{k}", run)
+            ints.add(f"aside_{k}", groups.first_members)
             ints.add(f"position_{k}", groups.position)
             ints.add(f"member_{k}", np.where(kept, groups.member, -1))
             area = model.area[model.kinds[k].node][groups.source].astype(mem.dtype)
@@ -504,9 +518,10 @@ def make(job: Job) -> ArenaRun:
     if job.decisions is not None and not always:  # a choice for all ranks, by the whole network
         network, always = job.decisions.network, True
         all_units = devices.limits(devices.whole_device(job.queue.device)).compute_units
-        if plan_blocks(network, wires_of(network), all_units) is None:
+        if plan_blocks(network, wires_of(network), all_units, split=True) is None:
             raise InputError("steps are expected to be faster")
-    blocks = plan_blocks(model, wires_of(model), units, always)
+    split = job.decisions is not None
+    blocks = plan_blocks(model, wires_of(model), units, always, split)
     if blocks is None:
         raise InputError("steps are expected to be faster")
     job.check("blocks")
@@ -524,6 +539,7 @@ class CellBlocks(ArenaKernels):
     def __init__(self, run: ArenaRun, blocks: CellRanges) -> None:
         super().__init__(run)
         self.blocks = blocks
+        self.alone = blocks.count == 1 and delivers_alone(run.model) and run.whole is None
 
     def put_matrix(self) -> None:
         model, network = self.model, self.network
@@ -566,7 +582,7 @@ class CellBlocks(ArenaKernels):
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         level = tuple(level_ions(self.run.variables, self.network))
-        spec = CellBlocksSpec.of(spec, self.network, self.layout, level)
+        spec = CellBlocksSpec.of(spec, self.network, self.layout, level, self.alone)
         self._given["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
@@ -579,6 +595,7 @@ class CellBlocks(ArenaKernels):
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
             **{name: cla.to_device(self.queue, values) for name, values in lists.items()},
             **self._given, **self.run.arguments,
+            **(self.run.grid.tables if self.alone and self.run.grid is not None else {}),
         }  # fmt: skip
         publish = program.bind(*self._built, "publish", arguments, ("first_time",))
         self._kernels = publish, program.bind(*self._built, "advance", arguments, _CHANGES)
@@ -646,6 +663,13 @@ def _changing_ions(network: Model) -> set[str]:
             uneven.add(e)
         written |= uneven
     return written
+
+
+def consecutive(places: np.ndarray, width: int) -> np.ndarray:
+    """(n,) bool: whether each number and the next ones, as many as `width`, ascend by one."""
+    breaks = np.append(0, np.cumsum(np.append(np.diff(places) != 1, [True])))
+    ends = np.minimum(np.arange(len(places)) + width - 1, len(places))
+    return breaks[ends] == breaks[: len(places)]
 
 
 def _differ(values: np.ndarray) -> bool:

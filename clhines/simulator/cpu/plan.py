@@ -12,6 +12,7 @@ from clhines.simulator.cpu.groups import choose_lanes, equal_parts
 from clhines.simulator.kinds.layouts import in_vectors, is_artificial
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
+from clhines.simulator.state.decisions import epoch_steps
 from clhines.simulator.state.sources import Wires, steps_between
 
 LANES = 8  # cells of one shape that are kept together, at most
@@ -47,13 +48,24 @@ class CellRanges:
         return offsets(np.bincount(block, minlength=self.count))
 
 
-def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> CellRanges | None:
-    """Return the blocks for as many compute units; None where `Steps` is faster."""
+def delivers_alone(model: Model) -> bool:
+    """Whether one block of all cells could deliver the network's events in whole steps itself."""
+    return model.connections.count > 0 and model.connections.rule is None
+
+
+def plan_blocks(
+    model: Model, wires: Wires, units: int, always: bool = False, split: bool = False
+) -> CellRanges | None:
+    """Return the blocks for as many compute units; None where `Steps` is faster.
+
+    The model may be a part of a network that is `split`: then all its spikes are exchanged.
+    """
     work = work_of(model)
     size = _size_of(model)
     least, best = STEPS * work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
     lanes = choose_lanes(model.forest, LANES, units)
+    between = min(epoch_steps(model), MOST_STEPS) if model.has_sums else MOST_STEPS
     for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
         for order, slower in _orders(model):
             tries = (blocks_of(model, wires, work, count, tied, order, lanes) for tied in TIED)
@@ -61,7 +73,9 @@ def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) ->
             if plan is None:
                 continue
             cost = max(plan.work, work.sum() / units) * _slower(size / plan.count)
-            cost = cost * slower + 2 * LAUNCH / plan.epoch
+            alone = plan.count == 1 and delivers_alone(model) and not split
+            launch = plan.epoch if alone else min(plan.epoch, between)
+            cost = cost * slower + 2 * LAUNCH / launch
             if cost < least:
                 least, best = cost, plan
     return best

@@ -319,6 +319,7 @@ class ArenaKernels(ABC):
     """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
 
     in_vectors = False
+    alone = False  # whether their only work-item delivers events in whole steps itself
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
@@ -440,10 +441,11 @@ class ArenaRun(DeviceRun):
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = None
         if model.has_sums:  # delivered after as many steps as come at once
-            self.max_steps = min(MOST_STEPS, self.decisions.epoch)
+            alone = self.kernels.alone
+            self.max_steps = MOST_STEPS if alone else min(MOST_STEPS, self.decisions.epoch)
             count = self.ending.reads.zeros("spikes", (1,), np.int32)
             spikes = SpikeList.on(self.queue, self.max_spikes, count)
-            self.grid = Grid(model, self.queue, self.decisions, spikes)
+            self.grid = Grid(model, self.queue, self.decisions, spikes, alone)
         self.failed = self.ending.reads.zeros("failed", (model.forest.num_cells,), np.int32)
         self._forget_records()
         _, self.recorded_at = _recorded(self, 0, [], np.zeros(0, np.int64))
@@ -514,15 +516,18 @@ class ArenaRun(DeviceRun):
         self.taken = True
         if row == 0:
             self.first_step = first
-        if self.grid is not None:
-            self.grid.add_events(first, count)
         if not self._bound:
             self.kernels.bind()
             self._bound = True
         if first != self._next:
             self._begin_plays(first)
         self._next = first + count
-        self.kernels.advance(first, count, row)
+        if self.grid is None:
+            self.kernels.advance(first, count, row)
+            return
+        for begin, some in self.grid.stretches(first, count):
+            self.grid.add_events(begin, some)
+            self.kernels.advance(begin, some, row + begin - first)
 
     def _begin_plays(self, step: int) -> None:
         """Put on the device which values of those that are played have come before a step."""

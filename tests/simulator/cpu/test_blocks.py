@@ -33,7 +33,7 @@ def by_cell(monkeypatch):
     """Have each cell in a block of its own."""
     made = []
 
-    def planned(model, wires, units, always):
+    def planned(model, wires, units, always, split):
         made.append(blocks_of(model, wires, work_of(model), CELLS, 1.0))
         return made[-1]
 
