@@ -129,7 +129,7 @@ SHAPES = 64
 
 def counted(sim: Simulation) -> tuple[int, int]:
     """Bytes received and exchanges so far."""
-    return (sim.ranks.received, sim.ranks.exchanges) if sim.ranks is not None else (0, 0)
+    return sim.ranks.received, sim.ranks.exchanges
 
 
 def bytes_on_device() -> int:

@@ -118,7 +118,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     report = _ring_report(network, runs, steps, arguments)
     report |= {"device": simulation.device_label, "engine": simulation.engine}
     report |= {"plan_s": plan_s, "build_s": timer.seconds}
-    if simulation.ranks is not None:
+    if simulation.ranks.size > 1:
         report["ranks"] = simulation.ranks.size
         exchange, whole = (sum(r.cost[k] for r in runs) for k in ("exchange", "all"))
         report["exchange"] = exchange / whole

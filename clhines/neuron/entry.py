@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -23,12 +22,12 @@ from clhines.neuron.memory.redirect import without_redirects
 from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.memory.versions import supported
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.rank_calls import joined, kept_by_all, on_any, ranks_of, same_on, together
+from clhines.neuron.rank_calls import joined, kept_by_all, ranks_of, same_on, together
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.queue import LATE
 from clhines.neuron.reading import read_model
 from clhines.simulator.importing import state_follows
-from clhines.simulator.ranks import NO_WORDS, Joints, Ranks, agreed
+from clhines.simulator.ranks import NO_WORDS, ONE_PROCESS, Joints, Ranks
 from clhines.simulator.refusals import refusal, sentence_of
 from clhines.simulator.simulation import Simulation
 
@@ -59,7 +58,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         try:
             model = read_model(h, vectors, every=True, ranks=ranks)
             uncalled = model.uncalled
-            with agreed(ranks):
+            with ranks.agreed():
                 if model.rejected:
                     raise RejectedError(model.rejected)
             _try_start(model, ranks)
@@ -70,18 +69,16 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     return uncalled
 
 
-def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
+def _try_start(model: NeuronModel, ranks: Ranks) -> None:
     """Start a run of the model as `run` does; a RejectedError lists the refusals.
 
     Everything before the first step happens here, but that kernels are compiled: their text is
     printed. Not all engines that `auto` tries deliver events in bins: with these it is one of them.
     """
     engine = "reference" if model.bins is None else "auto"
-    kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), None
-    if ranks is not None:
-        joints = Joints(ranks)
+    kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)
     _refuse_waiting(kept, ranks)
-    with nullcontext() if joints is None else joints.telling():
+    with joints.telling():
         try:
             if _is_before_zero(model.h, ranks):
                 return  # NEURON takes the steps up to 0 ms, where a run reads the model again
@@ -91,8 +88,7 @@ def _try_start(model: NeuronModel, ranks: Ranks | None) -> None:
             if isinstance(error, RejectedError):
                 raise
             raise RejectedError([Rejected("", sentence_of(error))]) from None
-        if ranks is not None:
-            ranks.exchange(NO_WORDS)  # in which those wait that have started
+        ranks.exchange(NO_WORDS)  # in which those wait that have started
 
 
 def from_neuron(
@@ -236,12 +232,12 @@ def advance(
 ) -> None:
     """Advance by `count()` steps as `run` does; `tell` is called with each number that is done."""
     ranks = ranks_of(h)
-    if request.solves and ranks is None and h.ParallelContext().nhost() > 1:
+    if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
         raise InputError(
             "psolve on several MPI ranks, which exchange nothing yet; expected pc.set_maxstep(10) "
             "and h.finitialize() before"
         )
-    progress = as_switch("progress", progress) and (ranks is None or not ranks.rank)
+    progress = as_switch("progress", progress) and ranks.rank == 0
     with showing(progress), without_redirects():
         _advance(h, count, request, progress, vectors, ranks, tell)
 
@@ -252,7 +248,7 @@ def _advance(
     request: RunOptions,
     progress: bool,
     vectors: dict[Hoc, Hoc] | None,
-    ranks: Ranks | None,
+    ranks: Ranks,
     tell: Callable[[int, KeptModel], object],
 ) -> None:
     """Take stretches of steps; NEURON takes the last step of each."""
@@ -276,7 +272,7 @@ def _advance(
         tell(steps, kept)
         if rest and request.solves:
             _check_step(h, before[0])
-        if on_any(ranks, bool(h.stoprun)):
+        if ranks.any(bool(h.stoprun)):
             break
         changed = (h.dt, h.t) != before  # by code of an event
         rest = same_on(ranks, count if changed else partial(int, rest), h)
@@ -290,7 +286,7 @@ def _check_step(h: Hoc, dt: float) -> None:
         )
 
 
-def _stretch(kept: KeptModel, most: int, ranks: Ranks | None) -> int:
+def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
     """Return how many steps, `most` at most, come before NEURON must be called."""
     if _refuse_waiting(kept, ranks):  # what the step sets is read again
         kept.drop_run()
@@ -298,39 +294,39 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks | None) -> int:
     return together(ranks, kept, kept.steps_ahead(most))
 
 
-def _refuse_waiting(kept: KeptModel, ranks: Ranks | None) -> bool:
+def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
     """Return whether NEURON is to take the next step itself; refuse that on MPI ranks."""
-    waits = on_any(ranks, kept.waits())
-    if waits and ranks is not None:
+    waits = ranks.any(kept.waits())
+    if waits and ranks.size > 1:
         what = refusal("neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
         raise RejectedError([Rejected("", what)])
     return waits
 
 
-def _is_before_zero(h: Hoc, ranks: Ranks | None) -> bool:
+def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
     """Return whether NEURON is to take steps that begin before 0 ms, in a single process."""
-    return ranks is None and h.t < 0 and step_of(h, h.dt) < 0
+    return ranks.size == 1 and h.t < 0 and step_of(h, h.dt) < 0
 
 
-def _refuse(kept: KeptModel, ranks: Ranks | None = None) -> None:
+def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
     """Refuse a model by what its functions did in NEURON's step."""
-    with agreed(ranks):
+    with ranks.agreed():
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
 
 
 def kept_or_read(
-    h: Hoc, request: RunOptions, vectors: dict[Hoc, Hoc] | None, ranks: Ranks | None
+    h: Hoc, request: RunOptions, vectors: dict[Hoc, Hoc] | None, ranks: Ranks
 ) -> KeptModel:
     """Return the model that is kept, or read it."""
-    with agreed(ranks):
+    with ranks.agreed():
         kept = kept_model(request) if vectors is None else None
     kept = kept_by_all(ranks, kept)
     model = kept.model if kept else read_model(h, vectors, ranks=ranks)
     rejected = [*_unsolved(model)] if request.solves else []
     rejected += [] if kept is not None else model.rejected
     uncalled = model.uncalled if request.calls else []
-    with agreed(ranks):
+    with ranks.agreed():
         if rejected or uncalled:
             raise RejectedError(rejected + uncalled)
         if kept is None and request.calls and model.draws_graphs:
@@ -347,21 +343,19 @@ def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
         yield Rejected("", what)
 
 
-def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks | None) -> None:
+def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
     """Take the steps before NEURON's own; all MPI ranks call it, also for none."""
-    joints = kept.joints  # to other ranks: anew where it has no simulation
-    if ranks is not None and kept.sim is None:
-        joints = Joints(ranks)
+    joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
     t = clock(float(h.t), float(h.dt), steps)[:-1]  # at which NEURON draws for Random.play
-    with draws.ahead(t), nullcontext() if joints is None else joints.telling():
-        if kept.sim is None and (steps or (ranks is not None and not kept.is_tried)):
+    with draws.ahead(t), joints.telling():
+        if kept.sim is None and (steps or (ranks.size > 1 and not kept.is_tried)):
             begin(kept, joints)
         if steps:
             kept.advance(steps, progress)
 
 
-def begin(kept: KeptModel, joints: Joints | None = None) -> Simulation:
+def begin(kept: KeptModel, joints: Joints) -> Simulation:
     """Make the simulation of a model, from NEURON's present state."""
     once = network_of(kept.model)
     arguments = joined(joints, once, kept.request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from itertools import starmap
 
 import numpy as np
@@ -29,7 +29,7 @@ from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.gathered import Gathering
 from clhines.neuron.stepping.step_values import StepValues
 from clhines.simulator.importing import SPIKE_LATE, state_follows
-from clhines.simulator.ranks import JoinedRun, Joints
+from clhines.simulator.ranks import ONE_PROCESS, JoinedRun, Joints
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation, leave_warnings
 
@@ -44,12 +44,12 @@ class ModelRun:
     """
 
     def __init__(
-        self, model: NeuronModel, sim: Simulation, imported: NeuronNetwork, joints: Joints | None
+        self, model: NeuronModel, sim: Simulation, imported: NeuronNetwork, joints: Joints
     ) -> None:
         leave_warnings(sim)  # to `Runaways`, which see more voltages
         self.sim, self._model, self._imported, self._joints = sim, model, imported, joints
         self._records = Records(sim, imported)
-        self._guesses = None if joints else StepGuesses(sim, imported)
+        self._guesses = StepGuesses(sim, imported) if joints.ranks.size == 1 else None
         self._runaways = Runaways(sim, imported, self._records)
         self._counters = Counters(sim, imported)
         code = model.step_code
@@ -137,21 +137,18 @@ class ModelRun:
         arrays = sim.runner.save()
         for instances in (*self._model.every.values(), *self._model.contents.others):
             instances.columns.refresh()
-        with self._agreed():
+        with self._joints.agreed():
             check_values(sim, self._imported, arrays)  # before any rank has written
         if joined_run is not None:
             queue.exchange(begin)  # NEURON's last step's, which `sim` has as well
         h.t = float(clock(begin, dt, steps)[-1])
         if joined_run is not None:
             queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
-        with self._agreed(), _writing():
+        with self._joints.agreed(), _writing():
             self._write(result, first, begin, last_delivery(begin, dt, steps), arrays)
         self._imported.crossed.clear()
         self.lag = 0
         return seconds
-
-    def _agreed(self) -> AbstractContextManager[object]:
-        return nullcontext() if self._joints is None else self._joints.agreed()
 
     def _write(self, result: Result, first: int, begin: float, last: float, arrays: Arrays) -> None:
         self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
@@ -168,7 +165,7 @@ class KeptModel:
     def __init__(self, model: NeuronModel, request: RunOptions) -> None:
         self.model, self.request = model, request
         self._run: ModelRun | None = None
-        self.joints: Joints | None = None
+        self.joints = Joints(ONE_PROCESS)
         self.gathering = Gathering(model) if model.gathers else None
         self.calls = request.calls  # code of each step
         self.fingerprint: Fingerprint | None = None
@@ -200,7 +197,7 @@ class KeptModel:
         """Steps that the simulation is behind NEURON; -1 if there is none."""
         return -1 if self._run is None else self._run.lag
 
-    def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints | None = None) -> None:
+    def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints) -> None:
         self.joints = joints
         self._run = ModelRun(self.model, sim, imported, joints)
         if self.gathering is not None:
@@ -270,7 +267,7 @@ class KeptModel:
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]
         have_acted = self._watch(due, begin) if due else bool
-        if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
+        if self.joints.ranks.size > 1:  # NEURON's exchange, which would set its time, comes later
             self.model.queue.put_exchange_off(end)
         h.fadvance()
         rest, acted = [t for t in pending.statements if t > end], have_acted()

@@ -14,17 +14,13 @@ from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.patterns import OF_GID
 from clhines.simulator.importing import joined_options
-from clhines.simulator.ranks import Joints, Ranks, agreed, world
+from clhines.simulator.ranks import ONE_PROCESS, Joints, Ranks, world
 
 
-def on_any(ranks: Ranks | None, holds: bool) -> bool:
-    """Whether something is so on any MPI rank."""
-    return bool(ranks.gather_numbers([holds]).any()) if ranks is not None else holds
-
-
-def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:
+def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
+    """Return NEURON's MPI ranks if they exchange anything, or this process alone."""
     if not on_ranks(h):
-        return None
+        return ONE_PROCESS
     comm, size = world(), int(h.ParallelContext().nhost())
     if comm.size != size:
         raise InputError(
@@ -34,34 +30,29 @@ def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks | None:
     return Ranks(comm, call)
 
 
-def same_on(ranks: Ranks | None, count: Callable[[], int], h: Hoc) -> int:
+def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
     """Count steps, whose number must be the same on all ranks, as must NEURON's clock."""
-    with agreed(ranks):
+    with ranks.agreed():
         steps = count()
-    if ranks is not None:
-        ranks.same({"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
+    ranks.same(lambda: {"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
     return steps
 
 
-def kept_by_all(ranks: Ranks | None, kept: KeptModel | None) -> KeptModel | None:
+def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
     """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
-    if by_all(ranks, kept is not None) and kept is not None:
+    if ranks.all(kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
         same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
-        if not gaps or by_all(ranks, same):
+        if not gaps or ranks.all(same):
             return kept
     if kept is not None:
         kept.model.forget()
     return None
 
 
-def by_all(ranks: Ranks | None, holds: bool) -> bool:
-    return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
-
-
-def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
+def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
     """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
-    if ranks is None:
+    if ranks.size == 1:
         return steps
     t, dt = float(kept.model.h.t), float(kept.model.h.dt)
     numbers = ranks.gather_numbers([steps, kept.lag, abs(t) > 0.5 * dt])
@@ -76,9 +67,9 @@ def together(ranks: Ranks | None, kept: KeptModel, steps: int) -> int:
     return int(numbers[:, 0].min())
 
 
-def joined(joints: Joints | None, once: NeuronNetwork, request: RunOptions) -> dict[str, object]:
+def joined(joints: Joints, once: NeuronNetwork, request: RunOptions) -> dict[str, object]:
     """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
-    if joints is None:
+    if joints.ranks.size == 1:
         return {"device": request.device, "engine": request.engine}
     number, origins = once.numbers, once.model.wires.origins
     gid = np.array([origin.gid for origin in origins], np.int64)

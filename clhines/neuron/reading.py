@@ -45,20 +45,20 @@ from clhines.neuron.read.wiring import read_wires
 from clhines.neuron.read.written import read_steered
 from clhines.neuron.stepping.advance import read_step_code
 from clhines.simulator.mechanisms import GENERATOR, Mechanism
-from clhines.simulator.ranks import Ranks, agreed
+from clhines.simulator.ranks import ONE_PROCESS, Ranks
 from clhines.simulator.refusals import refusal
 
 
 def read_model(
-    h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool = False, ranks: Ranks | None = None
+    h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool = False, ranks: Ranks = ONE_PROCESS
 ) -> NeuronModel:
     """Read the model and list its rejections; `every`: Vectors that record later, too."""
-    with agreed(ranks):
+    with ranks.agreed():
         if vectors is not None and not isinstance(vectors, dict):
             raise InputError(f"vectors is {shown(vectors)}; expected a dict of VecStim to Vector")
         model = _read(h, vectors or {}, every, ranks)
     _number_nodes(model, ranks)
-    with agreed(ranks):
+    with ranks.agreed():
         model.gaps, unset = model.read_gaps()
         model.rejected += unset
         parts = model.memory, model.places, model.every
@@ -74,7 +74,7 @@ def read_model(
             model.memory, model.wires, model.every, model.mechanisms
         )
         model.rejected += unset
-        if model.steered and ranks is not None:
+        if model.steered and ranks.size > 1:
             what = refusal("neuron.pointer-in-net-receive-on-ranks")
             model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
@@ -88,7 +88,7 @@ def read_model(
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
-        if ranks is not None and h.ParallelContext().spike_compress():
+        if ranks.size > 1 and h.ParallelContext().spike_compress():
             model.rejected += check_compressed(model.queue, float(h.t), float(h.dt))
         model.step_code, model.draws_graphs, model.uncalled = read_step_code(model)
         if model.gathers and model.step_code is not None:
@@ -98,12 +98,9 @@ def read_model(
     return model
 
 
-def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
+def _number_nodes(model: NeuronModel, ranks: Ranks) -> None:
     """Give numbers to the nodes of all ranks, which must all transfer voltages, or none."""
     count = model.tree.num_nodes
-    model.nodes, model.all_nodes = range(count), count
-    if ranks is None:
-        return
     counts = ranks.gather_numbers([count, model.memory.transfers])
     if np.ptp(counts[:, 1]):
         raise InputError("some MPI ranks transfer voltages; expected pc.setup_transfer() on all")
@@ -111,10 +108,10 @@ def _number_nodes(model: NeuronModel, ranks: Ranks | None) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(counts[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks | None) -> NeuronModel:
+def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
-    lone = _checked(h, catalogue, ranks is not None)
+    lone = _checked(h, catalogue, ranks.size > 1)
     try:
         memory = NeuronMemory(h)
         queue, sources = EventQueue(memory), EventSources(h, memory)
@@ -189,11 +186,11 @@ def _branches(tree: Tree) -> list[Rejected]:
     return [Rejected("", what)]
 
 
-def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
+def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
     """Reject mechanisms that draw from a Random that is played, and Random.play on MPI ranks."""
     if not model.draws:
         return
-    if ranks is not None:
+    if ranks.size > 1:
         model.rejected.append(Rejected("", refusal("neuron.random-play-on-ranks")))
     for name, mechanism in model.mechanisms.items():
         for variable in mechanism.program.picked:
@@ -203,13 +200,13 @@ def _check_draws(model: NeuronModel, ranks: Ranks | None) -> None:
                 model.rejected.append(Rejected(name, what))
 
 
-def _find_drawing(model: NeuronModel, ranks: Ranks | None) -> None:
+def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
     """Let the one instance that draws from NEURON's one generator do so, and reject several."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
     asking = [name for name in programs if asks_generator(model, name)]
     drawing = [name for name, p in programs.items() if GENERATOR in p.random or name in asking]
     several = sum(len(model.every[name]) for name in drawing) > 1
-    if several or (asking and ranks is not None):
+    if several or (asking and ranks.size > 1):
         of = "by several instances" if several else "on several MPI ranks"
         what = refusal("neuron.shared-generator", of=of)
         model.rejected += [Rejected(n, what) for n in drawing]

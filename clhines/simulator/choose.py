@@ -21,7 +21,7 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import EXACT, listed, phrases
 from clhines.simulator.network.network import Network
 from clhines.simulator.ranks.described import gathered
-from clhines.simulator.ranks.mpi import Ranks, agreed
+from clhines.simulator.ranks.mpi import Ranks
 from clhines.simulator.ranks.partition import Share, cell_costs, check_pointers, split
 from clhines.simulator.ranks.split import JoinedRun, Joints, OwnRun, SplitRun
 from clhines.simulator.refusals import refusal
@@ -98,16 +98,16 @@ def described() -> list[tuple[str, str, str, str, str]]:
     return rows
 
 
-def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> EngineRun:
-    with agreed(ranks):
+def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> EngineRun:
+    with ranks.agreed():
         by_name, decisions = request.engine != "auto", None
         part, shares = model, list[Share]()
-        if ranks is not None:
+        if ranks.size > 1:
             model = model.apart
             bounds = split(cell_costs(model), ranks.size).tolist()
             shares = [Share(model, first, end) for first, end in pairwise(bounds)]
         engines, needs = _engines(shares, model, request)
-        if ranks is not None:
+        if shares:
             decisions = Decisions.of(model, split=True, overlap=overlap)
             part = shares[ranks.rank].model()
         if model.has_sums:  # no epoch is cut short
@@ -116,7 +116,7 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
         job = Job(part, request, decisions, by_name)
         with naming_memory(request.what, request.chunk):
             run, engine = _first(engines, needs, job)
-    if ranks is None or decisions is None:
+    if decisions is None:
         return EngineRun(run, engine, request.chunk)
     run, engine = _of_all(ranks, job, run, engine)
     return EngineRun(SplitRun(ranks, shares, decisions, run), engine, request.chunk)

@@ -43,8 +43,7 @@ class RunCourse:
         self._records, self._warns = list(records), warns
         self._begin, self._end = progress.step, progress.step + steps
         self._chunks = recordings.first_values(self._records, self._begin)
-        ranks = runner.ranks
-        self._exchanged = ranks.seconds if ranks is not None else 0.0  # s in earlier exchanges
+        self._exchanged = runner.ranks.seconds  # s in earlier exchanges
         self._cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         self._failed = 0  # 1 + the first step with a voltage that is not finite, or 0
         self._failure: SimulationError | None = None
@@ -111,9 +110,7 @@ class RunCourse:
 
     def _is_interrupted(self, interrupt: InterruptDelay) -> bool:
         """Whether Ctrl-C came during the last chunk, on any rank."""
-        if self._runner.ranks is None:
-            return interrupt.pending
-        return bool(self._runner.ranks.gather_numbers([interrupt.pending]).any())
+        return self._runner.ranks.any(interrupt.pending)
 
     def _show(self, shown: tqdm, count: int) -> None:
         """Advance the bar by some steps, and show the speed since the begin of the run."""
@@ -125,7 +122,7 @@ class RunCourse:
     def _result(self) -> Result:
         runner = self._runner
         self._cost["all"] = time.perf_counter() - self._clock
-        if runner.ranks is not None:
+        if runner.ranks.size > 1:
             self._cost["exchange"] = runner.ranks.seconds - self._exchanged
         network, on_host = runner.model.network, runner.engine_run.engine == "reference"
         return joined_result(

@@ -64,8 +64,8 @@ class Recordings:
         rows = None if record.matrix is None else len(record.matrix)
         columns = columns_of(network, at, index, rows)
         record = replace(record, label=label or what, unit=unit_of(record), columns=columns)
-        if self._runner.ranks is not None and record.matrix is not None:
-            raise InputError("matrix is for one process; expected a simulation without comm")
+        if record.matrix is not None:
+            self._runner.ranks.check_alone("matrix")
         self._records.append(record)
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
@@ -73,7 +73,7 @@ class Recordings:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
         runner, model = self._runner, self._runner.model.compiled
         records = for_run(self._records, begin, steps, model.dt)
-        exchanges = runner.ranks is not None or not model.has_times
+        exchanges = runner.ranks.size > 1 or not model.has_times
         epoch = runner.run.max_steps if exchanges else 1
         chunk = runner.engine_run.chunk
         return records, chunk_of(records, steps, self._dtype.itemsize, chunk, epoch)

@@ -24,7 +24,7 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.network import Network
-from clhines.simulator.ranks.mpi import Ranks, agreed
+from clhines.simulator.ranks.mpi import Ranks
 from clhines.simulator.records.records import Record
 from clhines.simulator.state import saved as saved_states
 from clhines.simulator.state.chunk import Chunk, UnderWay
@@ -130,7 +130,7 @@ class Runner:
     """The run of a simulation; `moved`: its state has changed since it was made."""
 
     def __init__(
-        self, model: CurrentModel, ranks: Ranks | None, request: Request, overlap: bool | None
+        self, model: CurrentModel, ranks: Ranks, request: Request, overlap: bool | None
     ) -> None:
         self.model, self.ranks, self.request, self.overlap = model, ranks, request, overlap
         self.replace(self.make(model.compiled), model.compiled)
@@ -138,17 +138,17 @@ class Runner:
     @property
     def is_first(self) -> bool:
         """Whether this process is the one that reads, writes and prints."""
-        return self.ranks is None or self.ranks.rank == 0
+        return self.ranks.rank == 0
 
     @property
     def apart(self) -> bool:
         """Whether each rank has described its own cells."""
-        return self.ranks is not None and self.model.network.gids is not None
+        return self.ranks.size > 1 and self.model.network.gids is not None
 
     def make(self, model: Model) -> EngineRun:
         """Make a run of a model; InputError if its precision cannot hold a constant."""
         network, dtype, of_nodes = self.model.network, self.request.dtype, model.of_nodes
-        with agreed(self.ranks):
+        with self.ranks.agreed():
             for group in network.groups:
                 if group.mechanism.constant:  # no kernel calls it: its numbers are checked here
                     group.mechanism.functions(real_name(dtype), blocks=("current",))
@@ -158,7 +158,7 @@ class Runner:
                 constant_current=of_nodes.once("constant_b"),
                 capacitance_per_step=of_nodes.once("capacitance") / model.solved_dt,
             )
-        if self.ranks is not None and self.apart:
+        if self.apart:
             return make_own(self.ranks, network, model, self.request, self.overlap)
         return make_run(self.ranks, model, self.request, bool(self.overlap))
 
@@ -167,8 +167,7 @@ class Runner:
         self.engine_run, self.moved, self._tried = engine_run, False, False
         self.pending = PendingChanges()
         run: Any = engine_run.run
-        in_place = self.ranks is None and getattr(run, "in_place", False)
-        self.on_device = run.changes(run) if in_place else None
+        self.on_device = run.changes(run) if getattr(run, "in_place", False) else None
         self.unit = incoming_scale(model) if model.has_sums else 1.0
         self.model.replace(model)
 
@@ -195,8 +194,7 @@ class Runner:
         rule = model.connections.rule
         if rule is not None and rule.about.growth is not None:
             saved = settled(model, self.run.save(), step - 1)
-            if self.ranks is not None and not self.apart:
-                saved = self.ranks.comm.bcast(saved)
+            saved = saved if self.apart else self.ranks.of_first(saved)
             grid_weights = saved.get("plastic_weight", grid_weights)
         every = model.given_weights.copy()
         every[model.numbers] = grid_weights
@@ -209,7 +207,7 @@ class Runner:
         """Take a chunk; by steps if the device rejects the kernels of the first one."""
         tried, self._tried = self._tried, True
         at_start, self.moved = not self.moved, True
-        if tried or self.ranks is not None or not self.engine_run.engine.startswith(FAMILY):
+        if tried or self.ranks.size > 1 or not self.engine_run.engine.startswith(FAMILY):
             return take_chunk(self.run, step, count, records, cost)
         saved = {} if at_start else self.run.save()
         try:
@@ -217,7 +215,7 @@ class Runner:
         except (BuildError, cl.Error) as error:
             self.request = by_steps(self.request, self.engine_run.engine, error)
         model = self.model.current
-        self.replace(make_run(None, model, self.request, overlap=False), model)
+        self.replace(make_run(self.ranks, model, self.request, overlap=False), model)
         if saved:
             self.run.load(saved)
         self.moved = True

@@ -25,7 +25,7 @@ from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import LAST_STEP, whole_steps
 from clhines.simulator.ranks.described import check_complete
-from clhines.simulator.ranks.mpi import agreed, own_queue
+from clhines.simulator.ranks.mpi import own_queue
 from clhines.simulator.ranks.partition import check_same, exchanged_during, ranks_of
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.columns import Recording
@@ -56,9 +56,8 @@ def collective(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def met(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.ranks is not None:
-            closed = " of a closed simulation" * isinstance(self._runner, ClosedProxy)
-            self.ranks.meet(f"{method.__name__}(){closed}")
+        closed = " of a closed simulation" * isinstance(self._runner, ClosedProxy)
+        self.ranks.meet(f"{method.__name__}(){closed}")
         return method(self, *args, **kwargs)
 
     return exclusive(met)  # type: ignore[return-value]
@@ -113,7 +112,7 @@ class Simulation(Holder):
     model : Model
     dtype : numpy dtype
     runner : Run
-    ranks : Ranks or None
+    ranks : Ranks
 
     Raises
     ------
@@ -144,7 +143,7 @@ class Simulation(Holder):
     ) -> None:
         self._lock, self._on_host, self._warns = lock_of(self), _is_reference(engine), True
         self.ranks = ranks_of(comm, "Simulation()")
-        with agreed(self.ranks):
+        with self.ranks.agreed():
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
             if not callable(engine):
@@ -161,14 +160,14 @@ class Simulation(Holder):
             if on_host and not isinstance(queue, cl.CommandQueue | None):
                 raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
             if not on_host:
-                if queue is None and self.ranks is not None:
+                if queue is None and self.ranks.size > 1:
                     queue = own_queue(self.ranks, device, dtype)
                 else:
                     queue = devices.given_queue(queue, device, dtype, timestamps=False)
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
-        self._apart = self.ranks is not None and network.gids is not None
+        self._apart = self.ranks.size > 1 and network.gids is not None
         compared = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
         overlap = self._overlaps(current, on_host, {"dtype": self.dtype, **compared})
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
@@ -181,12 +180,12 @@ class Simulation(Holder):
         self, current: CurrentModel, on_host: bool, arguments: dict[str, object]
     ) -> bool | None:
         """Whether spikes are exchanged during an epoch; the arguments of ranks must be equal."""
-        if self.ranks is None:
+        if self.ranks.size == 1:
             check_complete(self.network)
             return False
-        self.ranks.same({"that the network has gids": self._apart})
+        self.ranks.same(lambda: {"that the network has gids": self._apart})
         if self._apart:
-            self.ranks.same({name: str(value) for name, value in arguments.items()})
+            self.ranks.same(lambda: {name: str(value) for name, value in arguments.items()})
             return OVERLAP
         check_same(self.ranks, current.compiled, current.signature, arguments)
         delay = current.compiled.connections.min_delay
@@ -284,7 +283,7 @@ class Simulation(Holder):
             at once, and leaves no state.
         """
         self._updates.settle()
-        with agreed(self.ranks):
+        with self.ranks.agreed():
             show = as_switch("progress", progress)
             steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP - self.step)
             self._progress.check("reset(), or restore() an earlier state, to go on")
@@ -296,12 +295,13 @@ class Simulation(Holder):
 
     def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
         """Compare the arguments of ranks; return the smallest chunk if each has its own records."""
-        if self.ranks is not None:
+
+        def arguments() -> dict[str, object]:
             digest = "" if self._apart else digest_of(records)
-            self.ranks.same({"duration": duration, "digest of what is recorded": digest})
-            if self._apart:
-                chunk = int(self.ranks.gather_numbers([chunk]).min())
-        return chunk
+            return {"duration": duration, "digest of what is recorded": digest}
+
+        self.ranks.same(arguments)
+        return int(self.ranks.gather_numbers([chunk]).min()) if self._apart else chunk
 
     @exclusive
     def record(
@@ -407,8 +407,7 @@ class Simulation(Holder):
         copies have no records yet, and different noise in texts.
         """
         count = as_whole_number("count", count, 1)
-        if self.ranks is not None:
-            raise InputError("replicate() is for one process; expected a simulation without comm")
+        self.ranks.check_alone("replicate()")
         self._progress.check("there is no state to copy")
         self._updates.settle()
         model, request, current = self.model, self._runner.request, self._runner.model
@@ -452,7 +451,7 @@ class Simulation(Holder):
             The variable ``reward`` in the text of the `Rule`.
         """
         self._check_together("reward()")
-        with agreed(self.ranks):
+        with self.ranks.agreed():
             reward = as_number("reward", reward)
             rule = self._runner.model.compiled.connections.rule
             if rule is None or REWARD not in rule.about.actions:
@@ -461,8 +460,7 @@ class Simulation(Holder):
                     "Rule('dopamine')"
                 )
             self._progress.check("there are no connections to reward")
-        if self.ranks is not None:
-            self.ranks.same({"reward": reward})
+        self.ranks.same(lambda: {"reward": reward})
         self._updates.settle()
         self._progress.at_start, self._runner.moved = False, True
         self.runner.reward(reward, self.step - 1)
@@ -481,7 +479,7 @@ class Simulation(Holder):
         self._progress.check("there is nothing to save")
         self._updates.settle()
         arrays = self._runner.save()
-        with agreed(self.ranks):
+        with self.ranks.agreed():
             if self._runner.is_first:
                 signature = self._runner.model.signature
                 saved_states.write(path, arrays, self.step, signature, self.model)
@@ -503,7 +501,7 @@ class Simulation(Holder):
         self._check_together("restore()")
         self._updates.settle()
         step, saved = 0, dict[str, np.ndarray]()
-        with agreed(self.ranks):
+        with self.ranks.agreed():
             if self._runner.is_first:
                 signature = self._runner.model.signature
                 step, saved = saved_states.read(path, self.model, self.dtype, signature)
@@ -524,8 +522,7 @@ class Simulation(Holder):
         A missing array, another shape, or a value that no state has, such as an index out of range
         or an event of the past, leaves the simulation unchanged.
         """
-        if self.ranks is not None:
-            raise InputError("set_arrays() is for one process; expected a simulation without comm")
+        self.ranks.check_alone("set_arrays()")
         if not isinstance(arrays, Mapping):
             raise InputError(f"arrays is {shown(arrays)}; expected a dict of arrays by name")
         step = as_whole_number("step", step, 0, LAST_STEP)
@@ -537,9 +534,7 @@ class Simulation(Holder):
         """Go on at a step from saved arrays; `failure`: why there is no state if that fails."""
         self._progress.broken, self._progress.at_start = failure, False
         self._runner.load(saved, self._runner.saved_unit)
-        if self.ranks is not None:
-            step = int(self.ranks.gather_numbers([step])[0, 0])
-        self._progress.go_to(step)
+        self._progress.go_to(int(self.ranks.gather_numbers([step])[0, 0]))
 
 
 def leave_warnings(simulation: Simulation) -> None:

@@ -23,7 +23,6 @@ from clhines.simulator.network.changes import (
 from clhines.simulator.network.groups import Group, check_begins, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import refractory_steps
-from clhines.simulator.ranks.mpi import agreed
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.runner import Progress, Runner, Staleness, in_unit
 from clhines.simulator.state.changes import ParameterChanges, from_start, with_other_events
@@ -55,17 +54,15 @@ class Updates:
     def set(self, group: Group | None, values: Mapping[str, object]) -> None:
         ranks = self._runner.ranks
         if group is None:
-            with agreed(ranks):
+            with ranks.agreed():
                 checked = self._network_values(values)
-            if ranks is not None:
-                ranks.same({"digest of what is set": _digest(-1, checked.by_name)})
+            ranks.same(lambda: {"digest of what is set": _digest(-1, checked.by_name)})
             self._set_network(checked)
             return
-        with agreed(ranks):
+        with ranks.agreed():
             group = _group_here(self._model.network, group)
             parameters = {k: self._parameter_value(group, k, v) for k, v in values.items()}
-        if ranks is not None:
-            ranks.same({"digest of what is set": _digest(group.number, parameters)})
+        ranks.same(lambda: {"digest of what is set": _digest(group.number, parameters)})
         self._set_parameters(group, parameters)
 
     def reset(self) -> None:
@@ -227,7 +224,7 @@ class Updates:
         if progress.at_start or progress.broken or not model.has_sums or spikes.since < 0:
             return
         saved = self._runner.run.save()
-        with agreed(self._runner.ranks):
+        with self._runner.ranks.agreed():
             spikes.check_known(saved.get("incoming", np.zeros(0)), model, progress.step)
 
     def _with_weights(
@@ -248,7 +245,7 @@ class Updates:
         keep = not (self._progress.at_start or self._progress.broken)
         saved = runner.run.save() if keep else {}
         unit, pending = runner.unit, runner.pending
-        with agreed(runner.ranks):
+        with runner.ranks.agreed():
             model = self._model.compile_changes()
             if saved and new_events:
                 sources = inside(self._model.network).added.num_sources
@@ -264,7 +261,7 @@ class Updates:
         if not keep:
             return
         runner.pending.start_values = pending.start_values
-        with agreed(runner.ranks):
+        with runner.ranks.agreed():
             if weight is None:
                 saved = in_unit(saved, unit, runner.unit)
             else:

@@ -34,7 +34,7 @@ from clhines.simulator.population.batches import Batch, BatchResults, Recipe, jo
 from clhines.simulator.population.parameters import ParameterPath, divide_groups
 from clhines.simulator.population.protocols import Protocol, by_step, stimulus_windows
 from clhines.simulator.population.result import PopulationResult
-from clhines.simulator.ranks.mpi import agreed, own_queue
+from clhines.simulator.ranks.mpi import own_queue
 from clhines.simulator.ranks.partition import ranks_of
 from clhines.simulator.simulation import Simulation
 from clhines.solver.device import devices as device_list
@@ -149,7 +149,7 @@ class Population:
         self._columns = [every[stops == s] for s in np.unique(stops)] if early else [every]
         self.batch = None if batch is None else as_whole_number("batch", batch, 1)
         self._given = parameters, protocols, options
-        self._where = _places(devices, options, self._ranks is not None)
+        self._where = _places(devices, options, self._ranks.size > 1)
         self._batches: list[list[Batch]] = []
 
     def __repr__(self) -> str:
@@ -198,30 +198,26 @@ class Population:
             There is no memory for the voltages; raised before any is taken.
         """
         ranks, results = self._ranks, list[BatchResults]()
-        if ranks is not None:
-            ranks.meet("Population.run()")
-        with agreed(ranks):
+        ranks.meet("Population.run()")
+        with ranks.agreed():
             values, progress = self._sets(sets), as_switch("progress", progress)
             number, stops = len(values), self._recipe.stops
             steps = 0 if self._recipe.features else int(stops.max()) + 1
             size = number * len(stops) * steps * 8
             check_room(size, f"voltages of {number} sets under {len(stops)} protocols")
-        if ranks is not None:
-            ranks.same({"digest of the sets": values.tobytes()})
-        with agreed(ranks):
-            rank, processes = (0, 1) if ranks is None else (ranks.rank, ranks.size)
-            begin, end = (number * r // processes for r in (rank, rank + 1))
+        ranks.same(lambda: {"digest of the sets": values.tobytes()})
+        with ranks.agreed():
+            begin, end = (number * r // ranks.size for r in (ranks.rank, ranks.rank + 1))
             if begin < end:
-                parts = self._parts(values, begin, end, progress and not rank)
+                parts = self._parts(values, begin, end, progress and not ranks.rank)
                 results = [one for part in parts for one in part]
-        if ranks is not None:
-            results = [one for part in ranks.comm.allgather(results) for one in part]
+        results = [one for part in ranks.gather(results) for one in part]
         return self._joined(results, number)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments; the simulations are made again when needed."""
         parameters, protocols, options = self._given
-        if options.get("queue") is not None or self._ranks is not None:
+        if options.get("queue") is not None or self._ranks.size > 1:
             raise TypeError("a Population with queue or comm cannot be pickled; expected device")
         recipe = self._recipe
         more: dict[str, Any] = {"dt": recipe.dt, "record": recipe.node, **options}
@@ -267,7 +263,7 @@ class Population:
     def _make(self, number: int) -> None:
         """Make the simulations of a batch: on each device one for each group of protocols."""
         options = [dict(where) for where in self._where]
-        if self._ranks is not None:
+        if self._ranks.size > 1:
             for one in options:
                 if one.get("engine") != "reference" and one.get("queue") is None:
                     device, dtype = one.pop("device", None), one.get("dtype", "float64")

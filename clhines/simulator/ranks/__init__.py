@@ -8,7 +8,7 @@ An importer on ranks of its own makes `Ranks` of the `world`, raises errors on a
 joins its network to those of other ranks (`Joints`), which a `JoinedRun` advances.
 """
 
-from clhines.simulator.ranks.mpi import Ranks, agreed, world
+from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks, world
 from clhines.simulator.ranks.split import NO_WORDS, JoinedRun, Joints
 
-__all__ = ["NO_WORDS", "JoinedRun", "Joints", "Ranks", "agreed", "world"]
+__all__ = ["NO_WORDS", "ONE_PROCESS", "JoinedRun", "Joints", "Ranks", "world"]

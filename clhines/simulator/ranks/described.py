@@ -99,8 +99,8 @@ def gathered(
     """Bring together what the ranks have described; what does not fit is an error of all."""
     with ranks.agreed():
         _check_taken(model)
-    ranks.same(_given(network, model))
-    parts: list[RankCells] = ranks.comm.allgather(_part(network, model))
+    ranks.same(lambda: _given(network, model))
+    parts: list[RankCells] = ranks.gather(_part(network, model))
     _check(parts, [kind.mechanism.name for kind in model.kinds])
     sent, heard = _listeners(ranks, network, parts)
     least, most = (f(p.delays[k] for p in parts) for k, f in enumerate((min, max)))
@@ -238,7 +238,7 @@ def _listeners(
     of_ranks = np.split(place, np.searchsorted(place, begin[1:-1]))
     wanted = ranks.comm.alltoall([p - b for p, b in zip(of_ranks, begin.tolist(), strict=False)])
     sent = np.unique(np.concatenate(wanted)).astype(np.int64)
-    listeners = ranks.comm.allgather(parts[ranks.rank].gids[sent])
+    listeners = ranks.gather(parts[ranks.rank].gids[sent])
     at = [place_of(heard, gids) for gids in listeners]
     return sent, [np.where(k < 0, -1, np.append(numbers, -1)[k]) for k in at]
 

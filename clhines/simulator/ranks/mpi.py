@@ -13,9 +13,9 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -35,6 +35,7 @@ from clhines.solver.device import devices
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+_Value = TypeVar("_Value")
 _CALL_BYTES = 56  # of the name of a call that ranks exchange
 _FAILED = 0xFFFFFFFF  # instead of a number of spikes
 _CAPACITY = 15  # spikes of a rank that fit into a message, at first and at most
@@ -109,17 +110,37 @@ class Ranks:
             error = caught
         self.agree(error)
 
-    def same(self, given: Mapping[str, object]) -> None:
+    def same(self, values: Callable[[], Mapping[str, object]]) -> None:
         """Refuse, on all ranks, the first value by name that is not the same on all."""
-        settings = self.comm.allgather(given)
-        for name in given:
-            values = [each[name] for each in settings]
-            other = next((r for r, value in enumerate(values) if value != values[0]), 0)
+        settings = self.gather(values())
+        for name in settings[0]:
+            of_ranks = [each[name] for each in settings]
+            other = next((r for r, value in enumerate(of_ranks) if value != of_ranks[0]), 0)
             if other:
                 raise InputError(
-                    f"{name} is {values[other]} on rank {other} and {values[0]} on rank 0; "
+                    f"{name} is {of_ranks[other]} on rank {other} and {of_ranks[0]} on rank 0; "
                     "expected the same on all ranks"
                 )
+
+    def check_alone(self, call: str) -> None:
+        """Refuse a call that is for one process."""
+        raise InputError(f"{call} is for one process; expected a simulation without comm")
+
+    def gather(self, value: _Value) -> list[_Value]:
+        """Return the values of all ranks, on each."""
+        return self.comm.allgather(value)
+
+    def of_first(self, value: _Value) -> _Value:
+        """Return the value of rank 0, on each."""
+        return self.comm.bcast(value)
+
+    def any(self, holds: bool) -> bool:
+        """Whether it holds on any rank."""
+        return bool(self.gather_numbers([holds]).any())
+
+    def all(self, holds: bool) -> bool:
+        """Whether it holds on all ranks."""
+        return bool(self.gather_numbers([holds]).all())
 
     def _raise(self, error: BaseException | None) -> None:
         refuses = error is None or is_refusal(error)
@@ -139,6 +160,7 @@ class Ranks:
                 time.sleep(_SLEEP)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        """(size, k) int64: the numbers of all ranks."""
         mine = np.array(numbers, np.int64)
         found = np.empty((self.size, len(mine)), np.int64)
         self._wait(self.comm.Iallgather(mine, found))
@@ -174,6 +196,47 @@ class Ranks:
         return np.split(words, begin[1:])
 
 
+class OneProcess(Ranks):
+    """The ranks of a single process: collectives return their argument, and nothing is sent."""
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.local_rank, self.local_size = 0, 1, 0, 1
+        self.seconds, self.received, self.exchanges = 0.0, 0, 0
+
+    def meet(self, call: str) -> None:
+        return
+
+    def agree(self, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        yield
+
+    def same(self, values: Callable[[], Mapping[str, object]]) -> None:
+        """Do nothing: the values need not be worked out."""
+
+    def check_alone(self, call: str) -> None:
+        return
+
+    def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        return np.array([numbers], np.int64)
+
+    def gather(self, value: _Value) -> list[_Value]:
+        return [value]
+
+    def of_first(self, value: _Value) -> _Value:
+        return value
+
+    def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
+        self.agree(error)
+        return [mine]
+
+
+ONE_PROCESS = OneProcess()
+
+
 def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
     """(k,) uint32: one number for the cell and the step of each spike of `count` steps."""
     return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
@@ -205,11 +268,6 @@ def _own(comm: MPI.Comm) -> tuple[MPI.Comm, Iterator[int]]:
     stop_all_on_errors()
     _known.append((comm, own, numbers))
     return own, numbers
-
-
-def agreed(ranks: Ranks | None) -> AbstractContextManager[None]:
-    """`Ranks.agreed` where there are several ranks: an error in the block is one of all."""
-    return nullcontext() if ranks is None else ranks.agreed()
 
 
 def finish(comm: MPI.Comm, message: str, code: int) -> int:

@@ -16,7 +16,7 @@ from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.model.model import Events, IonNodes, Kind, Model, ModelSources, NetCons
 from clhines.simulator.model.schema import Field
-from clhines.simulator.ranks.mpi import Ranks
+from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.decisions import MAX_EPOCH, length
 from clhines.simulator.state.sources import ring_sizes, steps_of_cells
@@ -49,7 +49,7 @@ class RankRecords:
             return []
         assert values is not None  # else the error of this rank has been raised
         columns = [columns for *_, columns in self._rows]
-        parts = self._ranks.comm.allgather(list(zip(columns, values, strict=True)))
+        parts = self._ranks.gather(list(zip(columns, values, strict=True)))
         records = []
         for k, (record, *_) in enumerate(self._rows):
             of_record = [part[k] for part in parts]
@@ -86,10 +86,10 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
     return np.minimum(bounds, cells - size + number)
 
 
-def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks | None:
-    """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`."""
+def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
+    """Return the ranks of a communicator of mpi4py, or the one process."""
     if comm is None:
-        return None
+        return ONE_PROCESS
     if not hasattr(comm, "Iallgather"):
         raise InputError(
             f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
@@ -100,7 +100,7 @@ def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks | None:
         raise InputError(
             f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
         ) from error
-    return Ranks(comm, call) if size > 1 else None
+    return Ranks(comm, call) if size > 1 else ONE_PROCESS
 
 
 def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
@@ -109,7 +109,7 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
     texts: dict[str, object] = {name: str(value) for name, value in given.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
     digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
-    ranks.same({**sizes, **digests, **texts})
+    ranks.same(lambda: {**sizes, **digests, **texts})
 
 
 def exchanged_during(ranks: Ranks, delay: int, on_host: bool, asked: bool | None) -> bool:
@@ -122,7 +122,7 @@ def exchanged_during(ranks: Ranks, delay: int, on_host: bool, asked: bool | None
     if asked is not None:
         return asked
     half = (delay + 1) // 2
-    return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
+    return half >= MAX_EPOCH or not ranks.any(on_host)
 
 
 RankEntries = slice | np.ndarray

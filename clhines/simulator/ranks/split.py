@@ -313,12 +313,12 @@ class SplitRun:
 
     def voltages(self) -> np.ndarray:
         v = self._own.call(self.run.voltages)
-        return np.concatenate(self.ranks.comm.allgather(v))
+        return np.concatenate(self.ranks.gather(v))
 
     def weights(self) -> np.ndarray:
         weights = self._own.call(self.run.weights)
         on_grid, exact = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
-        for share, part in zip(self._shares, self.ranks.comm.allgather(weights), strict=True):
+        for share, part in zip(self._shares, self.ranks.gather(weights), strict=True):
             count = len(share.on_grid)
             on_grid[share.on_grid], exact[share.weights] = part[:count], part[count:]
         return np.concatenate([on_grid, exact])
@@ -455,12 +455,12 @@ class JoinedRun:
         number = np.full(model.sources.count, -1)
         number[joints.sources] = joints.sent
         self._order = np.argsort(joints.heard)
-        wanted = np.concatenate(joints.ranks.comm.allgather(joints.heard))
+        wanted = np.concatenate(joints.ranks.gather(joints.heard))
         self._number = np.where(np.isin(number, wanted), number, -1)
         self._is_late = model.sources.is_detected
         self._ahead = self._trains()  # sources and times of what is not sent yet
         self._clock, self._step = Clock(model.dt), 0
-        parts = joints.ranks.comm.allgather((joints.nodes, joints.pointed))
+        parts = joints.ranks.gather((joints.nodes, joints.pointed))
         self._pointed = np.unique(np.concatenate([pointed for _, pointed in parts]))
         self._shown_of = [int(np.isin(self._pointed, nodes).sum()) for nodes, _ in parts]
         self._shown = self._pointed[np.isin(self._pointed, joints.nodes)] - joints.nodes.start
