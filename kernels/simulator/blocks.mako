@@ -7,6 +7,15 @@
     always = spec.always
     events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
 %>\
+<%def name="lead(block)">\
+## Values of the last instances that a block of all cells reads in this step.
+% for kind, name in spec.read_last(block):
+    if (block == 0) {
+        const int j = last_${kind.number};
+        ${kind.turn(name, "turn")} = ${kind.kept("state", name)};
+    }
+% endfor
+</%def>\
 <%def name="each(kind)">\
     for (int p = ${kind.width} * ints[group_${kind.number} + block]; p < ${kind.width} * ints[group_${kind.number} + block + 1]; p++) {
         const int j = ints[member_${kind.number} + p];
@@ -185,6 +194,10 @@ ${each(kind)}
         play(p, t_mid, t_mid, mem, clock, ints, at);
 % endif
     // phase 3: currents
+% if spec.turns:
+    const int turn = (int)(step % ${spec.turns});
+${lead("current")}\
+% endif
 % for kind in spec.grouped:
 % if kind.has("before_breakpoint"):
 ${each(kind)}
@@ -368,6 +381,10 @@ static __attribute__((noinline)) void finish_block(
 % endfor
 % endif
     // phase 7: states
+% if spec.turns:
+    const int turn = done % ${spec.turns};
+${lead("advance")}\
+% endif
 % for block in ("advance", "after_solve", "before_step"):
 % for kind in spec.grouped:
 % if kind.has(block):
@@ -420,7 +437,7 @@ ${part("simulator/common/detect", 8, v="v[ints[detector_at + j]]", number="j", e
 // One work-item per block of cells.
 __kernel void advance(${signature(spec, "advance")})
 {
-    const int block = get_global_id(0);
+    const int block = first_block + get_global_id(0);
     if (block >= num_blocks) return;
     const int first = ints[block_place + block], end = ints[block_place + block + 1];
 % for kind in spec.grouped:

@@ -109,6 +109,14 @@ ${part(states)}\
 % endfor
 ${part("simulator/common/epoch_meeting", 4)}\
 % endif
+% for kind in spec.leading if spec.arena else ():
+    if (present && lane == 0 && mine.s6 == last_cell_${kind.number}) {
+        const int j = last_${kind.number};
+% for name in kind.last:
+        ${kind.turn(name, f"({spec.loop.opens}) % {spec.turns}")} = ${kind.in_memory(name)};
+% endfor
+    }
+% endfor
     int step = first_step;
     // steps of the launch begin here
     do {

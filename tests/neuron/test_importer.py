@@ -100,7 +100,7 @@ def test_a_file_without_range_has_what_initial_has_set(engine):
 
 
 @pytest.mark.parametrize("count, branched", [(1, False), (2, False), (2, True)])
-@pytest.mark.parametrize("engine", ENGINES[:2])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_several_instances_have_the_last_ones(engine, count, branched):
     sections, clamp = cells(count, branched=branched)
     expected = pieces(h.continuerun, sections, clamp)
@@ -116,15 +116,6 @@ def _compare(expected, found):
     for a, b in zip(expected, found, strict=True):
         # both sides do the same operations in another order, 1e-16 each of 65 mV, over 240 steps
         assert np.abs(np.array(a) - np.array(b)).max() < 1e-9
-
-
-@pytest.mark.parametrize("engine", ENGINES[2:])
-def test_epochs_refuse_several(engine):
-    _, clamp = cells(1)
-    assert clamp.amp
-    h.finitialize(-65)
-    with pytest.raises(InputError, match="GLOBAL variables that each instance"):
-        clhines.neuron.run(1, engine=engine)
 
 
 @pytest.mark.parametrize("branched", [False, True])

@@ -265,6 +265,28 @@ def gated_network(elsewhere, sizes=(3, 9, 40, 17)):
     return net, {"x": before, "n": hh, "m": hh, "h": hh}
 
 
+def turning_network(of_cells=((0, 1, 2, 3, 4), ()), sizes=(3, 7, 7, 30, 12)):
+    """A ring of trees; in cells of each row each instance sets GLOBALs that all read."""
+    rng, cells = np.random.default_rng(6), len(sizes)
+    bounds = np.append(0, np.cumsum(sizes))
+    own = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
+    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])
+    n, cell = int(bounds[-1]), np.repeat(np.arange(cells), sizes)
+    area = rng.uniform(200, 900, n)
+    net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)
+    net.insert("hh", np.arange(n))
+    text, groups = (mod_files.FOLDER / "nmodl" / "nmlast.mod").read_text(), {}
+    for name, some in zip(("nmlast", "nmother"), of_cells, strict=True):
+        at = np.flatnonzero(np.isin(cell, some))
+        mechanism = Mechanism.from_nmodl(text.replace("nmlast", name))
+        groups[name] = net.insert(mechanism, at, half=rng.uniform(-55, -45, len(at)))
+    net.add("iclamp", at=bounds[:1], delay=0.5, dur=2.0, amp=1.0)
+    synapses = net.add(mod_files.ours("ext_nmda"), at=bounds[:-1])
+    to = np.roll(np.arange(cells), 1)
+    net.connect(net.add_detector(bounds[:-1], -20.0), synapses, to, [[5e-3, 1.0]] * cells, 1.3)
+    return net, groups
+
+
 def elsewhere_network():
     """Two cells, of which one reads a state of the other."""
     net = Network.from_arrays([-1, -1], [0, 1, 2], [300.0] * 2, [0.0] * 2, [0.005] * 2)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -235,6 +236,9 @@ class GroupedKind(KindBlocks):
                 lines.append(f"const real one_{name} = mem[level_{name}];")
         return "".join(f"        {line}\n" for line in lines)
 
+    def value(self, a: Argument, values: CallValues) -> str:
+        return self.turn(a.name, "turn") if self.is_last(a) else super().value(a, values)
+
     def line_of(self, line: int, lines: int) -> str:
         return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
 
@@ -250,6 +254,8 @@ class GroupedKind(KindBlocks):
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument is; empty if it is none."""
         w, names = self.width, list[str]()
+        if self.is_last(a):
+            return ""
         if a.role == "parameter" and a.name in self.several:
             names = self.several
         elif a.role in ("state", "output"):
@@ -261,6 +267,8 @@ class GroupedKind(KindBlocks):
     def _value(self, a: Argument, values: CallValues) -> str:
         if a.role == "parameter":
             return f"single_{self.singles.index(a.name)}"
+        if self.is_last(a):
+            return f"({self.vector}){self.value(a, values)}"
         if a.role == "constant":
             return f"constants_{self.number}[{self.constants.index(a.name)}]"
         if a.role == "ion" and a.name in self.level:
@@ -305,7 +313,7 @@ class GroupedKind(KindBlocks):
 
 
 _log = logging.getLogger(__name__)
-_CHANGES = ("first_step", "num_steps", "first_time", "first_row")
+_CHANGES = ("first_block", "first_step", "num_steps", "first_time", "first_row")
 
 
 @dataclass(frozen=True)
@@ -319,7 +327,8 @@ class CellBlocksSpec(ArenaSpec):
             "int *ints, const int *at",
         ),
         "advance": (
-            "int num_blocks, int first_step, int num_steps, int first_time, int first_row",
+            "int num_blocks, int first_block, int first_step, int num_steps",
+            "int first_time, int first_row",
             "int capacity, int num_nodes, int num_v, int num_mem, int keeps_ions, ulong seed",
             "real dt, instant half_dt, const instant *restrict step_begin, const real *restrict u",
             "const real *restrict base, const real *restrict constant_g if constant",
@@ -341,6 +350,7 @@ class CellBlocksSpec(ArenaSpec):
 
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
+    turns: int = 0  # steps of which values of last instances are kept; 0: none are read
     played_kinds: tuple[int, ...] = ()
     added_kinds: tuple[int, ...] = ()  # kinds whose states others set by pointers, or add to
     kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
@@ -371,6 +381,17 @@ class CellBlocksSpec(ArenaSpec):
             alone=alone,
         )
 
+    def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
+        """Kinds and their states of which a block reads the last instance's value."""
+        arguments = (
+            (kind, a)
+            for kind in self.grouped
+            for name, _, every in kind.blocks
+            if name == block
+            for a in every
+        )
+        return [(kind, a.name) for kind, a in arguments if kind.is_last(a)]
+
     @property
     def grouped(self) -> tuple[GroupedKind, ...]:
         """Kinds at nodes."""
@@ -397,6 +418,7 @@ class CellBlocksSpec(ArenaSpec):
             kind
             for kind in self.grouped
             if kind.is_early(self.always)
+            and not kind.last
             and kind.number not in (*self.played_kinds, *self.added_kinds)
             and not (kind.number in self.kinds_read and kind.sets_states("current"))
         )
@@ -574,7 +596,13 @@ class CellBlocks(ArenaKernels):
         )
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)
+        layouts.add_turns(self.model, arenas["mem"], self._turns)
         return arenas
+
+    @property
+    def _turns(self) -> int:
+        """Steps of which values of last instances are kept; 0 if none are read."""
+        return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
         """See `ArenaKernels`; level ions are regions of the arenas, which are compared."""
@@ -583,6 +611,7 @@ class CellBlocks(ArenaKernels):
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         level = tuple(level_ions(self.run.variables, self.network))
         spec = CellBlocksSpec.of(spec, self.network, self.layout, level, self.alone)
+        spec = replace(spec, turns=self._turns)
         self._given["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
@@ -605,12 +634,15 @@ class CellBlocks(ArenaKernels):
         publish, advance = self._kernels
         for done in range(0, count, self.blocks.epoch):
             some = min(self.blocks.epoch, count - done)
-            numbers = first + done, some, first + done - self.run.times.steps.start, row + done
-            advance.change(*map(np.int32, numbers))
+            begin = first + done - self.run.times.steps.start
             if self.blocks.crossing.any():
-                publish.change(np.int32(numbers[2]))
+                publish.change(np.int32(begin))
                 publish.launch(self.queue, 1, 1)
-            advance.launch(self.queue, self.blocks.count, 1)
+            bounds = (0, 1, self.blocks.count) if self.blocks.leads else (0, self.blocks.count)
+            for block, end in pairwise(bounds):
+                numbers = block, first + done, some, begin, row + done
+                advance.change(*map(np.int32, numbers))
+                advance.launch(self.queue, end - block, 1)
 
     # -- records --------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class CellRanges:
     crossing: np.ndarray  # connections to another block
     epoch: int  # steps of a launch: no event of it is due in another block
     work: float  # ns: predicted for a step of the block that takes longest
+    leads: bool = False  # the first block goes first: the others read what it leaves of each step
 
     @property
     def count(self) -> int:
@@ -136,12 +137,20 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> CellRanges | None:
-    """Return `count` blocks of about equal work, ns; None where `tied` cells would be apart."""
+    """Return `count` blocks of about equal work, ns; None where `tied` cells would be apart.
+
+    With several blocks the cells of `Model.leading_cells` are one more, the first.
+    """
     num_cells = len(work)
-    order = np.arange(num_cells) if order is None else order
-    work = work[order]
-    tiles = _first_of_tiles(model.forest.shape_of_cell[order], lanes)
+    order, leading = np.arange(num_cells) if order is None else order, model.leading_cells
+    if count == 1 or len(leading) == num_cells:
+        leading = leading[:0]
+    order = np.append(leading, order[~np.isin(order, leading)])
+    work, first = work[order], len(leading)
+    tiles = first + _first_of_tiles(model.forest.shape_of_cell[order[first:]], lanes)
     cells = np.append(tiles, num_cells)[equal_parts(np.add.reduceat(work, tiles), count)]
+    longest = float(work[:first].sum() + np.add.reduceat(work, cells[:-1]).max())
+    cells = np.append([0] * (first > 0), cells).astype(np.int64)
     count = len(cells) - 1
     owners = _own(model, wires)
     sender = _senders(model, wires, owners)
@@ -167,8 +176,7 @@ def blocks_of(
     if between == 0:
         return None
     epoch = MOST_STEPS if between is None else min(between, MOST_STEPS)
-    longest = float(np.add.reduceat(work, cells[:-1]).max())
-    return CellRanges(order, cells, at[owners], crossing, epoch, longest)
+    return CellRanges(order, cells, at[owners], crossing, epoch, longest, first > 0)
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:

@@ -44,7 +44,7 @@ read_elsewhere              -             o             -             o
 instant_artificial          -             x             -             x
 ion_order                   -             x             -             x
 read_currents               -             x             -             x
-last_instances              -             o             -             o
+last_instances              -             x             -             x
 steered_weights             -             o             -             o
 played_artificial           -             x             -             x
 ranks                       x             x             x             x

@@ -21,6 +21,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.arrays import offsets, stretch_of
+from clhines.core.errors import InputError
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulator.engines.run import Job
 from clhines.simulator.gpu.arena_spec import (
@@ -259,6 +260,25 @@ def make(job: Job) -> ArenaRun:
     return ArenaRun(job, ArenaEpochs, ArenaEpochs.family, apart=True)
 
 
+def _leading(model: Model) -> np.ndarray | None:
+    """Return the cells of the last instances, which go first in each epoch; None without any.
+
+    InputError if one of them reads values of another one.
+    """
+    leading = model.leading_cells
+    for k, kind in enumerate(model.kinds):
+        if not model.of_last(k):
+            continue
+        cells = stretch_of(model.forest.cell_offsets, kind.node)
+        if (cells[np.isin(cells, leading)] != model.last_cell(k)).any():
+            raise InputError(
+                f"{kind.mechanism.name}: {model.of_last(k)[0]}, which is one for all, is set last "
+                "in one cell and read in another whose value all cells read; expected "
+                "engine='steps'"
+            )
+    return leading if len(leading) else None
+
+
 class ArenaEpochs(ArenaKernels):
     """Advance a model with exact times by whole cells; an InputError where one is too large."""
 
@@ -274,13 +294,19 @@ class ArenaEpochs(ArenaKernels):
             scale=1.0, constant_factors=False, inflow=layouts.has_constants(whole),
         )  # fmt: skip
         lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
-        plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
+        leading = _leading(model)
+        plans = plan_epochs(
+            lists, self.dtype, limits, decisions=decisions, by_node=True, leading=leading
+        )
+        self._num_leading = int(leading is not None)  # of plans, which is the first
         self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
         self.layout, self._tables, base = layouts.Layout(model), list[_ListsKernel](), 0
         self.artificial = None
         if any(map(layouts.is_artificial, model.kinds)):
             self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
-        for plan in sorted(plans, key=lambda plan: -plan.groups):  # others end beside the largest
+        others = plans[self._num_leading :]
+        others.sort(key=lambda plan: -plan.groups)  # others end beside the largest
+        for plan in (*plans[: self._num_leading], *others):
             real = np.flatnonzero(plan.table.gather >= 0)
             self.place[plan.table.gather[real]] = base + real
             begin = np.repeat(plan.table.units[:, 0], plan.table.units[:, 1])
@@ -350,6 +376,7 @@ class ArenaEpochs(ArenaKernels):
         spreads = any(launch.plan.spec.parts > 1 for launch in self._tables)
         regions = CellRegions(self.model, self.run.wires, self._within, spreads)
         self._num_layers = regions.add(self.network, arenas)
+        layouts.add_turns(self.model, arenas["mem"], self._steps + 2)
         return arenas
 
     def suit(self, variables: Variables) -> bool:
@@ -366,11 +393,11 @@ class ArenaEpochs(ArenaKernels):
         spec = replace(spec, calls=devices.is_cpu(self.queue.device))
         if self.artificial is not None:
             self.artificial.compile(spec, at)
-        for launch in self._tables:
+        for number, launch in enumerate(self._tables):
             plan = launch.plan.spec
             assert isinstance(plan, ArenaEpochSpec)
             known = launch.lists, self.run.variables, self.network, self._steps
-            launch.spec, numbers = with_blocks(plan, spec, *known)
+            launch.spec, numbers = with_blocks(plan, spec, *known, number < self._num_leading)
             launch.spec = replace(
                 launch.spec, joins=self._others.groups, ends_later=self._others.later,
                 layers=self._num_layers,
@@ -387,7 +414,7 @@ class ArenaEpochs(ArenaKernels):
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
         self._beside = None  # work-groups that wait for each other take the device alone
         if not any(launch.meets for launch in self._tables):
-            self._beside = program.SideBySide(self.queue, len(self._tables))
+            self._beside = program.SideBySide(self.queue, len(self._following))
 
     def bind(self) -> None:
         self.run.times.forget()
@@ -422,6 +449,11 @@ class ArenaEpochs(ArenaKernels):
             changes = (*_CHANGES, *("pending",) * self._others.later)
             launch.kernel = program.bind(built, spec, "advance", arguments, changes)
         return launch.kernel
+
+    @property
+    def _following(self) -> list[_ListsKernel]:
+        """Tables of cells that no other cell waits for."""
+        return self._tables[self._num_leading :]
 
     @property
     def _steps(self) -> int:
@@ -470,10 +502,13 @@ class ArenaEpochs(ArenaKernels):
         steps = first, count, begin, row, begins, *(not begins,) * self._others.later
         for launch in self._tables:
             self._kernel(launch).change(launch.given["numbers"], *map(np.int32, steps))
-        if self._beside is not None and count > 1:
-            self._beside.launch([partial(self._launch_plan, launch) for launch in self._tables])
+        for launch in self._tables[: self._num_leading]:
+            self._launch_plan(launch, self.queue)
+        following = self._following
+        if self._beside is not None and count > 1 and following:
+            self._beside.launch([partial(self._launch_plan, launch) for launch in following])
             return
-        for launch in self._tables:
+        for launch in following:
             self._launch_plan(launch, self.queue)
 
     def _launch_plan(

@@ -49,6 +49,7 @@ class EpochBlocks(KindBlocks):
     first_constant: int = 0  # number of the first among those of all kinds
     unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
     shown: tuple[str, ...] = ()  # states in lines that pointers read in their arena
+    leads: bool = False  # see `ArenaEpochSpec`
 
     @property
     def in_lines(self) -> list[str]:
@@ -102,6 +103,8 @@ class EpochBlocks(KindBlocks):
     def value(self, a: Argument, values: CallValues) -> str:
         if a.role == "constant":
             return f"once__[{self.first_constant + self.constants.index(a.name)}]"
+        if self.is_last(a):
+            return self.turn(a.name, values["turn"])
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # of the kinds before
         expressions = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
@@ -128,6 +131,9 @@ class EpochBlocks(KindBlocks):
         stores = super().stores(a, block, local)
         if a.role == "state" and a.name in self.shown and not self.held:
             stores.append(f"{self.in_memory(a.name)} = {local};")
+        if self.leads and a.role == "state" and a.name in self.last:
+            place = self.turn(a.name, "turn_now")
+            stores.append(f"if (j == last_{self.number}) {place} = {local};")
         return stores
 
 
@@ -175,6 +181,8 @@ class ArenaEpochSpec(EpochSpec):
     layers: int = 0  # of targets whose events come before the currents; 0: node by node
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     reads_nodes: bool = False  # pointers lead to states at other nodes
+    turns: int = 0  # steps of which values of last instances are kept; 0: none are read
+    leads: bool = False  # has the cells of these instances, of which other kernels read a step's
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
     nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
@@ -213,6 +221,11 @@ class ArenaEpochSpec(EpochSpec):
     @property
     def spreads(self) -> bool:
         return self.parts > 1
+
+    @property
+    def leading(self) -> list[EpochBlocks]:
+        """Kinds whose last instance is among the cells of this kernel, if there are any."""
+        return [kind for kind in self.blocks if kind.last and self.leads]
 
     @property
     def loop(self) -> ListLoop:
@@ -332,7 +345,8 @@ class ListLoop:
     def _values(self, begin: str, now: str, end: str) -> CallValues:
         known = {"t begin": begin, "t now": now, "t end": end}
         times = {name: self._time(of) for name, of in known.items()}
-        return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]"}
+        turn = "turn_before" if now == "old_end" else "turn_now"
+        return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
 
     def _time(self, name: str) -> str:
         """Return a time of this step, or of the `old` one, in NEURON's sums of half steps."""
@@ -426,7 +440,7 @@ def takes_apart(model: Model) -> frozenset[int]:
         roles = {a.role for block in program.blocks.values() for a in block}
         several = bool((np.diff(kind.node) == 0).any())
         several |= model.forest.num_cells > 1 and bool(kind.varying)
-        if kind.mechanism.kind != "point" or not several or k in played:
+        if kind.mechanism.kind != "point" or not several or k in played or model.of_last(k):
             continue
         if roles <= _OF_INSTANCE and not set(_ENDS) & set(program.blocks):
             apart.add(k)
@@ -453,10 +467,12 @@ def with_blocks(
     variables: Variables,
     network: Model,
     epoch: int,
+    leads: bool = False,
 ) -> tuple[ArenaEpochSpec, list[float]]:
     """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
-    held, apart = held_kinds(functions.kinds, network), takes_apart(network)
+    apart = takes_apart(network)
+    held = set() if leads else held_kinds(functions.kinds, network)
     added = network.added_kinds
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
@@ -486,7 +502,7 @@ def with_blocks(
                 **fields_of(text), given=tuple(expressions), num_values=len(of_lane), quick=quick,
                 held=k in held and k not in added, local=spec.kinds[k].local,
                 lined=lined, apart=k in apart, unread=lists.lanes.kinds[k].unread,
-                shown=network.states_read(k) if lined else (),
+                shown=network.states_read(k) if lined else (), leads=leads,
             )
         )  # fmt: skip
     texts, blocks, numbers_of_terms = _with_functions(spec, functions.kinds, blocks, variables)
@@ -502,6 +518,8 @@ def with_blocks(
         nernst=functions.nernst,
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
         reads_nodes=reads_nodes(network),
+        turns=epoch + 2 if "last_instances" in network.needs else 0,
+        leads=leads,
     )
     return spec, numbers
 

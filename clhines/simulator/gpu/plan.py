@@ -290,7 +290,7 @@ class EpochPlan:
         )
         network = self._decisions.network
         spreads = limits.ptx and model.has_times and not network.pointers and not network.written
-        spreads &= not network.needs & BY_LAYERS and not network.read
+        spreads &= not network.needs & {*BY_LAYERS, "read_pointers", "last_instances"}
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:
             raise self._too_large(spec.lanes)
@@ -374,6 +374,7 @@ def plan_epochs(
     units: int | None = None,
     decisions: Decisions | None = None,
     by_node: bool | None = None,
+    leading: np.ndarray | None = None,
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first; an InputError where one is too large.
 
@@ -381,7 +382,7 @@ def plan_epochs(
     fill the device: a work-group gives all its cells the lanes and the local memory of the largest.
     `segment` and `units`: most nodes of a segment, cells of a work-group; chosen where not given.
     `decisions`: of the whole network, where `model` is a part of it. `by_node`: lanes take nodes;
-    by default where a cell is too large otherwise.
+    by default where a cell is too large otherwise. `leading` cells have the first plan.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -392,6 +393,8 @@ def plan_epochs(
     for few in np.unique(size)[:-1]:  # too few for a launch of their own go with larger ones
         if np.count_nonzero(size == few) < _FULL * limits.compute_units:
             size[size == few] = size[size > few].min()
+    if leading is not None:
+        size[leading] = size.max() + 1
     most = most[forest.shape_of_cell]
     sizes = size[model.first_cell : model.first_cell + model.forest.num_cells]
     plans = []

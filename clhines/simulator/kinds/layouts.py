@@ -224,6 +224,13 @@ def cells_of_sums(model: Model) -> np.ndarray:
     return stretch_of(model.forest.cell_offsets, np.array(nodes, np.int64))
 
 
+def add_turns(model: Model, mem: Arena, turns: int) -> None:
+    """Make room for values of the last instances, one for each of so many steps in turn."""
+    for k in range(len(model.kinds)):
+        for name in model.of_last(k):
+            mem.room(f"turns_{k}_{name}", (turns,))
+
+
 def num_sums(model: Model) -> int:
     return sums_of(model)[0].shape[1] if model.written else 0
 
@@ -521,7 +528,8 @@ def _regions(variables: Variables, arenas: dict[str, Arena]) -> dict[str, int]:
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):
         regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
-        regions |= {f"last_{k}": kind.last or 0} if model.of_last(k) else {}
+        if model.of_last(k):
+            regions |= {f"last_{k}": kind.last or 0, f"last_cell_{k}": model.last_cell(k)}
         if k in wires.first_target:
             regions[f"target_{k}"] = wires.first_target[k]
         if model.on_grid and kind.first_target >= 0:

@@ -345,6 +345,10 @@ class KindBlocks:
     def arguments(self, block: str) -> tuple[Argument, ...]:
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
+    def is_last(self, a: Argument) -> bool:
+        """Whether an argument is a state of which blocks read the last instance's."""
+        return a.role == "state" and a.direction == "in" and a.name in self.last
+
     def sets_states(self, block: str) -> bool:
         return any(a.role == "state" and a.direction != "in" for a in self.arguments(block))
 
@@ -378,6 +382,10 @@ class KindBlocks:
     def line_of(self, line: int, lines: int) -> str:
         """Return the place of instance j in one of its kind's `lines` of numbers."""
         return f"{line} * count_{self.number} + j"
+
+    def turn(self, name: str, turn: str) -> str:
+        """Where epochs have the last instance's value of a state, by the turn of a step."""
+        return f"mem[turns_{self.number}_{name} + {turn}]"
 
     def bare_current(self, block: str) -> str:
         """Where the current goes that is recorded and none of a mechanism's variables, if any."""
@@ -417,7 +425,7 @@ class KindBlocks:
         def value(a: Argument) -> str:
             if a.role == "parameter" and (a.name, True) in self.parameters:
                 return self.parameter(a.name)
-            if a.direction == "in" and a.name in self.last:
+            if self.is_last(a):
                 return self.value(a, values)
             if a.role in ("parameter", "state", "output"):
                 return f"some(&{self._place(a)}, n)"
@@ -481,8 +489,7 @@ class KindBlocks:
             return self.parameter(a.name)
         if a.role == "state":
             own, last = self.kept("state", a.name), f" + last_{self.number}]"
-            is_last = a.direction == "in" and a.name in self.last
-            return own.removesuffix(" + j]") + last if is_last else own
+            return own.removesuffix(" + j]") + last if self.is_last(a) else own
         if a.role == "ion":
             return f"mem[ion_{a.name} + a]"
         if a.role == "t":

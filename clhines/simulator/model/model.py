@@ -289,6 +289,17 @@ class Model:
         return self.kinds[k].mechanism.program.last if has else ()
 
     @property
+    def leading_cells(self) -> np.ndarray:
+        """Cells of the last instances, whose values all cells read a step later; ascending."""
+        cells = [self.last_cell(k) for k in range(len(self.kinds)) if self.of_last(k)]
+        return np.unique(np.array(cells, np.int64))
+
+    def last_cell(self, k: int) -> int:
+        """Return the cell of the last instance of kind `k`."""
+        kind = self.kinds[k]
+        return int(stretch_of(self.forest.cell_offsets, kind.node[[kind.last or 0]])[0])
+
+    @property
     def added_kinds(self) -> frozenset[int]:
         """Kinds whose states other instances set by pointers, or add to."""
         assigned = {

@@ -8,7 +8,7 @@
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
     nets = [k for k in kinds if k.has_net]
     # of the loop, with events of all nodes, or sums of what these have added, between
-    halves = ("end", "begin") if spec.layers or e.sums or spec.reads_nodes else ("",)
+    halves = ("end", "begin") if spec.layers or e.sums or spec.reads_nodes or spec.leads else ("",)
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
@@ -155,9 +155,13 @@ ${copied(kind, ends)}\
 </%def>\
         // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
+% if spec.turns:
+        // where values of the last instances are for currents of this step, and for states of the one before
+        const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
+% endif
 % for half in halves:
-% if half == "end" and spec.reads_nodes:
-        MEET_ALL();   // currents have set what pointers of other nodes read
+% if half == "end" and (spec.reads_nodes or spec.leads):
+        MEET_ALL();   // currents have set what other nodes read
 % endif
 % if half == "begin":
 % if e.sums:
