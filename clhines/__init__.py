@@ -19,7 +19,7 @@ The map. Each part imports only the parts above it::
 `simulator.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `simulator.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
 `simulator.model`         the arrays that a network becomes
-`simulator`               a network in time: `Simulation`, `Population`, `PassiveCells`
+`simulator`               a network in time: `Simulation`, `Population`
 `simulator.analysis`      results: features of voltages by eFEL's definitions
 `neuron`                  models in NEURON's memory: `from_neuron`, `run`, `check`
 `cli`                     the command line
@@ -83,7 +83,6 @@ _HOMES = {
     "solver.plan.methods": "METHODS make_plan",
     "solver.plan.plan": "Plan",
     "solver.plan.transforms": "Rerooted reroot",
-    "simulator.passive": "PassiveCells",
     "simulator.population.population": "Population",
     "simulator.simulation": "Simulation",
     "solver.factors": "Factors",

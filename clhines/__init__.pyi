@@ -45,7 +45,6 @@ from clhines.simulator.network.pairs import Drawn as Drawn
 from clhines.simulator.network.pairs import Pairs as Pairs
 from clhines.simulator.network.plasticity import STDP as STDP
 from clhines.simulator.network.plasticity import Rule as Rule
-from clhines.simulator.passive import PassiveCells as PassiveCells
 from clhines.simulator.population.population import Population as Population
 from clhines.simulator.simulation import Simulation as Simulation
 from clhines.solver import device as device

@@ -36,7 +36,6 @@ from clhines.simulator.model import compile
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.simulator.network.times import whole_steps
-from clhines.simulator.passive import PassiveCells
 
 CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)
 MASKED = np.ma.masked_array([1, 2], [True, False])
@@ -89,15 +88,12 @@ def test_what_is_no_number(value):
             fresh.threshold = value
         with refused():
             fresh.insert("pas", "soma", g=value)
-    with refused():
-        PassiveCells([CABLE], current=value)
 
 
 @pytest.mark.parametrize("value", NOT_COUNTS, ids=lambda v: str(type(v)) + repr(bool(v)))
 def test_what_is_no_count(value):
     for make in (
         lambda: Network(CABLE, value),
-        lambda: PassiveCells([CABLE], value),
         lambda: ring_cables(value),
         lambda: ring_network(CABLE, value),
         lambda: Simulation(Network(CABLE), engine="reference", chunk=value),
@@ -205,7 +201,6 @@ def test_too_much_memory(monkeypatch):
     for make in (
         lambda: Forest.repeat([chain(40)], 4000),
         lambda: Network(CABLE, 10_000),
-        lambda: PassiveCells([CABLE], 10_000),
         lambda: ring_cables(1000),
     ):
         with pytest.raises(HostMemoryError, match=r"of the host's memory; there are 1 MiB"):
@@ -407,7 +402,6 @@ OF_NETWORKS = {
     "no node": lambda: Network(CABLE).psection([]),
     "queue": lambda: Simulation(Network(CABLE), engine="reference", queue=3),
     "arrays": lambda: Simulation(Network(CABLE), engine="reference").set_arrays(0, None),
-    "steps": lambda: PassiveCells([CABLE]).advance("x"),
 }
 CALLS = {
     f"{group}: {name}": call

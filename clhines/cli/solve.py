@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,19 +26,113 @@ from clhines.cli.report import (
     where,
 )
 from clhines.core import files
-from clhines.core.arrays import repeat
+from clhines.core.arrays import repeat, repeated_nodes
+from clhines.core.checks import check_room
 from clhines.core.errors import DeviceMemoryError, PivotError
 from clhines.simulator.cells import cable
+from clhines.solver import reference
+from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import MODES
 
 if TYPE_CHECKING:
-    from clhines.simulator.passive import PassiveCells
     from clhines.solver.solver import Solver
 
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
 # row. How far the solution may then be from the true one is a matter of the condition.
 RESIDUAL_EPS = 64.0
+_V_INIT = -65.0  # mV
+_NODE_BYTES = 6 * 8 + 8  # of the matrix, two voltages, a right-hand side and the forest
+
+
+class PassiveSteps:
+    """Backward-Euler steps of passive cells with a current into the middle of each soma.
+
+    The host forms ``capacitance / dt * v + constant``, the solver the voltages of the next step.
+    """
+
+    def __init__(
+        self, cables: Sequence[cable.Cable], count: int, dt: float, current: float, **options: Any
+    ) -> None:
+        from clhines.solver.solver import Solver
+
+        nodes = repeated_nodes([c.num_nodes for c in cables], count)
+        check_room(_NODE_BYTES * nodes, f"{count} cells")
+        self.different = min(len(cables), count)  # cells, from the first on
+        self.forest = Forest.repeat([c.parent for c in cables], count)
+        systems = [c.system(dt) for c in cables]
+        for cell, system in zip(cables, systems, strict=True):
+            system.constant[cell.soma] += current
+        self.solver = Solver(self.forest, **options)
+        dtype = self.solver.dtype
+        self.d, self.u, self.capacitance_over_dt, self.constant = (
+            repeat([getattr(system, name).astype(dtype) for system in systems], count)
+            for name in ("d", "u", "capacitance_over_dt", "constant")
+        )
+        self.v = self.before = np.full(self.forest.num_nodes, _V_INIT, dtype)
+
+    def advance(self, steps: Iterable[int]) -> float:
+        """Take a step for each item; return the wall time in s."""
+        begin = time.perf_counter()
+        for _ in steps:
+            self.before = self.v
+            self.v = self.solver.solve(self.d, self.u, self._right_hand_side(), check=False)
+        return time.perf_counter() - begin
+
+    def _right_hand_side(self) -> np.ndarray:
+        with np.errstate(all="ignore"):  # values that are not finite show in the check
+            return self.capacitance_over_dt * self.before + self.constant
+
+    def solve_seconds(self) -> float:
+        """Return the median time of the last solve: on one device, without copies."""
+        from clhines.solver.device import timing
+
+        solver, arrays = self.solver, (self.d, self.u, self._right_hand_side())
+        if solver.takes_device_order:
+            d, u, b = map(solver.to_device_order, arrays)
+            x = b.copy()
+            return timing.median_seconds(
+                solver.queue, lambda _: solver.enqueue(d, u, b, out=x, packed=True)
+            )
+        seconds = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            solver.solve(*arrays, check=False)
+            seconds.append(time.perf_counter() - begin)
+        return float(np.median(seconds[1:]))
+
+    def check(self) -> dict[str, float]:
+        """Compare the last step with the reference.
+
+        Returns
+        -------
+        dict
+            `residual`: largest componentwise backward error over all cells. `difference`: largest
+            difference from the reference's solution, over its largest magnitude. `condition`: by
+            how much such a difference may exceed the backward error, see `reference.condition`.
+
+        Raises
+        ------
+        PivotError
+            A pivot was not positive and finite.
+        """
+        status = self.solver.status()
+        if (status >= 0).any():
+            cell = int(np.argmax(status >= 0))
+            raise reference.pivot_error(self.forest, cell, int(status[cell]))
+        once = self.forest.subset(np.arange(self.different))
+        m, b = once.num_nodes, self._right_hand_side()
+        with np.errstate(all="ignore"):
+            truth = reference.solve_serial(once, self.d[:m], self.u[:m], b[:m])
+            parts = np.split(truth, once.cell_offsets[1:-1])
+            expected = repeat(parts, self.forest.num_cells)
+            largest = np.abs(truth).max()
+            reach = reference.condition(once, self.d[:m], self.u[:m], b[:m], truth)
+            return {
+                "residual": reference.residual(self.forest, self.d, self.u, b, self.v),
+                "difference": float(np.abs(self.v - expected).max() / largest),
+                "condition": float(reach.max() / largest),
+            }
 
 
 def add_solve(commands: Commands) -> None:
@@ -67,8 +161,6 @@ def add_solve(commands: Commands) -> None:
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
-    from clhines.simulator.passive import PassiveCells
-
     if arguments.out is not None:
         check_writable(arguments.out)
     cables = read_cells(arguments, arguments.files)
@@ -77,11 +169,11 @@ def run_solve(arguments: argparse.Namespace) -> int:
     if not options.get("devices"):
         options["profile"] = True
     with doing("planning and building kernels"):
-        cells = PassiveCells(
+        cells = PassiveSteps(
             cables,
-            arguments.cells,
-            dt=arguments.dt,
-            current=arguments.current,
+            arguments.cells or len(cables),
+            arguments.dt,
+            arguments.current,
             method=arguments.method,
             dtype=arguments.dtype,
             tune=arguments.tune,
@@ -112,7 +204,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
         "step_ms": rest_s * 1e3,
     }
     with doing("timing a solve"):
-        report |= _speed(cells, rest_s)
+        report |= _speed(cells)
     with doing("checking the last step"):
         failed = "" if arguments.no_check else _check(cells, report)
     if arguments.out is not None:
@@ -124,16 +216,12 @@ def run_solve(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
-    """Return the times of a solve and of the memory floor; in slices the time of a step."""
+def _speed(cells: PassiveSteps) -> dict[str, float]:
+    """Return the times of a solve and of the memory floor."""
     from clhines.solver.device import timing
 
     solver, n = cells.solver, cells.forest.num_nodes
-    solve_s = step_s
-    if cells.on_device and len(solver.queues) > 1:
-        solve_s = _seconds_of_all(cells)
-    elif cells.on_device:
-        solve_s = timing.median_seconds(solver.queue, lambda _: cells.solve_again())
+    solve_s = cells.solve_seconds()
     floor_n = min(n, solver.plan.forest.num_nodes)
     shares = [share for share in solver.shares if share]
     try:
@@ -152,19 +240,7 @@ def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
     }
 
 
-def _seconds_of_all(cells: PassiveCells) -> float:
-    """Median wall time of a solve on several devices, which have no clock in common."""
-
-    def solve() -> float:
-        begin = time.perf_counter()
-        cells.solve_again()
-        cells.finish()
-        return time.perf_counter() - begin
-
-    return float(np.median([solve() for _ in range(11)][2:]))
-
-
-def _check(cells: PassiveCells, report: dict[str, object]) -> str:
+def _check(cells: PassiveSteps, report: dict[str, object]) -> str:
     backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
     report["residual_limit"] = backward
     try:
@@ -213,10 +289,10 @@ def _table(report: Mapping[str, object], solver: Solver) -> str:
     return table(shown, report)
 
 
-def write_cells(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
+def write_cells(name: str, cables: list[cable.Cable], cells: PassiveSteps) -> None:
     forest = cells.forest
     arrays = {
-        "v": cells.voltages(),
+        "v": cells.v,
         "parent": forest.parent,
         "cell_offsets": forest.cell_offsets,
         "xyz": repeat([c.xyz for c in cables], forest.num_cells),

@@ -13,9 +13,9 @@ import pytest
 from commands import OTHER, SWC, TWO_ROOTS, assert_one_line, backward_euler, process
 
 import clhines
+from clhines.cli.solve import PassiveSteps
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
-from clhines.simulator.passive import PassiveCells
 from clhines.solver.device import devices
 
 BAD_FILES = {
@@ -103,7 +103,7 @@ def test_dump(cli, monkeypatch, tmp_path):
     monkeypatch.setenv("CLHINES_DUMP", str(tmp_path / "new" / "folder"))
     assert cli("solve", "--steps", 1).code == 0
     text = "\n".join(p.read_text("utf-8") for p in (tmp_path / "new" / "folder").glob("*.cl"))
-    for kernel in ("solve", "right_hand_side", "floor_copy", "pack", "unpack"):
+    for kernel in ("solve", "floor_copy", "pack", "unpack"):
         assert re.search(rf"\b{kernel}\(", text)
 
 
@@ -111,7 +111,7 @@ def test_interruption(cli, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PassiveCells, "advance", interrupted)
+    monkeypatch.setattr(PassiveSteps, "advance", interrupted)
     result = cli("solve")
     assert result.code == 130
     assert_one_line(result.err, "interrupted")

@@ -33,7 +33,6 @@ from clhines.simulator.events.grid import ALGORITHMS, Delivery
 from clhines.simulator.events.grid_run import Plasticity
 from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
 from clhines.simulator.network.plasticity import STDP, Rule
-from clhines.simulator.passive import PassiveSpec
 from clhines.simulator.state.arena import Tiler
 from clhines.solver.device import devices, program
 from clhines.solver.device.timing import FloorSpec
@@ -225,17 +224,6 @@ def floor_case(queue, real, width):
     items, group = (6, 1) if width > 1 else (48, 16)
     kernel(queue, (items,), (group,), np.int64(n), d.data, u.data, b.data, x.data).wait()
     assert np.allclose(x.get(), values[0] + values[1] * values[2], rtol=1e-6)
-
-
-def passive_case(queue, real):
-    n = 35
-    dtype = np.float64 if real == "double" else np.float32
-    values = np.random.default_rng(2).random((3, n)).astype(dtype)
-    kernel = cl.Kernel(program.build(queue.context, PassiveSpec(real)), "right_hand_side")
-    capacitance, fixed, v = (cla.to_device(queue, a) for a in values)
-    b = cla.empty(queue, n, dtype)
-    kernel(queue, (48,), (16,), np.int32(n), capacitance.data, fixed.data, v.data, b.data).wait()
-    assert np.allclose(b.get(), values[0] * values[2] + values[1], rtol=1e-6)
 
 
 def spikes_case(*arguments):
@@ -569,7 +557,6 @@ def clean_cases():
         yield f"spikes: {name}", lambda queue, a=arguments: spikes_case(queue, *a)
     for real in ("double", "float"):
         yield f"tridiagonal: {real}", lambda queue, a=real: tridiagonal_case(queue, a)
-        yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
         for width in (1, 4):
             yield f"floor: {real}, {width}", lambda queue, a=(real, width): floor_case(queue, *a)
 

@@ -21,7 +21,6 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))  # where this is run as a program
 from bench.made import chain, random_binary_tree, star
 from clhines import METHODS, Forest, Network, make_plan
-from clhines.simulator import passive
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu import vectors as epoch_vector
@@ -215,7 +214,7 @@ def arena_epoch_specs(dtype, limits):
 def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
-    yield from (PermuteSpec(real), ChainsSpec(real), passive.PassiveSpec(real))
+    yield from (PermuteSpec(real), ChainsSpec(real))
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))

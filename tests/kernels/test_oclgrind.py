@@ -142,7 +142,6 @@ def test_every_template_is_covered():
         "solver/around/permute",
         "solver/around/chains",
         "solver/around/floor",
-        "simulator/around/passive",
         "simulator/delivery",
         "simulator/plasticity",
     }

@@ -234,7 +234,6 @@ from clhines.solver import reference
 from bench.made import chain
 from clhines.simulator.network.ring import ring_cables
 from clhines.simulator.network.ring import ring_network
-from clhines.simulator.passive import PassiveCells
 from clhines.simulator.events.grid import ALGORITHMS
 from clhines.solver.tune import random_system
 (found,) = [d for _, d in devices.all_devices() if "Portable" in d.platform.name]
@@ -246,9 +245,6 @@ for method in METHODS:
     x = Solver(forest, method, queue=queue).solve(d, u, b)
     assert reference.residual(forest, d, u, b, x) < 1e-14, method
 cables = ring_cables(2, levels=2)
-cells = PassiveCells(cables, 5, queue=queue)
-cells.advance(range(3))
-assert cells.check()["residual"] < 1e-14
 network = ring_network(cables, 3)
 truth = Simulation(network, engine="reference")
 truth.run(8.0)

@@ -17,7 +17,6 @@ from clhines import (
     InputError,
     Mechanism,
     Network,
-    PassiveCells,
     Rule,
     Simulation,
     Solver,
@@ -176,12 +175,6 @@ def extracted(v=V, t=T, stim_start=10.0, stim_end=60.0, **given):
     return tuple(found.values())
 
 
-def passive(**given):
-    cells = PassiveCells([CABLE], method="flat", **given)
-    cells.advance(range(3))
-    return cells.voltages()
-
-
 def stimulated(stop=1.0, **given):
     stimulus = {"amp": 0.1, **given}
     return by_step(network(), {"one": {"stop": stop, "stimuli": [stimulus]}}, 0.025)
@@ -264,9 +257,6 @@ CONVERTED = {
     "Cable.system.e_pas": (lambda x: CABLE.system(0.025, e_pas=x).constant, *MV),
     "System.rhs.v": (lambda x: CABLE.system(0.025).rhs(x), np.full(CABLE.num_nodes, -70.0), "mV"),
     "System.rhs.current": (lambda x: CABLE.system(0.025).rhs(np.zeros(CABLE.num_nodes), x), *NA),
-    "PassiveCells.dt": (lambda x: passive(dt=x), *MS),
-    "PassiveCells.current": (lambda x: passive(current=x), *NA),
-    "PassiveCells.v_init": (lambda x: passive(v_init=x), *MV),
     "Population.protocols.stop": (lambda x: of_protocol(stop=x), *MS),
     "Population.protocols.amp": (lambda x: of_protocol(amp=x), *NA),
     "Population.protocols.delay": (lambda x: of_protocol(delay=x), *MS),

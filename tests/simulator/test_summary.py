@@ -105,15 +105,3 @@ def test_completion_of_a_network_leaves_internals_out(cable):
     names = dir(clhines.Network(cable))
     assert {"insert", "add", "connect", "add_event", "soma", "celsius", "from_swc"} <= set(names)
     assert not {"freeze", "take_copies", "connect_numbers", "wiring"} & set(names)
-
-
-def test_steps_of_passive_cells_as_a_number(cable, queue, needs):
-    needs(queue, np.float64)
-    one, other = (clhines.PassiveCells([cable], queue=queue) for _ in range(2))
-    one.advance(5)
-    other.advance(range(5))
-    assert one.steps == 5
-    assert np.array_equal(one.voltages(), other.voltages())
-    for wrong in (2.0, -1, None):
-        with pytest.raises(clhines.InputError, match="steps is"):
-            one.advance(wrong)

@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import clhines
 from clhines import METHODS, Forest
 from clhines.solver import reference
-from clhines.solver.device import devices, program, templates
+from clhines.solver.device import devices
 
 SWC = """# a ball and three sticks
 1 1 0 0 0 10 -1
@@ -100,19 +99,3 @@ def backward_euler(cables, num_cells, steps, dt=0.025, current=0.1, v_init=-65.0
     for _ in range(steps):
         v = reference.solve_serial(forest, d, u, c * v + constant)
     return forest, v
-
-
-def plant_right_hand_side(monkeypatch, wrong):
-    """Let the kernel of passive cells form another right-hand side, in OpenCL."""
-    from clhines.simulator.passive import PassiveSpec
-
-    build = program.build
-
-    def planted(context, spec, source=None):
-        if not isinstance(spec, PassiveSpec):
-            return build(context, spec, source)
-        text, count = re.subn(r"b\[i\] = [^;]*;", f"b[i] = {wrong};", templates.render(spec))
-        assert count == 1
-        return build(context, spec, text)
-
-    monkeypatch.setattr(program, "build", planted)

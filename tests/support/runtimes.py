@@ -15,7 +15,6 @@ SELECTION = (  # test -> what it covers
     "tests/solver/test_solver.py::test_every_shape_is_solved",  # each method, both precisions
     "tests/solver/test_factors.py::test_every_row_solves_and_factors",
     "tests/solver/test_factors.py::test_bad_pivots_are_named_once",
-    "tests/simulator/test_passive.py::test_repeated_cells_follow_the_reference",
     "tests/simulator/gpu/test_epochs.py::test_blocks_follow_the_reference",
     "tests/simulator/gpu/test_epochs.py::test_lists_of_nodes_follow_the_reference",
     "tests/simulator/gpu/test_epochs.py::test_any_name_may_stand_in_a_text",  # every engine

@@ -24,5 +24,4 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "solver/around/permute": "solver.engines.loaded",
     "solver/around/chains": "solver.tridiagonal",
     "solver/around/floor": "solver.device.timing",
-    "simulator/around/passive": "simulator.passive",
 }
