@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -157,14 +158,12 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
 def _simulation(
     once: NeuronNetwork, dtype: DTypeLike, options: dict[str, object], copies: int = 1
 ) -> tuple[Simulation, NeuronNetwork]:
-    h = once.model.h
-    v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
-    once.network.settings.update(dt=float(h.dt), v_init=v_init, secondorder=int(h.secondorder))
-    once.network.settings["t"] = float(h.t)
+    settings = _settings_of(once.model.h)
+    once.network.settings.update(settings)
     imported = once if copies == 1 else copied(once, copies)
-    arguments = {"v_init": v_init, "secondorder": int(h.secondorder), **options}
+    arguments = {name: settings[name] for name in ("v_init", "secondorder")} | options
     with state_follows():
-        sim = Simulation(imported.network, float(h.dt), dtype, **arguments)  # type: ignore[arg-type]
+        sim = Simulation(imported.network, settings["dt"], dtype, **arguments)  # type: ignore[arg-type]
     alike = sim.model.alike
     if alike is not None:
         take_values(OneCopy(sim), once)
@@ -172,6 +171,25 @@ def _simulation(
     else:
         take_values(sim, imported)
     return sim, imported
+
+
+def _settings_of(h: Hoc) -> dict[str, float]:
+    v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
+    secondorder = int(h.secondorder)
+    return {"dt": float(h.dt), "v_init": v_init, "secondorder": secondorder, "t": float(h.t)}
+
+
+def save_network(path: Path) -> None:
+    """Write the network of the model in NEURON's memory to a file, with its settings."""
+    h = supported()
+    with without_redirects(), uncollected():
+        model = read_model(h, None)
+        if model.rejected:
+            raise RejectedError(model.rejected)
+        network = network_of(model).network
+        network.settings.update(_settings_of(h))
+        network.save(path)
+        model.forget()
 
 
 def run(

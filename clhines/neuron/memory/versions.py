@@ -87,10 +87,8 @@ def _tested(version: str, test: str) -> str:
 
     what = f"the self-test of {version}, once for each version"
     phase(what)
-    path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
-    environment |= {SWITCH: "1", ANY: os.environ.get(ANY, "")}
-    arguments = [sys.executable, "-c", _PROGRAM, json.dumps(path), _MODULES[test]]
+    arguments, environment = child_command(_MODULES[test])
+    environment[SWITCH] = "1"
     try:
         # NEURON loads the mechanisms that are compiled in the folder in which it starts
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
@@ -113,6 +111,14 @@ def _tested(version: str, test: str) -> str:
         wrong = f"the process ended with status {done.returncode}: {last}"
     _log.info("%s: %s", what, wrong or "passed")
     return wrong
+
+
+def child_command(module: str) -> tuple[list[str], dict[str, str]]:
+    """Return arguments and environment of a process, no MPI rank, that calls a module's `main`."""
+    path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
+    environment[ANY] = os.environ.get(ANY, "")
+    return [sys.executable, "-c", _PROGRAM, json.dumps(path), module], environment
 
 
 def _key(h: Hoc, version: str) -> dict[str, object]:

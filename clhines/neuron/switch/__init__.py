@@ -6,9 +6,11 @@ it as a whole, or NEURON does.
 Who owns what
     `enabled`: `enable`, `disable`. `hooks`: what NEURON calls while the switch is on. `runner`: a
     call on the device, or in NEURON; `errors`: its exceptions. `cost`: the estimate who ends a call
-    sooner, and records of earlier runs. `selftest`: whether each hook reaches the switch.
+    sooner, and records of earlier runs; `background`: a child process that compiles kernels for
+    later calls. `selftest`: whether each hook reaches the switch.
 
-Nothing here imports the readers of NEURON's memory or PyOpenCL before the device takes a call.
+Nothing here imports the readers of NEURON's memory or PyOpenCL before the device takes a call, or
+kernels are compiled for one.
 """
 
 from clhines.neuron.switch.enabled import disable, enable

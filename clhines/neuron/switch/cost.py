@@ -37,6 +37,7 @@ _SCHEMA = 1  # of the files
 _SAMPLES = 1000  # sections of which mechanisms are looked at
 _FALL = 0.5  # a number of a record is replaced by one that is smaller by this factor
 _MARGIN = 0.9  # the device has to end by this factor sooner than NEURON
+_SHARE_AHEAD, _AHEAD = 0.05, 0.2  # of NEURON's time, and s, that work for later calls may take
 
 # NEURON: a step, a segment, an instance and a thousand characters of its mechanism's text
 _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
@@ -83,12 +84,22 @@ class Counts:
 
 def first_use() -> float:
     """Seconds to import modules and to run self-tests, if that is still to be done."""
-    parts = 0.0 if "clhines.simulator.simulation" in sys.modules else MODULES
+    parts = 0.0
     if not any(files.cache_folder().glob("trust-*.json")):
         parts += _TRUST
-    if not as_flag(SWITCH) and not any(files.cache_folder().glob("neuron-*.json")):
+    if not is_tested():
         parts += _SELF_TEST
-    return parts * machine_factor()
+    return parts * machine_factor() + import_seconds()
+
+
+def is_tested() -> bool:
+    """Whether no self-test of NEURON is to be run before a model is read."""
+    return as_flag(SWITCH) or any(files.cache_folder().glob("neuron-*.json"))
+
+
+def import_seconds() -> float:
+    is_imported = "clhines.simulator.simulation" in sys.modules
+    return 0.0 if is_imported else MODULES * machine_factor()
 
 
 def count(h: Hoc) -> Counts:
@@ -148,6 +159,7 @@ class Times:
     device_call: float | None = None
     steps: float = 0  # of the last script, and of its first call
     first: float = 0
+    compiled: float = 0  # 1 if a process in the background has compiled the kernels
 
     def fall(self, name: str, seconds: float) -> None:
         """Take a measured time, if it is well below the one that is kept."""
@@ -161,7 +173,7 @@ _TIMES = "neuron_step", "device_begin", "device_step", "device_call"
 
 def _read(key: dict[str, object]) -> Times:
     entry = files.kept_entry("times", _SCHEMA, key)
-    names = *_TIMES, "steps", "first"
+    names = *_TIMES, "compiled", "steps", "first"
     return Times(**{name: entry[name] for name in names if _is_time(entry.get(name))})
 
 
@@ -182,6 +194,7 @@ class Ledger:
     neuron_steps: int = 0
     has_begun: bool = False  # on the device
     is_refused: bool = False  # by the device
+    is_compiled_ahead: bool = False  # a child process has been started for it
 
     @classmethod
     def of(cls, counts: Counts, device: str) -> Ledger:
@@ -194,7 +207,8 @@ class Ledger:
             "device": device,
         }
         record = _read(key)
-        return cls(counts, key, record, record.device_begin is not None)
+        is_compiled = record.device_begin is not None or record.compiled > 0
+        return cls(counts, key, record, is_compiled)
 
     @property
     def neuron_step(self) -> float:
@@ -226,12 +240,34 @@ class Ledger:
         self.first = self.first or steps
         is_again = self.record.first == self.first
         rest = max(steps, self.record.steps - self.steps) if is_again else steps
-        call = self.device_call + steps * self.device_step
-        gain = _MARGIN * steps * self.neuron_step - call
+        gain = self._gain(steps)
         if self.has_begun or gain <= 0:
             return gain > 0
         waited = self.neuron_steps * self.neuron_step
         return max(gain * rest / max(steps, 1), waited) > self.device_begin
+
+    def _gain(self, steps: int) -> float:
+        """Seconds that a call on the device saves once it has begun there."""
+        call = self.device_call + steps * self.device_step
+        return _MARGIN * steps * self.neuron_step - call
+
+    def may_compile_ahead(self, steps: int, is_due: bool) -> bool:
+        """Whether kernels are to be compiled for later calls while NEURON takes this one.
+
+        Calls repeat and would gain, but this one alone does not pay for the compilation. The device
+        is to begin now (`is_due`), or NEURON takes so long that reading the model does not count.
+        """
+        is_settled = self.is_compiled or self.has_begun or self.is_refused
+        if is_settled or not self.neuron_steps or not 0 < self._gain(steps) <= self.device_begin:
+            return False
+        by_neuron = (self.neuron_steps + steps) * self.neuron_step
+        reading = self.counts.begin(is_compiled=True) + import_seconds()
+        return is_due or reading <= _SHARE_AHEAD * by_neuron + _AHEAD
+
+    def set_compiled(self) -> None:
+        """Note that a process in the background has compiled the kernels."""
+        self.is_compiled, self.record.compiled = True, 1
+        self.__dict__.pop("device_begin", None)  # it is less now
 
     def add_neuron(self, steps: int, seconds: float) -> None:
         """Note a call of NEURON."""
@@ -254,6 +290,7 @@ class Ledger:
         for name in _TIMES:
             if (value := getattr(before, name)) is not None:
                 record.fall(name, value)
+        record.compiled = max(record.compiled, before.compiled)
         record.steps, record.first = self.steps, self.first
         if record != before:
             files.keep_entry("times", _SCHEMA, self.key, **vars(record))
@@ -281,6 +318,16 @@ class Accounts:
         if context is not None:  # its record decides
             sooner = bool(context.allreduce(float(sooner and context.id() == 0), 2))
         return sooner
+
+    def ledger_to_compile(self, steps: int, is_due: bool) -> Ledger | None:
+        """Return the ledger of the present call, if its kernels are to be compiled meanwhile.
+
+        MPI ranks that exchange events compile their kernels in a call; of others the first does.
+        """
+        ledger = self._ledger
+        if ledger is None or not ledger.may_compile_ahead(steps, is_due):
+            return None
+        return None if self._ranks() or self._h.ParallelContext().id() else ledger
 
     def _ranks(self) -> Hoc | None:
         """Return NEURON's context if several MPI ranks exchange events."""

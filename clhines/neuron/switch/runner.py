@@ -17,7 +17,8 @@ from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.redirect import Redirect, without_redirects
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.versions import supported
-from clhines.neuron.switch.cost import Accounts
+from clhines.neuron.switch.background import BackgroundWork
+from clhines.neuron.switch.cost import Accounts, is_tested
 from clhines.neuron.switch.errors import ErrorRelay
 from clhines.simulator.refusals import refusal, way_out_of
 
@@ -71,6 +72,7 @@ class CallRunner:
         self._h, self._state, self._errors, self._methods = h, state, errors, methods
         self._is_running = self._is_in_neuron = False
         self._run_seconds, self._device = 0.0, "NEURON"  # of the last run
+        self._background = BackgroundWork()
 
     def attempt(
         self, count: Callable[[], int], neuron_call: Callable[[], object], **call: bool
@@ -91,7 +93,9 @@ class CallRunner:
                 if self._h.CVode().active():
                     raise InputError(f"{_CVODE}; {way_out_of(_CVODE)}")
                 steps = count()
-                if not accounts.device_is_sooner(steps):
+                self._background.check()
+                sooner = accounts.device_is_sooner(steps)
+                if self._compiles_ahead(steps, sooner, options.request) or not sooner:
                     return self._sooner_in_neuron(steps, neuron_call)
             device, dtype, engine = options.request[:3]
             self._run(count, options, RunOptions(device, dtype, engine, **call))
@@ -106,6 +110,21 @@ class CallRunner:
             accounts.add_device(steps, seconds, self._run_seconds, self._device)
             return True
         return self.in_neuron(neuron_call)
+
+    def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
+        """Whether a child process does what later calls on the device need; start it if so."""
+        background = self._background
+        ledger = self._state.accounts.ledger_to_compile(steps, is_due)
+        if ledger is None:
+            return False
+        if background.can_start and not is_tested():
+            background.test_neuron()
+        elif background.can_start and not ledger.is_compiled_ahead:
+            ledger.is_compiled_ahead = True
+            from clhines.neuron.entry import save_network
+
+            background.compile(save_network, request, ledger.set_compiled)
+        return background.is_running
 
     def _sooner_in_neuron(self, steps: int, neuron_call: Callable[[], object]) -> bool:
         begin = time.perf_counter()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -77,6 +78,51 @@ def test_a_slow_device_never_begins():
     assert not one.device_is_sooner(10**5)
     one.add_neuron(10**6, 1000)
     assert not one.device_is_sooner(10**5)
+
+
+@pytest.mark.parametrize(
+    "before, steps, is_due, ahead",
+    [
+        (0, 3000, True, False),  # the first call of the model
+        (3000, 3000, True, True),
+        (3000, 3000, False, False),  # 1.5 s to read and import are more than 5 % of 6 s + 0.2 s
+        (30_000, 3000, False, True),
+        (3000, 9000, True, False),  # 8.1 s that count are saved by this call alone
+        (3000, 10, True, False),  # and none by this one
+    ],
+)
+def test_kernels_are_compiled_ahead_if_calls_repeat(monkeypatch, before, steps, is_due, ahead):
+    monkeypatch.setattr(cost, "first_use", lambda: 2.5)
+    monkeypatch.setattr(cost, "import_seconds", lambda: 0.45)
+    one = ledger()
+    one.record.neuron_step, one.record.device_step, one.record.device_call = 1e-3, 1e-4, 0.01
+    one.add_neuron(before, before * 1e-3)
+    assert one.may_compile_ahead(steps, is_due) == ahead
+    one.set_compiled()
+    assert not one.may_compile_ahead(steps, is_due)
+
+
+def test_kernels_that_are_compiled_ahead_stay_in_the_record():
+    one = Ledger.of(MODEL, "")
+    begin = one.device_begin
+    one.set_compiled()
+    assert one.device_begin < begin
+    one.save()
+    assert Ledger.of(MODEL, "").is_compiled
+
+
+def test_one_rank_compiles_ahead(cells, monkeypatch):
+    """Of ranks that exchange nothing; those that do compile in a call."""
+    accounts = Accounts(h)
+    accounts.device_is_sooner(1)
+    monkeypatch.setattr(Ledger, "may_compile_ahead", lambda *_: True)
+    assert accounts.ledger_to_compile(1, True) is accounts._ledger
+    monkeypatch.setattr(accounts, "_ranks", h.ParallelContext)
+    assert accounts.ledger_to_compile(1, True) is None
+    second = SimpleNamespace(ParallelContext=lambda: SimpleNamespace(id=lambda: 1, nhost=lambda: 1))
+    monkeypatch.setattr(accounts, "_ranks", lambda: None)
+    monkeypatch.setattr(accounts, "_h", second)
+    assert accounts.ledger_to_compile(1, True) is None
 
 
 def test_estimates_grow_with_the_model():
