@@ -239,3 +239,17 @@ def test_slices_refuse_to_factor(queue):
     system = make_system(forest, np.float32)
     with pytest.raises(DeviceMemoryError, match=r"factor\(\) needs the whole batch .* slices"):
         factor(solver, system)
+
+
+@pytest.mark.parametrize("config", FACTORED)
+def test_the_matrix_may_change_as_soon_as_factor_returns(queue, needs, config):
+    needs(queue, np.float64)
+    forest = Forest.from_parents([chain(3000)] * 4)
+    d, u, b = (np.full(forest.num_nodes, value) for value in (4.0, -1.0, 1.0))
+    solver = make_solver(queue, forest, config, np.float64)
+    expected = solver.solve(d, u, b)
+    for _ in range(5):
+        own_d, own_u = d.copy(), u.copy()
+        factors = solver.factor(own_d, own_u, check=False)
+        own_d[:] = own_u[:] = np.nan
+        assert_close(forest, factors.solve(b), expected, np.float64)

@@ -32,9 +32,13 @@ class Transfer:
 
     def bring(self, a: np.ndarray, buffers: Buffers, name: str) -> cla.Array:
         """Return values on the device: lent until the solve has ended, or copied to a buffer."""
-        if copies.lends(self.device, a):
+        if self.lends(a):
             return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
         return self.copied(a, buffers.view(name, a.shape))
+
+    def lends(self, a: np.ndarray) -> bool:
+        """Whether the device uses the memory of a host array in place."""
+        return copies.lends(self.device, a)
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
         """Copy values to an array on the device, after the enqueued commands, and return it."""
