@@ -155,17 +155,8 @@ class Factors:
 
     @exclusive
     def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
-        """Return forest, method, dtype and the matrix that was given: d, u, (l), (n,) each.
-
-        InputError where the inverse pivots have taken the place of d.
-        """
+        """Return forest, method, dtype and the matrix that was given: d, u, (l), (n,) each."""
         eliminated, plan = self.eliminated, self._engine.plan
-        if not getattr(eliminated, "values", None):
-            if any(part.keeps_factors for part in plan.parts):
-                raise InputError(
-                    f"factors of {plan.method} have no matrix any more, and cannot be pickled; "
-                    "expected d, u and l, and factor() there"
-                )
         matrix = {name: a.copy() for name, a in eliminated.matrix_on_host().items()}
         return self._arguments.forest, plan.method, self._arguments.dtype, matrix
 

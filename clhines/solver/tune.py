@@ -166,6 +166,7 @@ class Pick:
         name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
         self.room = Room(name, memory, largest, dtype)
         self.tuning: Tuning | None = None
+        self._chosen = method == "auto"
         self.heuristic = self.made = self._plans(method, options)
         self._why = "as given" if method != "auto" else "auto, by the cost model"
         if tune != "heuristic":
@@ -190,7 +191,8 @@ class Pick:
     def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | SlicedEngine:
         if len(plans) > 1:
             return SlicedEngine(self.forest, plans, bounds, self.queue, self.dtype, self.room)
-        return Whole(plans[0], self.queue, self.dtype, self.room).build()
+        limits = self.limits if self._chosen else None
+        return Whole(plans[0], self.queue, self.dtype, self.room, limits=limits).build()
 
     def _plans(self, method: str, options: dict[str, Option]) -> tuple[list[Plan], np.ndarray]:
         def make(part: Forest) -> Plan:

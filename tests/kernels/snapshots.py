@@ -54,6 +54,7 @@ from clhines.simulator.state.variables import Variables
 from clhines.solver.device.templates import render
 from clhines.solver.device.timing import FloorSpec
 from clhines.solver.engines.loaded import PermuteSpec
+from clhines.solver.plan.by_cell.many import many_spec
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.tridiagonal import ChainsSpec
 
@@ -215,6 +216,8 @@ def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
     yield from (PermuteSpec(real), ChainsSpec(real))
+    for limits, symmetric in itertools.product(DEVICES.values(), (True, False)):
+        yield many_spec(real, symmetric, limits)
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))

@@ -4,6 +4,6 @@
 memory budget. `memory`: the memory budget and the needs of a batch. `repeated`: calls with the same
 arrays. `several`: several devices, each with a plain `Solver`. What they share: `loaded`, a plan on
 a queue, with its tables and kernels; `hosted`, calls with NumPy arrays, prepared for their number
-of rows, and copies; `pivots`, what kernels report of them. `tune`, beside this package, chooses one
-and makes it.
+of rows, and copies; `many`, lanes over many right-hand sides; `pivots`, what kernels report of
+them. `tune`, beside this package, chooses one and makes it.
 """

@@ -17,6 +17,7 @@ from clhines.solver.device.arrays import Order
 from clhines.solver.engines import hosted
 from clhines.solver.engines.engine import SolveEngine, nothing_solved
 from clhines.solver.engines.loaded import Resident, Slot, Step, only_event
+from clhines.solver.engines.many import EliminatedCells, ManySolve
 from clhines.solver.engines.memory import (
     OPERANDS,
     Buffer,
@@ -33,13 +34,18 @@ from clhines.solver.engines.memory import (
     value_buffers,
 )
 from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
-from clhines.solver.plan.plan import Plan
+from clhines.solver.plan.by_cell.many import is_faster
+from clhines.solver.plan.plan import Limits, Plan
 
 MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
 
 
 class Whole(SolveEngine):
-    """Engine: one plan on one queue, in natural order and in device `order`."""
+    """Engine: one plan on one queue, in natural order and in device `order`.
+
+    With `limits`, of a plan that `auto` chose, many right-hand sides of few cells are solved by
+    `ManySolve`.
+    """
 
     takes_device_order = True
 
@@ -50,12 +56,15 @@ class Whole(SolveEngine):
         dtype: np.dtype,
         room: Room,
         transfer: hosted.Transfer | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.plan, self.queue, self.dtype, self.room = plan, queue, dtype, room
+        self._limits, self._many_is_faster = limits, dict[int, bool]()
         self.transfer = transfer or hosted.Transfer(queue, dtype)
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
+        self._status: cla.Array | None = None  # of the last solve; None: that of `loaded`
         self.kernel_events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
         self._ways: dict[
@@ -93,8 +102,24 @@ class Whole(SolveEngine):
         if not self._solved:
             raise nothing_solved()
         if self._bad is None:
-            self._bad = self.loaded.first_bad()
+            self._bad = self.loaded.first_bad(self._status)
         return self._bad
+
+    # -- many right-hand sides -------------------------------------------------------------------
+
+    def many_for(self, b: np.ndarray | cla.Array) -> ManySolve | None:
+        """Return what solves for so many right-hand sides sooner than the plan, or None."""
+        rows = b.shape[0] if b.ndim > 1 else 1
+        if self._limits is None or rows == 1:
+            return None
+        if rows not in self._many_is_faster:
+            self._many_is_faster[rows] = is_faster(self.plan, self._limits, self.dtype, rows)
+        return self._many if self._many_is_faster[rows] else None
+
+    @functools.cached_property
+    def _many(self) -> ManySolve:
+        assert self._limits is not None  # of `many_for`
+        return ManySolve(self.loaded, self.transfer, self._limits)
 
     # -- device order --------------------------------------------------------------------------
 
@@ -112,7 +137,7 @@ class Whole(SolveEngine):
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
         self.kernel_events = self.loaded.run(steps, waits)
         only_event(out, self.kernel_events[-1])
-        self._bad, self._solved = None, True
+        self._bad, self._status, self._solved = None, None, True
         return self.kernel_events[-1]
 
     # -- natural order -------------------------------------------------------------------------
@@ -121,6 +146,12 @@ class Whole(SolveEngine):
         return self.transfer.empty_like(b)
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
+        many = self.many_for(arrays["b"])
+        if many is not None:
+            cells = many.eliminate(matrix_of(arrays), keep=False)
+            self.kernel_events = [many.solve_device(cells, arrays["b"], target)]
+            self._bad, self._status, self._solved = None, cells.status, True
+            return
         matrix = [a for name, a in arrays.items() if name != "b"]
         spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
         if self.loaded.takes_natural and not spoilt:
@@ -128,7 +159,7 @@ class Whole(SolveEngine):
             operands = [*matrix, arrays["b"]]
             self.kernel_events = self.loaded.solve(operands, target, events, natural=True)
             only_event(target, self.kernel_events[-1])
-            self._bad, self._solved = None, True
+            self._bad, self._status, self._solved = None, None, True
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
         buffers = self._take(self._values(len(arrays), count, False))
@@ -145,6 +176,12 @@ class Whole(SolveEngine):
         names, b = tuple(arrays), arrays["b"]
         pivots: BadPivots = NO_PIVOTS
         self.found_finite, finite = False, True
+        many = self.many_for(b)
+        if many is not None:
+            with hosted.FinishOnError(self.queue):
+                cells = many.eliminate(matrix_of(arrays), keep=False)
+                many.solve_host(cells, b, target)
+                return many.bad_pivots(cells)
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
             nonlocal pivots, finite
@@ -239,6 +276,12 @@ class Whole(SolveEngine):
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
         natural, finite = bool(factors.values), True
+        many = self.many_for(b)
+        if many is not None:
+            self.found_finite = False
+            with hosted.FinishOnError(self.queue):
+                many.solve_host(factors.by_step(many), b, target)
+            return
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
             nonlocal finite
@@ -292,8 +335,10 @@ class Whole(SolveEngine):
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         buffers = Buffers(listed, self.queue)
         matrix = [self._packed(buffers, name, a) for name, a in arrays.items()]
+        if any(isinstance(a, np.ndarray) and self.transfer.lends(a) for a in arrays.values()):
+            self.queue.finish()  # the caller may change them, or drop them
         pivots, status = self.loaded.make_factors(matrix, buffers)
-        return WholeFactors(self, [pivots, *matrix[1:]], status)
+        return WholeFactors(self, [pivots, *matrix[1:]], status, matrix[0])
 
     @memory_errors
     def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
@@ -318,10 +363,28 @@ class WholeFactors:
     """A matrix in device order, eliminated where the plan can, and its bad pivots by cell."""
 
     values: Mapping[str, Any] = MappingProxyType({})  # of the matrix in natural order, if it is so
+    _by_step: EliminatedCells | None = None
 
-    def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
-        self.engine, self.matrix, self.bad = engine, matrix, bad
+    def __init__(
+        self, engine: Whole, matrix: list[cla.Array], bad: cla.Array, diagonal: cla.Array
+    ) -> None:
+        self.engine, self.matrix, self.bad, self.diagonal = engine, matrix, bad, diagonal
         self.way: hosted.BufferedSolve | None = None  # of the last solve from NumPy to NumPy
+
+    def by_step(self, many: ManySolve) -> EliminatedCells:
+        """Return the matrix eliminated for many right-hand sides; kept for the next call."""
+        if self._by_step is None:
+            self._by_step = many.eliminate(self.natural_matrix(), keep=True)
+        return self._by_step
+
+    def natural_matrix(self) -> Mapping[str, np.ndarray | cla.Array]:
+        """Return d, u, (l) in natural order."""
+        engine, arrays = self.engine, [self.diagonal, *self.matrix[1:]]
+        size = engine.plan.forest.num_nodes
+        return {
+            name: engine.unpack(a, cla.empty(engine.queue, size, a.dtype))
+            for name, a in zip("dul", arrays, strict=False)
+        }
 
     @property
     def hosted_options(self) -> dict[str, Any]:
@@ -331,6 +394,10 @@ class WholeFactors:
         self.engine.solve_factored(self, b, target)
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
+        many = self.engine.many_for(b)
+        if many is not None:
+            self.engine.note([many.solve_device(self.by_step(many), b, target)])
+            return
         packed = self.engine.pack(b)
         self.enqueue(self.prepare(packed, packed), packed, [])
         self.engine.unpack(packed, target)
@@ -353,15 +420,15 @@ class WholeFactors:
     def transposed(self) -> WholeFactors:
         """See `EliminatedMatrix`: pivots depend on products of u and l only, so u and l swap."""
         pivots, *couplings = self.matrix
-        return WholeFactors(self.engine, [pivots, *reversed(couplings)], self.bad)
+        swapped = [pivots, *reversed(couplings)]
+        return WholeFactors(self.engine, swapped, self.bad, self.diagonal)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `EliminatedMatrix`; of factors that keep the diagonal."""
-        matrix = {}
-        for name, a in zip(("d", "u", "l"), self.matrix, strict=False):
-            natural = cla.empty(self.engine.queue, self.engine.plan.forest.num_nodes, a.dtype)
-            matrix[name] = self.engine.unpack(a, natural).get(self.engine.queue)
-        return matrix
+        queue = self.engine.queue
+        return {
+            name: a if isinstance(a, np.ndarray) else a.get(queue)
+            for name, a in self.natural_matrix().items()
+        }
 
 
 class NaturalFactors(WholeFactors):
@@ -387,6 +454,9 @@ class NaturalFactors(WholeFactors):
             for name, slot in self.values.items()
         }
 
+    def natural_matrix(self) -> Mapping[str, np.ndarray | cla.Array]:
+        return self._arrays if self.values else self._on_device.natural_matrix()
+
     @functools.cached_property
     def _on_device(self) -> WholeFactors:
         made = self.engine.factor_on_device(self._arrays)
@@ -403,13 +473,17 @@ class NaturalFactors(WholeFactors):
         return self._on_device.bad
 
     @property
+    def diagonal(self) -> cla.Array:
+        return self._on_device.diagonal
+
+    @property
     def hosted_options(self) -> dict[str, Any]:
         if not self.values:
             return super().hosted_options
         return {"natural": list(self.values.values()), "factored": self._status}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        if self.values and self._status is None:
+        if self.values and self._status is None and self.engine.many_for(b) is None:
             self.engine.solve_values({**self.values, "b": b}, target)
         else:
             super().solve_host(b, target)
@@ -424,10 +498,10 @@ class NaturalFactors(WholeFactors):
         swapped = dict(zip(self.values, [d, *reversed(couplings)], strict=True))
         return NaturalFactors(self.engine, swapped, self._bad, self._status)
 
-    def matrix_on_host(self) -> dict[str, np.ndarray]:
-        queue, arrays = self.engine.queue, self._arrays
-        matrix = {k: a if isinstance(a, np.ndarray) else a.get(queue) for k, a in arrays.items()}
-        return matrix or super().matrix_on_host()
+
+def matrix_of(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return d, u, (l) of a system."""
+    return {name: a for name, a in arrays.items() if name != "b"}
 
 
 def _count(b: np.ndarray) -> int:

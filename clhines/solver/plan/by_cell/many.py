@@ -1,0 +1,115 @@
+"""Lanes over many right-hand sides of few cells: the order of the nodes, the kernels and the costs.
+
+See `solver.engines.many`, which launches them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from clhines.core.arrays import ranges
+from clhines.solver.forest import Forest
+from clhines.solver.plan.kernel_spec import GROWTH, STATUS, TemplateSpec, Word
+from clhines.solver.plan.plan import Limits, Plan
+
+_LANES = 8  # right-hand sides of a work-item of a CPU
+_CELL_BYTES = 64 << 20  # of a block of right-hand sides of the largest cell
+TILE, _AHEAD = 16, 8  # of a GPU
+# Seconds of the cost model. Of lanes over right-hand sides: of the launches, of a node in the chain
+# of operations, and of a value. Of the plan: of a launch, and of a node in it. Times of values on a
+# CPU, and of nodes, are those of a core.
+_CPU_LANES, _CPU_PLAN = (100e-6, 8e-9, 5e-9), (40e-6, 40e-9)
+_GPU_LANES, _GPU_PLAN = (30e-6, 0.3e-6, 4e-11), (15e-6, 4e-11)
+
+
+@dataclass(frozen=True)
+class ManySpec(TemplateSpec):
+    """``many.mako``: `vectors` of `width` right-hand sides; `apart` if they are transposed."""
+
+    template: ClassVar[str] = "solver/by_cell/many"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "eliminate": (
+            "int num_cells, const int *restrict cell_first, const int *restrict node",
+            "const int *restrict parent, const real *restrict d, const real *restrict u",
+            "const real *restrict l if unsymmetric",
+            "real *restrict inverse, real *restrict up, real *restrict factor",
+            "int *restrict status",
+        ),
+        "bring": (
+            "int rows, int size, const int *restrict node if apart",
+            "const real *restrict b if apart, real *restrict values if apart",
+        ),
+        "substitute": (
+            "int rows, int size, int num_cells if not apart, int room if not apart",
+            "const int *restrict cell_first, const int *restrict node if not apart",
+            "const int *restrict parent, const int *restrict branches if apart",
+            "const real *restrict inverse, const real *restrict up",
+            "const real *restrict factor, const real *b if not apart",
+            "real *x if not apart, real *values",
+        ),
+        "give": (
+            "int rows, int size, const int *restrict node if apart",
+            "const real *restrict values if apart, real *restrict x if apart",
+        ),
+    }
+    status: ClassVar[Word] = STATUS
+    growth: ClassVar[int] = GROWTH
+    tile: ClassVar[int] = TILE
+    ahead: ClassVar[int] = _AHEAD
+    real: str
+    symmetric: bool
+    width: int = 1
+    vectors: int = 1
+    apart: bool = False
+
+    @property
+    def unsymmetric(self) -> bool:
+        return not self.symmetric
+
+    @property
+    def lanes(self) -> int:
+        return self.width * self.vectors
+
+
+def many_spec(real: str, symmetric: bool, limits: Limits) -> ManySpec:
+    """Return the spec for a device, as wide as its compiler is known to get right."""
+    if not limits.is_cpu:
+        return ManySpec(real, symmetric, apart=True)
+    itemsize = 8 if real == "double" else 4
+    width = max(1, min(_LANES, limits.vector_bytes // itemsize, limits.trusted_bytes // itemsize))
+    return ManySpec(real, symmetric, width, max(1, _LANES // width))
+
+
+def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """Return the natural node of each step, and the step of its parent, -1 at roots; (n,) int64.
+
+    Steps are the nodes of a cell, parents first, one cell after another.
+    """
+    trees, shape = forest.trees, forest.shape_of_cell
+    start, sizes = trees.offsets[:-1][shape], forest.sizes
+    of_trees = ranges(start, sizes)  # places of the steps of all cells among those of the trees
+    first = np.repeat(forest.cell_offsets[:-1] - start, sizes)
+    above = trees.parent[trees.order]
+    parent = np.where(above < 0, -1, trees.rank[above])[of_trees]
+    return trees.order[of_trees] + first, np.where(parent < 0, -1, parent + first)
+
+
+def is_faster(plan: Plan, limits: Limits, dtype: np.dtype, rows: int) -> bool:
+    """Whether lanes over `rows` right-hand sides are expected to be faster than the plan."""
+    forest, most = plan.forest, max(part.max_rhs for part in plan.parts)
+    n, cells, largest = forest.num_nodes, forest.num_cells, int(forest.sizes.max())
+    blocks, launches, units = -(-rows // _LANES), -(-rows // most), limits.compute_units
+    if not limits.is_cpu:
+        once, node, value = _GPU_LANES
+        launch, of_launch = _GPU_PLAN
+        return once + largest * node + n * rows * value < launches * (launch + n * of_launch)
+    if largest * _LANES * dtype.itemsize > _CELL_BYTES:
+        return False
+    once, node, value = _CPU_LANES
+    launch, of_launch = _CPU_PLAN
+    seconds = once + max(largest, n / units) * node
+    seconds += n * blocks * _LANES * value / min(units, cells * blocks)
+    return seconds < launches * (launch + n * of_launch / units)

@@ -1,0 +1,159 @@
+"""Many right-hand sides of few cells, in lanes over the right-hand sides."""
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+from solvers import on_device
+from systems import System, dissimilar, make_system
+
+from bench.made import chain, random_binary_tree, star
+from clhines import AccuracyWarning, Forest, PivotError, Solver
+from clhines.solver.engines import many
+
+ROWS = 67  # more than a block of lanes, a tile or a work-group, and a multiple of none
+SHAPES = {
+    "chain": [chain(41)],
+    "tree": [random_binary_tree(53, 9, seed=3)],
+    "star": [star(19)],
+    "several": [*dissimilar(5), chain(1), star(7)],
+}
+
+
+@pytest.fixture(autouse=True)
+def _always(monkeypatch):
+    monkeypatch.setattr("clhines.solver.engines.whole.is_faster", lambda *_: True)
+
+
+def solved_by_lanes(solver, solve):
+    """Return what `solve` returns, which must have used lanes over right-hand sides."""
+    used = vars(solver.engine).get("_many") is not None
+    x = solve()
+    assert used or vars(solver.engine).get("_many") is not None
+    return x
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_solutions_and_the_same_by_factors(queue, needs, shape, symmetric, dtype):
+    needs(queue, dtype)
+    forest = Forest.from_parents(SHAPES[shape])
+    system = make_system(forest, dtype, symmetric, rows=ROWS)
+    solver = Solver(forest, dtype=dtype, queue=queue)
+    x = solved_by_lanes(solver, lambda: solver.solve(**system.arrays))
+    system.assert_solved(x)
+    assert (solver.status() == -1).all()
+    factors = solver.factor(system.d, system.u, l=system.l)
+    assert np.array_equal(factors.solve(system.b), x)
+
+    arrays = on_device(queue, system)
+    on_the_device = solver.solve(**arrays, check=False)
+    assert on_the_device.events
+    assert np.array_equal(on_the_device.get(), x)
+    assert (solver.status() == -1).all()
+    assert np.array_equal(factors.solve(arrays["b"]).get(), x)
+    assert solver.solve(**arrays, out=arrays["b"]) is arrays["b"]
+    assert np.array_equal(arrays["b"].get(), x)
+
+    swapped = System(forest, system.d, system.l, system.b, system.u)
+    if not symmetric:
+        swapped.assert_solved(factors.solve(system.b, transpose=True))
+
+
+def test_bits_do_not_depend_on_the_number_of_right_hand_sides(queue):
+    forest = Forest.from_parents(SHAPES["several"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    solver = Solver(forest, dtype=np.float32, queue=queue)
+    x = solver.solve(**system.arrays)
+    for rows in (2, 8, 17):
+        assert np.array_equal(solver.solve(system.d, system.u, system.b[:rows]), x[:rows])
+
+
+def test_arrays_that_are_not_contiguous_and_the_solution_in_place(queue):
+    forest = Forest.from_parents(SHAPES["tree"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    solver = Solver(forest, dtype=np.float32, queue=queue)
+    x = solver.solve(**system.arrays)
+    columns = np.asfortranarray(system.b)
+    assert np.array_equal(solver.solve(system.d, system.u, columns), x)
+    out = np.empty((ROWS, 2 * forest.num_nodes), np.float32)[:, ::2]
+    assert solver.solve(system.d, system.u, system.b, out=out) is out
+    assert np.array_equal(out, x)
+    b = system.b.copy()
+    assert solver.solve(system.d, system.u, b, overwrite=True) is b
+    assert np.array_equal(b, x)
+
+
+def test_more_right_hand_sides_than_are_on_the_device_at_once(queue, monkeypatch):
+    forest = Forest.from_parents(SHAPES["several"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    x = Solver(forest, dtype=np.float32, queue=queue).solve(**system.arrays)
+    monkeypatch.setattr(many, "_VALUE_BYTES", 10 * 4 * forest.num_nodes)
+    monkeypatch.setattr(many.copies, "lends_all", lambda device: False)
+    solver = Solver(forest, dtype=np.float32, queue=queue)
+    assert np.array_equal(solver.solve(**system.arrays), x)
+
+
+@pytest.mark.parametrize("kind", ["host", "device"])
+def test_a_bad_pivot_is_reported_with_its_cell_and_node(queue, kind):
+    forest = Forest.from_parents(SHAPES["several"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    d = system.d.copy()
+    d[forest.cell_offsets[3] + 1] = -50.0
+    solver = Solver(forest, dtype=np.float32, queue=queue)
+    given = (d, system.u, system.b)
+    if kind == "device":
+        given = tuple(cla.to_device(queue, a) for a in given)
+    with pytest.raises(PivotError) as caught:
+        solver.solve(*given)
+    assert caught.value.cell == 3
+    assert solver.status()[3] == caught.value.node
+    plain = Solver(forest, "flat", dtype=np.float32, queue=queue)
+    with pytest.raises(PivotError) as expected:
+        plain.solve(d, system.u, system.b[0])
+    assert (caught.value.cell, caught.value.node) == (expected.value.cell, expected.value.node)
+
+
+def test_lost_digits_are_reported(queue):
+    forest = Forest(np.array([-1, 0, -1, 2]), np.array([0, 2, 4]))
+    d, u, low = (np.float32(a) for a in ([1, 1, 1, 1e-12], [0, 1, 0, 1], [0, 0.5, 0, -1]))
+    b = np.tile(np.float32([1, 2, 1, 2]), (ROWS, 1))
+    solver = Solver(forest, dtype=np.float32, queue=queue)
+    with pytest.warns(AccuracyWarning) as caught:
+        solver.solve(d, u, b, l=low)
+    assert caught[0].message.cells == (1,)
+    factors = solver.factor(d, u, l=low)
+    for transpose in (False, True):
+        with pytest.warns(AccuracyWarning):
+            factors.solve(b, transpose=transpose)
+
+
+def test_values_that_are_not_finite_are_refused(queue):
+    forest = Forest.from_parents(SHAPES["tree"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    system.b[5, 7] = np.nan
+    with pytest.raises(ValueError, match="b "):
+        Solver(forest, dtype=np.float32, queue=queue).solve(**system.arrays)
+
+
+def test_methods_asked_for_by_name_stay(fast_queue):
+    forest = Forest.from_parents(SHAPES["chain"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    solver = Solver(forest, "flat", dtype=np.float32, queue=fast_queue)
+    system.assert_solved(solver.solve(**system.arrays))
+    assert "_many" not in vars(solver.engine)
+
+
+def test_events_of_device_arrays_are_waited_for(fast_queue):
+    forest = Forest.from_parents(SHAPES["chain"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    arrays = on_device(fast_queue, system)
+    event = cl.UserEvent(fast_queue.context)
+    other = cl.CommandQueue(fast_queue.context)
+    marker = cl.enqueue_marker(other, wait_for=[event])
+    arrays["b"].events.append(marker)
+    solver = Solver(forest, dtype=np.float32, queue=fast_queue)
+    x = solver.solve(**arrays, check=False)
+    event.set_status(cl.command_execution_status.COMPLETE)
+    system.assert_solved(x.get())
