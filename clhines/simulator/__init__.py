@@ -18,9 +18,9 @@ Who owns what
     of engines, runs, the reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole
     cells. `kinds`: all that a template needs to know of one mechanism. `events`: spikes to
     targets, weights. `state`: values on the device, their start, files, copies. `records`:
-    recorded quantities. `ranks`: MPI. `population`: many sets of parameters. `interrupt`: Ctrl-C,
-    at the end of a chunk. `known_answers`: problems for
-    `solver.device.trust`. `importing`: what an importer needs of a run.
+    recorded quantities. `gradients`: derivatives of a loss of these. `ranks`: MPI. `population`:
+    many sets of parameters. `interrupt`: Ctrl-C, at the end of a chunk. `known_answers`: problems
+    for `solver.device.trust`. `importing`: what an importer needs of a run.
 
 A cell with a current into its soma, on the device and by the oracle:
 

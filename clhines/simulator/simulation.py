@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,8 @@ from clhines.simulator.choose import check_options
 from clhines.simulator.course import RunCourse
 from clhines.simulator.engines.run import MakeRun, Request, Run
 from clhines.simulator.engines.table import CHOICES
+from clhines.simulator.gradients.gradient import Gradient, Loss, RunGradient, surrogate_width
+from clhines.simulator.gradients.quantities import GradientQuantity, Quantities
 from clhines.simulator.mechanisms.text.rules import REWARD
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group, inside
@@ -353,6 +355,55 @@ class Simulation(Holder):
         """
         reduction = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
         return self._recordings.add(what, at, index, name, **reduction)
+
+    @collective
+    def gradient(
+        self,
+        duration: float,
+        loss: Loss,
+        of: Sequence[GradientQuantity],
+        *,
+        surrogate: float | None = None,
+    ) -> Gradient:
+        """Return the derivatives of a loss of the records of a run from t = 0.
+
+        They are those of the steps as they are computed, with spikes and events in the steps in
+        which they came. The state of the simulation stays as it is.
+
+        Parameters
+        ----------
+        duration : float, ms
+            A whole number of steps.
+        loss : callable
+            Of the rows of each record, in the order of `record`; returns its value and its
+            derivatives by these rows: an array for each record, or one if there is one record.
+        of : sequence
+            ``(group, name)``, a parameter or a state of a group: shape () if it is one number for
+            all instances, else (count,); of a state by its value after INITIAL. ``v_init``, mV, and
+            ``cm``, µF/cm²: (n,). ``Ra``, Ω·cm: (num_cells,). ``weight``: (m,), in the order of
+            `weights`. ``played``: an array for each `Network.play`, by its ``y``.
+        surrogate : float, optional, mV
+            Give spikes in whole steps the slope of a sigmoid of the voltage of this width.
+
+        Returns
+        -------
+        Gradient
+            ``gradient.value``, and ``gradient[one]`` for each of `of`.
+
+        Raises
+        ------
+        InputError
+            Something has no derivative; raised before any step.
+        """
+        self.ranks.check_alone("gradient()")
+        self._updates.settle()
+        current = self._runner.model
+        groups = current.changes.groups(self.network.groups)
+        quantities = Quantities.checked(self.network, current.current, groups, of)
+        steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP)
+        records, _ = self._recordings.of_run(0, steps)
+        run = RunGradient(quantities, records, steps, surrogate_width(surrogate))
+        return run.of_loss(loss)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:

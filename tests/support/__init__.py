@@ -12,6 +12,7 @@ Networks
     `deliveries`: plastic connections on a device. `traces`: voltages of all kinds, for features.
     `results`: results made by hand. `mechanism_texts`: texts of mechanisms. `graph_values`: values
     of expressions on a graph. `nmodl_blocks`: the blocks of an NMODL text after some passes.
+    `central_differences`: slopes of losses of records, to compare gradients with.
 
 NEURON
     `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's

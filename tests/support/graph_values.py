@@ -10,6 +10,10 @@ def _weight(b, dt):
     return math.expm1(b * dt) / b if b else dt
 
 
+def _bernoulli_slope(x, e):
+    return (1 - x - x / (e - 1)) / (e - 1)
+
+
 OPS = {
     "add": lambda *x: math.fsum(x),
     "mul": lambda *x: math.prod(x),
@@ -21,6 +25,8 @@ OPS = {
     "local": lambda x: x,
     "abs": abs,
     "bernoulli": lambda x, e: x / math.expm1(x) if x else 1.0,
+    "bernoulli_slope": _bernoulli_slope,
+    "sign": lambda x: math.copysign(1.0, x),
     "weight": _weight,
     "grown": lambda x, *terms: math.expm1(x),
 }

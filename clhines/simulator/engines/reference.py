@@ -29,9 +29,10 @@ def started(
     wires: Wires,
     wanted: Sequence[tuple[str, ...]] = (),
     decisions: Decisions | None = None,
+    make: Callable[..., Variables] = Variables,
 ) -> tuple[Variables, HostEvents]:
     """Return all variables at t = 0, events due then delivered, spikes of then found."""
-    variables = Variables(model, wires, decisions)
+    variables = make(model, wires, decisions)
     if wanted:
         variables.want(wanted)
     events = HostEvents(variables)
@@ -159,10 +160,8 @@ def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.n
     g_sum, i_sum = np.zeros(n), np.zeros(n)
     for k in range(len(model.kinds)):
         variables.run_block(k, "before_breakpoint", t)
+    variables.clear_currents()
     for ion in model.ions:
-        current = ion.variables[3]
-        variables.ions[current][:] = 0.0
-        variables.ions[f"d{current}"][:] = 0.0
         variables.to_nernst(ion, ion.node[(ion.style & ADVANCE_REVERSAL) > 0])
     for k, kind in enumerate(model.kinds):
         if "current" not in kind.mechanism.program.blocks:
@@ -300,15 +299,19 @@ class Reference(PartRun):
             self.max_steps = decisions.epoch
         self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
         self._next = -1  # step to which the state of what is played belongs; -1: to none
-        self.variables, self.events = started(model, self._wires, wanted, decisions)
+        self.variables, self.events = self.start(wanted)
         self.records: list[Record] = []
         self._reducers = Reducers(lambda record: HostReducer(record, model))
         self._first = 0
         self._rows: list[list[np.ndarray]] = []
 
     @cached_property
-    def _order(self) -> list[np.ndarray]:
+    def elimination(self) -> list[np.ndarray]:
         return reference.elimination_steps(self.model.forest)
+
+    def start(self, wanted: Wanted) -> tuple[Variables, HostEvents]:
+        """Return the variables at the start."""
+        return started(self.model, self._wires, wanted, self._decisions)
 
     def want(self, records: Sequence[Record]) -> None:
         """Work out the outputs that are recorded; at the start, those of the start too."""
@@ -317,8 +320,7 @@ class Reference(PartRun):
             return
         self.variables.want(wanted)
         if not self.taken:
-            start = self.model, self._wires, wanted, self._decisions
-            self.variables, self.events = started(*start)
+            self.variables, self.events = self.start(wanted)
 
     # -- a chunk -------------------------------------------------------------------------------
 
@@ -333,7 +335,7 @@ class Reference(PartRun):
             self._first = first
         with np.errstate(all="ignore"):  # what is not finite is found by `failed`
             for step in range(first, first + count):
-                self._step(step)
+                self.step(step)
                 # phase 9: records
                 for rows, record in zip(self._rows, self.records, strict=True):
                     rows.append(self.recorded(record))
@@ -364,7 +366,7 @@ class Reference(PartRun):
 
     # -- a step --------------------------------------------------------------------------------
 
-    def _step(self, step: int) -> None:
+    def step(self, step: int) -> None:
         self.taken = True
         model, variables = self.model, self.variables
         begin, half = self._clock.at(step), 0.5 * model.dt
@@ -380,21 +382,7 @@ class Reference(PartRun):
         self.events.plays.at(middle, middle)
         # phase 3: currents
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
-        # phase 4: solve
-        v = variables.v
-        d = model.capacitance_over_dt + model.constant_d + g
-        b = model.constant_b - model.constant_g * v - i
-        if model.layers is not None:
-            dv = model.layers.change(d, b, v, model.dt)
-        else:
-            b = axial_currents(model.forest, model.u, v) + b
-            dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
-        # phase 5: voltages
-        if self.model.second_order_currents:
-            for ion in self.model.ions:
-                current = ion.variables[3]
-                variables.ions[current] += variables.ions[f"d{current}"] * dv
-        variables.v = v + (2 * dv if model.secondorder else dv)
+        self.solve(g, i)
         # phase 6: continuously played values
         self.events.plays.at(end, middle)
         # phase 7: states
@@ -406,6 +394,29 @@ class Reference(PartRun):
         variables.failed[:] = runaways(variables.v[model.soma], variables.failed, step)
         # phase 8: thresholds
         self.events.detect(end, step)
+
+    def solve(self, g: np.ndarray, i: np.ndarray) -> None:
+        """Advance the voltages, of conductances, µS, and currents, nA, of all nodes."""
+        # phase 4: solve
+        model, variables = self.model, self.variables
+        v = variables.v
+        d = model.capacitance_over_dt + model.constant_d + g
+        b = model.constant_b - model.constant_g * v - i
+        if model.layers is not None:
+            dv = model.layers.change(d, b, v, model.dt)
+        else:
+            b = axial_currents(model.forest, model.u, v) + b
+            dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self.elimination)
+        # phase 5: voltages
+        self.note_change(d, v, dv)
+        if self.model.second_order_currents:
+            for ion in self.model.ions:
+                current = ion.variables[3]
+                variables.ions[current] += variables.ions[f"d{current}"] * dv
+        variables.v = v + (2 * dv if model.secondorder else dv)
+
+    def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
+        """Note a diagonal, voltages and their change, before they change; for gradients."""
 
     # -- other ranks ---------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from clhines.core.arrays import ranges
 from clhines.core.errors import InputError
 from clhines.simulator.kinds.layouts import TOO_LATE, TOO_MANY_EVENTS, WRONG_EVENTS
 from clhines.simulator.mechanisms.ir.program import Net
-from clhines.simulator.state.plays import PlayedValues
 from clhines.simulator.state.sources import (
     SPIKE_LATE,
     WATCH_MARGIN,
@@ -35,7 +34,7 @@ class HostEvents:
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
         self._set_at = np.full(connection.count + 1, -np.inf)  # when others set a weight; of none
         self._early = False  # whether events are sent before thresholds are compared
-        self.plays = PlayedValues(variables.model, variables.parameters)
+        self.plays = variables.played_values()
         if variables.model.bins:
             self._rank = variables.model.connection_ranks
             self._detected = detected(variables.model)

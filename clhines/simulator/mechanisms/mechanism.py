@@ -17,8 +17,7 @@ from clhines.core.checks import real_numbers, unchangeable
 from clhines.core.errors import InputError, meant, shown
 from clhines.core.quantities import as_numbers
 from clhines.simulator.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
-from clhines.simulator.mechanisms.emit import random123, scop
-from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.emit.functions import Functions, numpy_function
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.compiled import Compiled
 from clhines.simulator.mechanisms.ir.program import Argument, Program
@@ -409,12 +408,9 @@ class Mechanism:
         """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
         compiled, wanted = self.compiled, _texts("outputs", outputs)
 
-        def make() -> object:  # what is run is printed of numbers and checked names
+        def make() -> object:
             compiled.calls(block)
-            source = Functions(compiled, "numpy", outputs=wanted).text([block])
-            space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
-            exec(compile(source, f"<mechanism {self.name}>", "exec"), space)
-            return space[f"{self.name}_{compiled.bodies[block].suffix or block}"]
+            return numpy_function(compiled, block, wanted)
 
         found: Callable[..., Any] = compiled.once(("twin", block, wanted), make)
         return found

@@ -76,8 +76,7 @@ class HostGrid:
     def send(self, step: int, sources: np.ndarray) -> None:
         """Deliver the spikes of a step, of all sources at once."""
         connections = self.model.connections
-        begin = connections.row[sources]
-        sent = connections.order[ranges(begin, connections.row[sources + 1] - begin)]
+        sent = self.connections_of(sources)
         rule = connections.rule
         if rule is not None:
             self._change("pre", sent, step)
@@ -88,6 +87,12 @@ class HostGrid:
         if rule is not None:
             self._change("post", np.flatnonzero(np.isin(self._post, sources)), step)
             self._count("post", sources, step)
+
+    def connections_of(self, sources: np.ndarray) -> np.ndarray:
+        """Return the connections of some sources, in the order of the rows."""
+        connections = self.model.connections
+        begin = connections.row[sources]
+        return connections.order[ranges(begin, connections.row[sources + 1] - begin)]
 
     def reward(self, reward: float, step: int) -> None:
         if self.model.connections.rule is not None:

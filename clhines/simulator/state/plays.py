@@ -15,22 +15,27 @@ import numpy as np
 from clhines.simulator.model.model import Model, Played
 
 
-def value_after(played: Played, number: int, t: float) -> float:
-    """Return the value at a time, ms, when `number` entries have come; NaN: none is set.
+def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, float], ...]:
+    """Return entries whose sum, each times its share, is the value at a time, ms.
 
-    As NEURON, it extrapolates by the last two of them, and the next one, that it knows of.
+    `number` entries have come by then; there are no shares where none is set. As NEURON, it
+    extrapolates by the last two of them, and the next one, that it knows of.
     """
-    times, y = played.t, played.y
+    times = played.t
     if not played.continuous:
-        return float(y[number - 1]) if number else float("nan")
+        return ((number - 1, 1.0),) if number else ()
     k = min(number, len(times) - 1)
     if not k or times[0] >= t < times[k]:
-        return float(y[0])
+        return ((0, 1.0),)
     t0, t1 = times[k - 1], times[k]
-    if t0 == t1:
-        return float((y[k - 1] + y[k]) / 2)
-    share = (t - t0) / (t1 - t0)
-    return float((1 - share) * y[k - 1] + share * y[k])
+    share = 0.5 if t0 == t1 else float((t - t0) / (t1 - t0))
+    return (k - 1, 1 - share), (k, share)
+
+
+def value_after(played: Played, number: int, t: float) -> float:
+    """Return the value at a time, ms, when `number` entries have come; NaN: none is set."""
+    parts = [float(share * played.y[k]) for k, share in shares_after(played, number, t)]
+    return sum(parts[1:], parts[0]) if parts else float("nan")
 
 
 def entries_until(played: Played, t: float) -> int:
@@ -54,7 +59,7 @@ class PlayedValues:
         self.begin(0.0)
         for played, number in zip(self._played, self._came, strict=True):
             if number and not played.after_events:
-                self._set(played, value_after(played, number, played.t[number - 1]))
+                self._set(played, number, played.t[number - 1])
 
     def begin(self, t: float) -> None:
         """Take the entries until a time, ms, for those that have come; nothing is set."""
@@ -65,7 +70,7 @@ class PlayedValues:
         self.begin(middle)
         for played, number in zip(self._played, self._came, strict=True):
             if played.continuous or t <= middle:  # the queue has the others, behind the states
-                self._set(played, value_after(played, number, t))
+                self._set(played, number, t)
 
     def has(self, k: int) -> bool:
         """Whether values with entries in the queue are played into a kind."""
@@ -89,9 +94,14 @@ class PlayedValues:
                 if t > until or (t, since) > (due[j], sent[j]):
                     break
                 came += 1
-                self._set(played, value_after(played, came, t))
+                self._set(played, came, t)
             self._came[number] = came
 
-    def _set(self, played: Played, value: float) -> None:
+    def _set(self, played: Played, number: int, t: float) -> None:
+        value = value_after(played, number, t)
         if not np.isnan(value):
+            self.note(played, shares_after(played, number, t))
             self._parameters[played.kind][played.parameter][played.instance] = value
+
+    def note(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
+        """Note that a value is set, by `shares_after`; for gradients."""

@@ -29,6 +29,7 @@ from clhines.simulator.records.records import CURRENT
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions, length
 from clhines.simulator.state.host_grid import HostGrid
+from clhines.simulator.state.plays import PlayedValues
 from clhines.simulator.state.sources import Wires, ring_sizes
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
@@ -231,11 +232,21 @@ class Variables:
         if function is None:
             return ()
         values = [self._value(k, a, some, given) for a in read]
+        self.note_call(k, block, some, given, values)
         with np.errstate(all="ignore"):  # np.where computes what it does not take
             results = function(*values)
         for argument, value in zip(changed, results, strict=True):
             self._put(k, block, argument, value, some, given)
         return results
+
+    def played_values(self) -> PlayedValues:
+        """Return what plays values into the parameters."""
+        return PlayedValues(self.model, self.parameters)
+
+    def note_call(
+        self, k: int, block: str, some: np.ndarray, given: BlockCall, values: list[object]
+    ) -> None:
+        """Note a call, before it changes anything, with what it reads; for gradients."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
         """Return a block's function, if it sets anything that is wanted, and its arguments."""
@@ -292,11 +303,11 @@ class Variables:
     def _weights(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
         if call.sums is not None:
             return call.sums
-        place = self._place_of_weight(k, role, name, call)
+        place = self.place_of_weight(k, role, name, call)
         padded = self.exact.weight if len(self.exact.weight) else np.zeros(1)
         return np.where(place < 0, 0.0, padded[place])
 
-    def _place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
+    def place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
         """(r,) int64: where a weight of each event's connection is; -1 for events of none."""
         at = call.weight_at if role == "weight" else call.other_at
         net = self.model.kinds[k].mechanism.program.net
@@ -332,7 +343,7 @@ class Variables:
         elif role in ("ion", "ion_current"):
             self._add_current(kind, name if role == "ion" else f"d{name}", value, instances)
         elif role in ("weight", "other_weight"):
-            place = self._place_of_weight(k, role, name, call)
+            place = self.place_of_weight(k, role, name, call)
             has_weight = place >= 0
             weights = np.broadcast_to(value, has_weight.shape)[has_weight]
             self.exact.weight[place[has_weight]] = weights
@@ -365,6 +376,13 @@ class Variables:
         e, inside, outside, _ = ion.variables
         ci, co = self.ions[inside][node], self.ions[outside][node]
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
+
+    def clear_currents(self) -> None:
+        """Set the currents of ions, and their slopes, to 0 before mechanisms add theirs."""
+        for ion in self.model.ions:
+            current = ion.variables[3]
+            self.ions[current][:] = 0.0
+            self.ions[f"d{current}"][:] = 0.0
 
     def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
         """Call a block of all instances of a kind, where the kind has it."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit import random123, scop
@@ -92,7 +95,8 @@ _COMMENTS = {
 }
 # roles that functions of several instances take, and those that are one number for all of these
 _IN_VECTORS = frozenset(
-    "v t dt parameter constant state ion output ion_current i g noise table weight".split()
+    "v t dt parameter constant state ion output ion_current i g noise table weight"
+    " seed adjoint".split()
 )
 _ALIKE = frozenset("t dt constant".split())
 _ROUNDED = frozenset("symbol number local add mul pow where less lessequal both".split())
@@ -120,6 +124,8 @@ _GENERATED = {
     "grid": "_{}",
     "stream": "{}__stream",
     "drawn": "{}__drawn",
+    "seed": "_seed_{}",
+    "adjoint": "_adjoint_{}",
 }
 
 
@@ -386,6 +392,20 @@ def _result(a: Argument) -> str:
     return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name)
 
 
+def numpy_function(
+    compiled: Compiled, block: str, outputs: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
+    source = Functions(compiled, "numpy", outputs=outputs).text([block])
+    space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
+    # what is run is printed of numbers and checked names
+    exec(compile(source, f"<mechanism {compiled.program.name}>", "exec"), space)
+    function: Callable[..., Any] = space[
+        f"{compiled.program.name}_{compiled.bodies[block].suffix or block}"
+    ]
+    return function
+
+
 class _StatementWriter:
     """Statements of a function: straight lines, and loops between them.
 
@@ -512,4 +532,4 @@ class _StatementWriter:
         p.indent = outside
 
 
-__all__ = ["Functions", "name_of"]
+__all__ = ["Functions", "name_of", "numpy_function"]

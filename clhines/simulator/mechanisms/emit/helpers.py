@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, factorial
+from math import factorial
 
 import numpy as np
 
 from clhines.simulator.mechanisms.emit.exponentials import exponentials, series, summed
 from clhines.simulator.mechanisms.emit.printer import Printer, folded
+from clhines.simulator.mechanisms.ir.exact import bernoulli_numbers
 
 
 def _eps(real: str) -> float:
     return float(np.finfo(np.float32 if real == "float" else np.float64).eps)
-
-
-@lru_cache(maxsize=4)
-def _bernoulli_numbers(count: int) -> list[Fraction]:
-    """Bernoulli's numbers B_0 to B_(count - 1)."""
-    result: list[Fraction] = []
-    for m in range(count):
-        rest = sum((comb(m + 1, k) * b for k, b in enumerate(result)), Fraction(0))
-        result.append(Fraction(1) if m == 0 else -rest / (m + 1))
-    return result
 
 
 @lru_cache(maxsize=8)
@@ -33,7 +24,7 @@ def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
 
     They fall by ``4 pi**2`` each and are used up to ``x = most``.
     """
-    result, numbers = [], _bernoulli_numbers(80)
+    result, numbers = [], bernoulli_numbers(80)
     for k in range(1, 40):
         value = numbers[2 * k] / factorial(2 * k)
         result.append(value)

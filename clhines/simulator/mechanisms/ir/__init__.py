@@ -6,5 +6,6 @@ expressions as linear forms or sums of multiples; `passes` rewrite them, one mod
 finds what is still 0/0; `blocks` chooses local variables.
 `elimination` solves systems of equations of expressions, for the methods of both languages.
 `program` says what engines see of a mechanism, and what each function takes; `compiled` has with
-it the `Body` of each block: results, variables that it writes, loops.
+it the `Body` of each block: results, variables that it writes, loops. `adjoints` makes of a block
+one that pulls derivatives back through it.
 """

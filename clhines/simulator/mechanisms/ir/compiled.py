@@ -31,7 +31,11 @@ BOUNDS = {
 
 @dataclass
 class Loop:
-    """An iteration inside a block: ``names = values`` again while `go_on`."""
+    """An iteration inside a block: ``names = values`` again while `go_on`.
+
+    `equations`, in terms of `names`, vanish at the end of an iteration that solves equations; they
+    are those of the first variables. Only derivatives need them.
+    """
 
     names: list[str]  # symbols inside
     ends: list[str]  # and after it
@@ -41,6 +45,7 @@ class Loop:
     most: int = 0  # turns after which one with `go_on` has failed: results are NaN
     entered: Node | None = None  # whether there is a first turn; None: there is
     inner: list[Loop] = field(default_factory=list)
+    equations: list[Node] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
         """Return expressions on which its turns, and its inner loops, depend."""
@@ -74,7 +79,11 @@ class Loop:
         some = sorted(kept)
         names, ends = ([column[k] for k in some] for column in (self.names, self.ends))
         starts, values = ([column[k] for k in some] for column in (self.starts, self.values))
-        return replace(self, names=names, ends=ends, starts=starts, values=values)
+        whole = kept >= {*range(len(self.equations))}
+        equations = self.equations if whole else []
+        return replace(
+            self, names=names, ends=ends, starts=starts, values=values, equations=equations
+        )
 
 
 @dataclass

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 DIGITS = 60
 MAX_LITERAL = 400  # characters of a literal
@@ -178,3 +179,13 @@ FUNCTIONS: dict[str, Callable[[Fraction], Fraction]] = {
     "exp": exp, "log": log, "sin": sin, "cos": cos, "tan": tan, "sinh": sinh, "cosh": cosh,
     "tanh": tanh, "abs": abs, "sign": sign,
 }  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def bernoulli_numbers(count: int) -> list[Fraction]:
+    """Bernoulli's numbers B_0 to B_(count - 1)."""
+    result: list[Fraction] = []
+    for m in range(count):
+        rest = sum((math.comb(m + 1, k) * b for k, b in enumerate(result)), Fraction(0))
+        result.append(Fraction(1) if m == 0 else -rest / (m + 1))
+    return result

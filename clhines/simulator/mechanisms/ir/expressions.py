@@ -12,7 +12,7 @@ another expression, so the length of a formula never grows with what it refers t
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import reduce
 
@@ -24,6 +24,7 @@ _SHORT = 8  # terms of a sum or product that is flattened into another
 _NOTHING = Fraction(0)
 FUNCTIONS = frozenset(exact.FUNCTIONS)
 CONDITIONS = frozenset(("less", "lessequal", "both"))
+STEPS = frozenset(("sign", "floor", "ceil", "entry"))  # functions whose slope is 0
 
 
 class Node:
@@ -355,10 +356,10 @@ class Graph:
         bit = self.bits.get(name, 0)
         for node in postorder([root], stop=known, mask=bit):
             if node not in known:
-                known[node] = self._slope(node, name, known) if node.mask & bit else self.zero
+                known[node] = self._slope(node, known) if node.mask & bit else self.zero
         return known[root]
 
-    def _slope(self, node: Node, name: str, known: dict[Node, Node]) -> Node:
+    def _slope(self, node: Node, known: dict[Node, Node]) -> Node:
         op, args = node.op, node.args
         if op == "symbol":
             return self.one
@@ -381,11 +382,11 @@ class Graph:
             return result
         if op == "where":
             return self.where(args[0], slopes[1], slopes[2])
-        if op in CONDITIONS or op == "sign":
+        if op in CONDITIONS or op in STEPS:
             return self.zero
-        return self._outer(node) * slopes[0]
+        return self.outer(node) * slopes[0]
 
-    def _outer(self, node: Node) -> Node:
+    def outer(self, node: Node) -> Node:
         """Return the derivative of a function by its (first) argument."""
         x = node.args[0]
         if node.op == "exp":
@@ -398,11 +399,61 @@ class Graph:
             return self.call("cosh", x) ** -2
         if node.op == "bernoulli":
             return self.call("bernoulli_slope", *node.args)
+        if node.op in _SLOPES:
+            return _SLOPES[node.op](self, *node.args)
         others = {"sin": "cos", "cos": "sin", "sinh": "cosh", "cosh": "sinh", "abs": "sign"}
         if node.op not in others:
             raise ExpressionError(f"no derivative of {node.op} is known")
         result = self.call(others[node.op], x)
         return -result if node.op == "cos" else result
+
+
+def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
+    """Return a polynomial, the constant first."""
+    total = graph.zero
+    for c in reversed(coefficients):
+        total = total * x + graph.number(c)
+    return total
+
+
+def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
+    """Slope of ``(exp(b*h) - 1) / b``."""
+    z = graph.local("_z", b * h)
+    near = h**2 * _series(graph, [Fraction(k + 1, math.factorial(k + 2)) for k in range(15)], z)
+    far = (h * graph.call("exp", z) - graph.call("weight", b, h)) / b
+    return graph.where(graph.less(graph.call("abs", z), graph.number(Fraction(1, 2))), near, far)
+
+
+def _slope_of_bernoulli_slope(graph: Graph, x: Node, e: Node) -> Node:
+    """Second derivative of ``x / (exp(x) - 1)``; `e` is ``exp(x)``."""
+    numbers = exact.bernoulli_numbers(32)
+    c = [2 * k * (2 * k - 1) * numbers[2 * k] / math.factorial(2 * k) for k in range(1, 16)]
+    value, slope = (graph.call(name, x, e) for name in ("bernoulli", "bernoulli_slope"))
+    far = (slope * (graph.one - value * 2) - value * (graph.one - value) / x) / x - slope
+    is_near = graph.less(graph.call("abs", x), graph.one)
+    return graph.where(is_near, _series(graph, c, x**2), far)
+
+
+def _slope_of_place(graph: Graph, x: Node, n: Node) -> Node:
+    inside = graph.both(graph.less(graph.zero, x), graph.less(x, n))
+    return graph.where(inside, graph.one, graph.zero)
+
+
+def _slope_of_lookup(graph: Graph, place: Node, *table: Node) -> Node:
+    """Slope of the line between two rows."""
+    row = graph.local("_row", graph.call("floor", place))
+    return graph.call("lookup", row + 1, *table) - graph.call("lookup", row, *table)
+
+
+_SLOPES: dict[str, Callable[..., Node]] = {
+    "weight": _slope_of_weight,
+    "bernoulli_slope": _slope_of_bernoulli_slope,
+    "place": _slope_of_place,
+    "lookup": _slope_of_lookup,
+    "asin": lambda graph, x: graph.sqrt(graph.one - x**2) ** -1,
+    "acos": lambda graph, x: -(graph.sqrt(graph.one - x**2) ** -1),
+    "atan": lambda graph, x: (graph.one + x**2) ** -1,
+}
 
 
 def split(term: Node) -> tuple[Fraction, Node]:

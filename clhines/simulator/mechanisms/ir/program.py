@@ -49,6 +49,7 @@ Roles of arguments, with what `name` says:
 - ``stream``: of the RANDOM variable: its three numbers and the global index, uint32, as a ``uint4``
   or an array (..., 4); ``drawn``: how many words it has given, a ``ulong`` or int64; see
   `random123`.
+- ``seed``, ``adjoint``: derivatives of a loss by results and arguments, see `ir.adjoints`.
 - ``constant``: what does not change from step to step, in functions for groups.
 """
 

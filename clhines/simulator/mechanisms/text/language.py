@@ -241,6 +241,7 @@ class _StepEquations:
                 values=[*after.values()],
                 go_on=graph.where(reduce(graph.both, small), graph.zero, graph.one),
                 most=MAX_PASSES,
+                equations=[*right.values()],
             )
         )
         for n in names:

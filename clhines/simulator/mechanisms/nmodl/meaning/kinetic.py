@@ -338,6 +338,8 @@ def _iterated(
     loop.values = [*(_positive(graph, new[key]) for key in rows), *late.values()]
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
+    again = (value - now[key] for key, value in late.items())
+    loop.equations = [*(step[key] for key in rows), *again]
     return dict(zip(keys, run.close_loop(loop), strict=True))
 
 
@@ -373,4 +375,7 @@ def _steady(
     loop.values = [*states.values(), *froms.values(), graph.where(iterates, graph.one, ready)]
     more = graph.less(graph.symbol("_bound_sum"), error)
     loop.go_on = graph.less(graph.zero, graph.where(iterates, more, graph.one))
+    if linear:  # all turns begin with the old states
+        begin = {symbol: old[key] for key, symbol in zip(rows, symbols[len(rows) :], strict=False)}
+        loop.equations = graph.replaced([step[key] for key in rows], begin)
     return dict(zip(rows, run.close_loop(loop), strict=False))

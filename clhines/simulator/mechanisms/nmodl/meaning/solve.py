@@ -468,6 +468,7 @@ def _iterated(
     )
     loop.values = [*new, *off_new, largest, *(used[e] for e in entries)]
     loop.go_on = graph.negated(done)
+    loop.equations = where(x)
     return run.close_loop(loop)[:size]
 
 

@@ -1,0 +1,284 @@
+"""Adjoint: the derivatives of a loss by all variables, taken back along a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from clhines.simulator.engines.reference import axial_currents
+from clhines.simulator.gradients.trace import (
+    ClearedCurrents,
+    Entry,
+    NernstCall,
+    PlayedValue,
+    SpikesSent,
+    StepEnd,
+    SumsTaken,
+    TracedCall,
+    TracedRun,
+    VoltageChange,
+)
+from clhines.simulator.mechanisms.emit.functions import numpy_function
+from clhines.simulator.mechanisms.ir import adjoints
+from clhines.simulator.mechanisms.ir.program import CAPACITANCE, Argument
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.model.model import DENSITY, Model
+from clhines.simulator.records.records import CURRENT
+from clhines.simulator.state.variables import nernst_scale
+from clhines.solver import reference
+
+BackFunction = tuple[adjoints.AdjointBlock, Callable[..., Any]]
+
+
+def back_function(
+    mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()
+) -> BackFunction | None:
+    """Return what pulls derivatives back through a block; None if no result has any.
+
+    An InputError says what has no derivative.
+    """
+
+    def make() -> BackFunction | None:
+        adjoint = adjoints.adjoint_of(mechanism.compiled, block, outputs)
+        if adjoint is None:
+            return None
+        return adjoint, numpy_function(adjoint.compiled, adjoint.name)
+
+    found: BackFunction | None = mechanism.compiled.once(("back", block, outputs), make)
+    return found
+
+
+class Adjoint:
+    """Derivatives of a loss by all that changes in a run, and by the arrays of its model.
+
+    They are those at the time down to which a trace has been taken back. `matrix` has those by
+    arrays of the model, (n,); `start`, once known, those by the state that INITIAL leaves.
+    """
+
+    def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:
+        self.run, self.model, self.surrogate = run, run.model, surrogate
+        variables, n = run.variables, run.model.forest.num_nodes
+        self.v = np.zeros(n)
+        self.ions = {name: np.zeros(n) for name in variables.ions}
+        self.states, self.outputs, self.parameters = (
+            [{name: np.zeros(a.shape) for name, a in of_kind.items()} for of_kind in kinds]
+            for kinds in (variables.states, variables.outputs, variables.parameters)
+        )
+        self.weight = np.zeros(len(variables.exact.weight))
+        grid = variables.grid
+        self.sums = np.zeros(grid.incoming.shape if grid is not None else (1, 0))
+        self.grid_weight = np.zeros(self.model.connections.count)
+        self.played = [np.zeros(len(p.y)) for p in self.model.played]
+        self._played = {id(p): y for p, y in zip(self.model.played, self.played, strict=True)}
+        names = ("capacitance", "u", "constant_d", "constant_g", "constant_b")
+        self.matrix = {name: np.zeros(n) for name in names}
+        self.start: dict[str, Any] = {}
+        self._g, self._i = np.zeros(n), np.zeros(n)  # by sums of conductances and of currents
+        self._slot = 0
+        self._steps: dict[type, Callable[[Any], None]] = {
+            TracedCall: self._call,
+            NernstCall: self._nernst,
+            ClearedCurrents: self._clear,
+            VoltageChange: self._change,
+            PlayedValue: self._play,
+            SpikesSent: self._send,
+            SumsTaken: self._take,
+            StepEnd: self._spikes,
+        }
+
+    def take_back(self, entries: Sequence[Entry]) -> None:
+        """Take the derivatives back before these entries."""
+        with np.errstate(all="ignore"):  # np.where computes what it does not take
+            for entry in reversed(entries):
+                self._steps[type(entry)](entry)
+
+    def keep_start(self) -> None:
+        """Keep the derivatives by the state that INITIAL leaves."""
+        copies = [{name: a.copy() for name, a in of_kind.items()} for of_kind in self.states]
+        self.start = {"v": self.v.copy(), "states": copies}
+
+    def finish(self) -> None:
+        """Finish at the begin: what INITIAL sets without a block."""
+        model = self.model
+        for k in self.run.variables.wires.kinds:
+            program = model.kinds[k].mechanism.program
+            if "net_initial" not in program.blocks and program.net is not None:
+                first = model.netcons.first_weight[:-1][model.netcons.kind == k]
+                for w in range(1, len(program.net.weights)):
+                    self.weight[first + w] = 0.0
+        for kind, slopes in zip(model.kinds, self.parameters, strict=True):
+            if CAPACITANCE in kind.mechanism.program.built_in:
+                slope = slopes[CAPACITANCE] / kind.factor
+                self.matrix["capacitance"] += np.bincount(kind.node, slope, len(self.v))
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def _call(self, call: TracedCall) -> None:
+        k, block = call.kind, call.block
+        if block.startswith(("grid_", "table_")):
+            return
+        mechanism, outputs = self.model.kinds[k].mechanism, self.run.variables.declared(k)
+        back = back_function(mechanism, block, outputs)
+        if back is None:
+            return
+        adjoint, function = back
+        seeds = [self._seed(call, a) for a in adjoint.seeded]
+        if not any(np.any(seed) for seed in seeds):
+            return
+        slopes = function(*call.values, *seeds)
+        for a, slope in zip(adjoint.by, slopes, strict=True):
+            self._add(call, a, np.broadcast_to(slope, call.some.shape))
+
+    def _seed(self, call: TracedCall, a: Argument) -> np.ndarray:
+        """Return the derivatives by a result; by what it has replaced there are none."""
+        k, some, name = call.kind, call.some, a.name
+        kind = self.model.kinds[k]
+        if a.role in ("i", "g"):
+            seed: np.ndarray = (
+                kind.factor[some] * (self._i if a.role == "i" else self._g)[kind.node[some]]
+            )
+            variables = self.run.variables
+            if a.role == "i" and {*variables.wanted[k]} - {*variables.declared(k)}:
+                seed = seed + _taken(self.outputs[k][CURRENT], some)
+            return seed
+        if a.role in ("ion", "ion_current"):
+            slopes = self.ions[name if a.role == "ion" else f"d{name}"]
+            currents = {ion.variables[3] for ion in self.model.ions}
+            if call.block != "current" or name not in currents:
+                return _taken(slopes, kind.node[some])
+            per_area: Any = 1.0
+            if kind.mechanism.kind == "point":
+                per_area = 1 / (DENSITY * self.model.area[kind.node[some]])
+            return slopes[kind.node[some]] * per_area
+        if a.role in ("state", "output"):
+            return _taken((self.states if a.role == "state" else self.outputs)[k][name], some)
+        if a.role == "set_v":
+            return _taken(self.v, kind.node[some])
+        if a.role == "weight":
+            place = self.run.variables.place_of_weight(k, a.role, name, call.given)
+            of_weights = np.zeros(len(some))
+            of_weights[place >= 0] = _taken(self.weight, place[place >= 0])
+            return of_weights
+        to = (self.model.read if a.role == "assign" else self.model.written)[k, name]
+        slopes, at = self.states[to.kind][to.state], to.instance[some]
+        return slopes[at] if a.role == "add" else _taken(slopes, at)
+
+    def _add(self, call: TracedCall, a: Argument, slope: np.ndarray) -> None:
+        """Add derivatives by an argument that a block has read."""
+        k, some, name = call.kind, call.some, a.name
+        kind, model = self.model.kinds[k], self.model
+        if a.role == "v":
+            if kind.mechanism.kind != "artificial":
+                np.add.at(self.v, kind.node[some], slope)
+        elif a.role in ("parameter", "state"):
+            owner = self.parameters if a.role == "parameter" else self.states
+            np.add.at(owner[k][name], some, slope)
+        elif a.role == "ion":
+            np.add.at(self.ions[name], kind.node[some], slope)
+        elif a.role == "pointer":
+            if (k, name) in model.read:
+                to = model.read[k, name]
+                np.add.at(self.states[to.kind][to.state], to.instance[some], slope)
+            else:
+                np.add.at(self.v, model.pointers[k, name][some], slope)
+        elif call.given.sums is not None:
+            self.sums[self._slot, kind.first_target + some] += slope
+        else:
+            place = self.run.variables.place_of_weight(k, a.role, name, call.given)
+            np.add.at(self.weight, place[place >= 0], slope[place >= 0])
+
+    # -- between calls -------------------------------------------------------------------------
+
+    def _nernst(self, entry: NernstCall) -> None:
+        e, inside, outside, _ = entry.ion.variables
+        scale = nernst_scale(self.model.celsius, entry.ion.valence)
+        seed = scale * _taken(self.ions[e], entry.node)
+        defined = (entry.inside > 0) & (entry.outside > 0)
+        self.ions[inside][entry.node] -= np.where(defined, seed / entry.inside, 0.0)
+        self.ions[outside][entry.node] += np.where(defined, seed / entry.outside, 0.0)
+
+    def _clear(self, entry: ClearedCurrents) -> None:
+        for ion in self.model.ions:
+            self.ions[ion.variables[3]][:] = 0.0
+            self.ions[f"d{ion.variables[3]}"][:] = 0.0
+        self._g[:], self._i[:] = 0.0, 0.0
+
+    def _change(self, entry: VoltageChange) -> None:
+        """Take back ``A dv = constant_b - constant_g v - i + axial(v)``; A is symmetric."""
+        model, v, dv = self.model, entry.v, entry.dv
+        forest, u, matrix = model.forest, model.u, self.matrix
+        seed = 2 * self.v if model.secondorder else self.v
+        by_b, _ = reference.solve_with_pivots(forest, entry.d, u, seed, steps=self.run.elimination)
+        by_d = -by_b * dv
+        child = np.flatnonzero(forest.parent >= 0)
+        parent = forest.parent[child]
+        by_u = (v[child] - v[parent]) * (by_b[child] - by_b[parent])
+        matrix["u"][child] += by_u - by_b[child] * dv[parent] - by_b[parent] * dv[child]
+        matrix["capacitance"] += by_d / model.solved_dt
+        matrix["constant_d"] += by_d
+        matrix["constant_g"] -= by_b * v
+        matrix["constant_b"] += by_b
+        self._g, self._i = by_d, -by_b
+        self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
+
+    def _play(self, entry: PlayedValue) -> None:
+        played = entry.played
+        at = np.array([played.instance])
+        slope = _taken(self.parameters[played.kind][played.parameter], at)[0]
+        for k, share in entry.shares:
+            self._played[id(played)][k] += share * slope
+
+    def _send(self, entry: SpikesSent) -> None:
+        target = self.model.connections.target[entry.connection]
+        by_weight = self.sums[entry.slot, target]
+        np.add.at(self.grid_weight, entry.connection, by_weight)
+
+    def _take(self, entry: SumsTaken) -> None:
+        self._slot = entry.slot
+        self.sums[entry.slot] = 0.0
+
+    def _spikes(self, entry: StepEnd) -> None:
+        """Add the slopes of spikes: those of a sigmoid of the voltage, in mV, if any."""
+        if self.surrogate is None:
+            return
+        grid, sources = self.model.connections, self.model.sources
+        slot = (entry.step + 1 + grid.delay) % len(self.sums)
+        by_spike = np.bincount(
+            grid.source, self.sums[slot, grid.target] * grid.weight, sources.count
+        )
+        z = np.clip((entry.v - sources.detector_threshold) / self.surrogate, -500, 500)
+        share = 1 / (1 + np.exp(-z))
+        slope = share * (1 - share) / self.surrogate * entry.free
+        by_v = slope * by_spike[sources.detector_source]
+        np.add.at(self.v, sources.detector_node, by_v)
+
+
+def _taken(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return derivatives at some places, and set them to 0: what was there has been replaced."""
+    values: np.ndarray = slopes[at]
+    slopes[at] = 0.0
+    return values
+
+
+def by_constant(
+    model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism, **given: Any
+) -> dict[str, np.ndarray]:
+    """Return derivatives by parameters of a constant mechanism, `nodes` with its `factor`."""
+    nodes, factor, parameters = given["nodes"], given["factor"], given["parameters"]
+    back = back_function(mechanism, "current")
+    assert back is not None
+    adjoint, function = back
+    seeds = {"i": -factor * matrix["constant_b"][nodes]}
+    seeds["g"] = factor * (matrix["constant_d"] + matrix["constant_g"])[nodes]
+    values = {name: np.broadcast_to(np.float64(x), len(nodes)) for name, x in parameters.items()}
+    zero = {"v": np.zeros(len(nodes)), "t": 0.0, "dt": np.float64(model.dt)}
+    inputs = [values[a.name] if a.role == "parameter" else zero[a.role] for a in adjoint.inputs]
+    with np.errstate(all="ignore"):
+        slopes = function(*inputs, *(seeds[a.role] for a in adjoint.seeded))
+    return {
+        a.name: np.broadcast_to(slope, len(nodes)).copy()
+        for a, slope in zip(adjoint.by, slopes, strict=True)
+        if a.role == "parameter"
+    }

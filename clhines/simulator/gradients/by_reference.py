@@ -1,0 +1,93 @@
+"""The gradient of a run of the reference, in NumPy: the oracle of gradients on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.simulator.engines.reference import wanted_outputs
+from clhines.simulator.gradients.adjoint import Adjoint
+from clhines.simulator.gradients.trace import TracedRun
+from clhines.simulator.model.model import Model
+from clhines.simulator.records.records import ION, VOLTAGE, Record, is_current
+
+
+class ReferenceGradient:
+    """A run from t = 0, and back again: rows of records, then derivatives of a loss by all.
+
+    States are kept at about the square root of the number of steps; the steps between are taken
+    again, with their trace, when the derivatives come to them.
+    """
+
+    def __init__(
+        self, model: Model, records: Sequence[Record], steps: int, surrogate: float | None = None
+    ) -> None:
+        self.model, self.records, self.steps = model, records, steps
+        self._run = TracedRun(model, wanted_outputs(model, records))
+        self._surrogate = surrogate
+        self._stretch = max(1, isqrt(steps))
+        self._kept: dict[int, dict[str, np.ndarray]] = {}
+
+    def forward(self) -> list[np.ndarray]:
+        """Take all steps; return the rows of each record."""
+        run, rows = self._run, [[self._row(r)] for r in self.records]
+        with np.errstate(all="ignore"):
+            for step in range(self.steps):
+                if step and step % self._stretch == 0:
+                    self._kept[step] = run.save()
+                run.step(step)
+                for r, record in zip(rows, self.records, strict=True):
+                    if (step + 1) % record.every == 0:
+                        r.append(self._row(record))
+        run.events.check()
+        if not np.isfinite(run.variables.v).all():
+            raise InputError("gradient(): a voltage is not finite; run() says where and when")
+        return [np.array(r) for r in rows]
+
+    def _row(self, record: Record) -> np.ndarray:
+        values = np.array(self._run.recorded(record))
+        return values if record.matrix is None else record.matrix @ values
+
+    def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
+        """Return the derivatives of a loss by everything, of those by the rows."""
+        run, adjoint = self._run, Adjoint(self._run, self._surrogate)
+        end = self.steps
+        for begin in reversed([0, *self._kept]):
+            if begin:
+                run.load(self._kept.pop(begin))
+            else:
+                at_start = run.start_traced()
+            with np.errstate(all="ignore"):
+                entries = [run.step_traced(step) for step in range(begin, end)]
+            for step in reversed(range(begin, end)):
+                self._add(adjoint, cotangents, step + 1)
+                adjoint.take_back(entries.pop())
+            end = begin
+        self._add(adjoint, cotangents, 0)
+        adjoint.keep_start()
+        adjoint.take_back(at_start)
+        adjoint.finish()
+        return adjoint
+
+    def _add(self, adjoint: Adjoint, cotangents: Sequence[np.ndarray], step: int) -> None:
+        """Add the derivatives by the row of a step."""
+        for record, rows in zip(self.records, cotangents, strict=True):
+            if step % record.every:
+                continue
+            row = rows[step // record.every]
+            row = row if record.matrix is None else row @ record.matrix
+            np.add.at(self._slopes(adjoint, record), record.index, row)
+
+    def _slopes(self, adjoint: Adjoint, record: Record) -> np.ndarray:
+        if record.kind == VOLTAGE:
+            return adjoint.v
+        if record.kind == ION:
+            return adjoint.ions[record.name]
+        owners = [adjoint.outputs]
+        if not is_current(record, self.model):
+            owners = [adjoint.states, adjoint.outputs, adjoint.parameters]
+        of_kind = (owner[record.kind] for owner in owners)
+        return next(slopes[record.name] for slopes in of_kind if record.name in slopes)

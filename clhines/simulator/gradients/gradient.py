@@ -1,0 +1,100 @@
+"""Gradient: the value of a loss of a run's records, and its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clhines.core.checks import as_number, shown
+from clhines.core.errors import InputError
+from clhines.simulator.gradients.by_reference import ReferenceGradient
+from clhines.simulator.gradients.quantities import GradientQuantity, Quantities, as_cotangents
+from clhines.simulator.gradients.refused import check_model, check_records
+from clhines.simulator.records.records import Record
+
+Loss = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient(Mapping[Any, Any]):
+    """The derivatives of a loss, by what they were taken of.
+
+    Attributes
+    ----------
+    value : float
+        The loss.
+    records : list of (rows, columns) float64
+        What it was a function of.
+    """
+
+    value: float
+    records: list[np.ndarray] = field(repr=False)
+    of: tuple[GradientQuantity, ...] = field(repr=False)
+    slopes: list[Any] = field(repr=False)
+
+    def __getitem__(self, key: Any) -> Any:
+        if key not in self.of:
+            raise InputError(f"there is no gradient of {shown(key)}; expected one of `of`")
+        return self.slopes[self.of.index(key)]
+
+    def __iter__(self) -> Any:
+        return iter(self.of)
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+
+class RunGradient:
+    """A run whose records are differentiated: forward once, then back."""
+
+    def __init__(
+        self,
+        quantities: Quantities,
+        records: Sequence[Record],
+        steps: int,
+        surrogate: float | None = None,
+    ) -> None:
+        self.quantities = quantities
+        check_records(records)
+        check_model(quantities.model, surrogate)
+        self._run = ReferenceGradient(quantities.model, records, steps, surrogate)
+
+    def forward(self) -> list[np.ndarray]:
+        """Return the rows of each record."""
+        return self._run.forward()
+
+    def backward(self, cotangents: Sequence[np.ndarray]) -> list[Any]:
+        """Return the derivatives by each quantity, of those by the rows."""
+        return self.quantities.slopes(self._run.backward(cotangents))
+
+    def of_loss(self, loss: Loss) -> Gradient:
+        """Return the gradient of a loss."""
+        rows = self.forward()
+        value, cotangents = valued(loss, rows)
+        slopes = self.backward(cotangents)
+        return Gradient(value, rows, tuple(self.quantities.of), slopes)
+
+
+def valued(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, list[np.ndarray]]:
+    """Return a loss and its derivatives by the rows."""
+    if not callable(loss):
+        raise InputError(f"loss is {shown(loss)}; expected a function of the records")
+    found = loss(*(r.copy() for r in rows))
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise InputError(
+            f"loss returned {shown(found)}; expected its value and its derivatives by the records"
+        )
+    return as_number("the value of loss", found[0]), as_cotangents(found[1], rows)
+
+
+def surrogate_width(surrogate: object) -> float | None:
+    """Check the width of the sigmoid of spikes, mV."""
+    if surrogate is None:
+        return None
+    width = as_number("surrogate", surrogate, "mV")
+    if not width > 0:
+        raise InputError(f"surrogate is {width:g} mV; expected more than 0")
+    return width

@@ -1,0 +1,151 @@
+"""Quantities: what a gradient is taken of, and the derivatives of an `Adjoint` by each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from clhines.core.checks import as_real, shown
+from clhines.core.errors import InputError, meant
+from clhines.simulator.cells.cable import Cable
+from clhines.simulator.gradients.adjoint import Adjoint, by_constant
+from clhines.simulator.gradients.refused import check_parameter
+from clhines.simulator.model.instances import factor_of
+from clhines.simulator.model.model import Model
+from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.network import Network
+from clhines.simulator.refusals import refusal
+
+GradientQuantity: TypeAlias = "str | tuple[Group, str]"
+WORDS = ("v_init", "cm", "Ra", "weight", "played")
+_NO_SLOPE = ("delay", "threshold", "time", "events", "dt", "celsius")
+_NF = 1e-5  # of 1 µF/cm² times 1 µm²
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """What a gradient is taken of: words, and variables of groups with their current values."""
+
+    network: Network
+    model: Model
+    groups: Sequence[Group]  # of the network, with current values
+    of: Sequence[GradientQuantity]
+
+    @classmethod
+    def checked(
+        cls, network: Network, model: Model, groups: Sequence[Group], of: object
+    ) -> Quantities:
+        """Check what a gradient is taken of."""
+        if isinstance(of, str) or not isinstance(of, Sequence) or not len(of):
+            raise InputError(
+                f"of is {shown(of)}; expected a list of (group, name) and of {', '.join(WORDS)}"
+            )
+        quantities = cls(network, model, groups, tuple(of))
+        for one in of:
+            quantities.check(one)
+        return quantities
+
+    def check(self, one: object) -> None:
+        if isinstance(one, str):
+            if one in _NO_SLOPE:
+                raise InputError(refusal("gradient.no-slope", value=one))
+            if one not in WORDS:
+                known = ", ".join(WORDS)
+                near = meant(one, WORDS)
+                raise InputError(f"of has {shown(one)}; expected (group, name) or {known}{near}")
+            if one == "Ra":
+                self._axial_resistivity()
+            return
+        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], Group):
+            raise InputError(f"of has {shown(one)}; expected (group, name) or {', '.join(WORDS)}")
+        group, name = one
+        if group.number >= len(self.groups) or group.network is not self.network:
+            raise InputError(f"of has {group!r}, which is of another network")
+        program = group.mechanism.program
+        names = (*group.mechanism.settable, *group.mechanism.states)
+        if name not in names:
+            expected = f"expected one of {', '.join(names)}{meant(str(name), names)}"
+            raise InputError(f"{group.mechanism.name} has no {shown(name)}; {expected}")
+        if name in _NO_SLOPE or name in program.fixed:
+            raise InputError(refusal("gradient.no-slope", value=name))
+        if name in group.mechanism.parameters:
+            check_parameter(group.mechanism, name)
+
+    def _axial_resistivity(self) -> np.ndarray:
+        """(num_cells,) float64, Ω·cm."""
+        cables: Sequence[Cable] = inside(self.network).structure.cables
+        values = [cable.Ra for cable in cables]
+        if not values or any(isinstance(value, np.ndarray) for value in values):
+            raise InputError(refusal("gradient.several-ra"))
+        return np.resize(np.array(values, float), self.network.num_cells)
+
+    def slopes(self, adjoint: Adjoint) -> list[np.ndarray | list[np.ndarray]]:
+        """Return the derivatives by each, in order."""
+        return [self._slope(adjoint, one) for one in self.of]
+
+    def _slope(self, adjoint: Adjoint, one: GradientQuantity) -> np.ndarray | list[np.ndarray]:
+        model, matrix = self.model, adjoint.matrix
+        if one == "v_init":
+            return adjoint.v.copy()
+        if one == "cm":
+            return matrix["capacitance"] * _NF * model.area
+        if one == "Ra":
+            return self._by_axial_resistivity(matrix)
+        if one == "weight":
+            weight = np.zeros(len(model.given_weights))
+            weight[model.numbers] = adjoint.grid_weight
+            weight[model.exact_numbers] = adjoint.weight[: len(model.exact_numbers)]
+            return weight
+        if one == "played":
+            return [slope.copy() for slope in adjoint.played]
+        assert isinstance(one, tuple)
+        group, name = self.groups[one[0].number], one[1]
+        slope = self._of_group(adjoint, group, name)
+        value = group.parameters.get(name, np.zeros(len(group)))
+        return slope if np.ndim(value) else np.asarray(slope.sum())
+
+    def _of_group(self, adjoint: Adjoint, group: Group, name: str) -> np.ndarray:
+        """(count,) float64: derivatives by a variable of each instance of a group."""
+        k, instances = self.model.instances[group.number]
+        mechanism = group.mechanism
+        if k < 0:
+            factor = factor_of(mechanism, self.model.area[group.nodes])
+            given = {"nodes": group.nodes, "factor": factor, "parameters": group.parameters}
+            found = by_constant(self.model, adjoint.matrix, mechanism, **given)
+            return found.get(name, np.zeros(len(group)))
+        if name in mechanism.parameters:
+            return adjoint.parameters[k][name][instances]
+        begins = name in mechanism.begins  # its value before INITIAL
+        states = adjoint.states if begins else adjoint.start["states"]
+        slope: np.ndarray = states[k][name][instances]
+        return slope
+
+    def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
+        """(num_cells,) float64: all axial conductances of a cell are multiples of 1 / Ra."""
+        forest, by_g = self.model.forest, matrix["constant_d"] - matrix["u"]
+        child = np.flatnonzero(forest.parent >= 0)
+        by_g[child] += matrix["constant_d"][forest.parent[child]]
+        by_node = np.zeros(len(by_g))
+        by_node[child] = by_g[child] * self.model.u[child]  # minus the conductances
+        return np.add.reduceat(by_node, forest.cell_offsets[:-1]) / self._axial_resistivity()
+
+
+def as_cotangents(values: object, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Check the derivatives of a loss by records: one array for each, of its shape."""
+    several = [values] if len(rows) == 1 and not isinstance(values, list | tuple) else values
+    if not isinstance(several, list | tuple) or len(several) != len(rows):
+        raise InputError(
+            f"loss returned derivatives of {type(values).__name__}; expected an array for each of "
+            f"{len(rows)} records"
+        )
+    arrays = [as_real("derivatives of a loss", np.asarray(one)) for one in several]
+    for array, record in zip(arrays, rows, strict=True):
+        if array.shape != record.shape:
+            raise InputError(
+                f"loss returned derivatives of shape {array.shape}; expected {record.shape}, that "
+                "of the record"
+            )
+    return arrays

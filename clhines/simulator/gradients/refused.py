@@ -1,0 +1,90 @@
+"""Check, before anything runs, that what is asked for has a derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clhines.core.errors import InputError
+from clhines.simulator.gradients.adjoint import back_function
+from clhines.simulator.mechanisms.ir.compiled import Body
+from clhines.simulator.mechanisms.ir.expressions import Node, postorder
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.simulator.model.model import Model
+from clhines.simulator.model.needs import phrases
+from clhines.simulator.records.records import MEMBRANE, Record
+from clhines.simulator.refusals import refusal
+
+NEEDS = frozenset("plastic layers diffusion steered_weights last_instances ion_order".split())
+_NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # how such blocks' names begin
+
+
+def check_model(model: Model, surrogate: float | None) -> None:
+    """Refuse networks whose steps cannot be taken back."""
+    if words := model.needs & NEEDS:
+        raise InputError(refusal("gradient.needs", what=phrases(words)))
+    if surrogate is not None and model.has_times:
+        raise InputError(refusal("gradient.surrogate-exact"))
+    for kind in model.kinds:
+        mechanism, program = kind.mechanism, kind.mechanism.program
+        if program.net is not None and program.net.for_netcons:
+            raise InputError(refusal("gradient.for-netcons", name=mechanism.name))
+        if program.begun:
+            raise InputError(refusal("gradient.last", name=mechanism.name, value=program.begun[0]))
+        check_blocks(mechanism)
+
+
+def check_blocks(mechanism: Mechanism) -> None:
+    """Refuse a mechanism with a block that has no derivative."""
+    for block in mechanism.program.blocks:
+        if block.startswith(_NO_VALUES):
+            continue
+        try:
+            back_function(mechanism, block)
+        except InputError as error:
+            raise InputError(
+                refusal("gradient.block", name=mechanism.name, block=block, error=error)
+            ) from error
+
+
+def check_records(records: Sequence[Record]) -> None:
+    """Refuse records whose rows are no variables of the run."""
+    if not records:
+        raise InputError(refusal("gradient.no-record"))
+    for record in records:
+        if record.reduce:
+            raise InputError(refusal("gradient.reduced", name=record.label, how=record.reduce))
+        if record.kind == MEMBRANE:
+            raise InputError(refusal("gradient.membrane"))
+
+
+def check_parameter(mechanism: Mechanism, name: str) -> None:
+    """Refuse a parameter without a derivative, or on which a choice depends and no value."""
+    said = {"name": mechanism.name, "value": name}
+    is_used, has_slope = False, False
+    for block, body in mechanism.compiled.bodies.items():
+        if name not in mechanism.compiled.free(block) or block.startswith("unless"):
+            continue
+        if block.startswith(("table_", "grid_")):
+            raise InputError(refusal("gradient.table", **said))
+        if block == "watch":
+            raise InputError(refusal("gradient.watch", **said))
+        if any(role == "send" and node.uses(name) for role, _, node in body.results):
+            raise InputError(refusal("gradient.event-time", **said))
+        if _is_drawn(body, name):
+            raise InputError(refusal("gradient.drawn", **said))
+        is_used = True
+        back = back_function(mechanism, block)
+        has_slope |= back is not None and any(
+            (a.role, a.name) == ("parameter", name) for a in back[0].by
+        )
+    if is_used and not has_slope:
+        raise InputError(refusal("gradient.choice", **said))
+
+
+def _is_drawn(body: Body, name: str) -> bool:
+    """Whether a random number itself depends on a symbol."""
+
+    def draws(node: Node) -> bool:
+        return node.op.startswith(("random_", "scop_")) and node.uses(name)
+
+    return any(draws(node) for node in postorder(body.every()))

@@ -1,0 +1,212 @@
+"""Trace: the calls and the arithmetic of steps of the reference, in order, with what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from clhines.simulator.engines.reference import Reference, Wanted, started
+from clhines.simulator.events.exact import HostEvents
+from clhines.simulator.model.model import IonNodes, Model, Played
+from clhines.simulator.state.decisions import Decisions
+from clhines.simulator.state.host_grid import HostGrid
+from clhines.simulator.state.plays import PlayedValues
+from clhines.simulator.state.sources import Wires, wires_of
+from clhines.simulator.state.variables import BlockCall, Variables
+
+
+@dataclass(frozen=True, eq=False)
+class TracedCall:
+    """A block of some instances of a kind, and the values that it read."""
+
+    kind: int
+    block: str
+    some: np.ndarray
+    given: BlockCall
+    values: list[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class NernstCall:
+    """Reversal potentials of an ion at nodes, of these concentrations."""
+
+    ion: IonNodes
+    node: np.ndarray
+    inside: np.ndarray
+    outside: np.ndarray
+
+
+@dataclass(frozen=True)
+class ClearedCurrents:
+    """The currents of all ions set to 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class VoltageChange:
+    """A solve: its diagonal, the voltages before, and their change before any extrapolation."""
+
+    d: np.ndarray
+    v: np.ndarray
+    dv: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedValue:
+    """A value set by entries of what is played, each with its share."""
+
+    played: Played
+    shares: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SpikesSent:
+    """Weights of connections added to the sums that act in later steps."""
+
+    slot: np.ndarray
+    connection: np.ndarray
+
+
+@dataclass(frozen=True)
+class SumsTaken:
+    """The sums of a step set to 0, after they acted."""
+
+    slot: int
+
+
+@dataclass(frozen=True, eq=False)
+class StepEnd:
+    """The end of a step: voltages of detectors, and which of them could send an event."""
+
+    step: int
+    v: np.ndarray
+    free: np.ndarray
+
+
+Entry: TypeAlias = (
+    TracedCall
+    | NernstCall
+    | ClearedCurrents
+    | VoltageChange
+    | PlayedValue
+    | SpikesSent
+    | SumsTaken
+    | StepEnd
+)
+
+
+class StepTrace:
+    """Entries in order, while it is `on`."""
+
+    def __init__(self) -> None:
+        self.on, self.entries = False, list[Entry]()
+
+    def add(self, entry: Entry) -> None:
+        if self.on:
+            self.entries.append(entry)
+
+
+class TracedPlays(PlayedValues):
+    """Played values that leave a trace."""
+
+    def __init__(self, model: Model, variables: TracedVariables) -> None:
+        super().__init__(model, variables.parameters)
+        self._trace = variables.trace
+
+    def note(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
+        self._trace.add(PlayedValue(played, shares))
+
+
+class TracedGrid(HostGrid):
+    """Sums of events that leave a trace. Each target has an event in each step, perhaps of 0.
+
+    An event of weight 0 changes nothing, but its derivative by the weight counts.
+    """
+
+    def __init__(self, model: Model, decisions: Decisions, trace: StepTrace) -> None:
+        super().__init__(model, decisions)
+        self._notes = trace
+
+    def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        slot = step % self.slots
+        sums = np.zeros(self.model.num_targets)
+        for k, some, weight in super().take(step):
+            sums[self.model.kinds[k].first_target + some] = weight
+        for k, kind in enumerate(self.model.kinds):
+            if kind.first_target >= 0:
+                some = np.arange(kind.count)
+                yield k, some, sums[kind.first_target + some]
+        self._notes.add(SumsTaken(slot))
+
+    def send(self, step: int, sources: np.ndarray) -> None:
+        super().send(step, sources)
+        if self._notes.on:
+            connection = self.connections_of(sources)
+            slot = (step + 1 + self.model.connections.delay[connection]) % self.slots
+            self._notes.add(SpikesSent(slot, connection))
+
+
+class TracedVariables(Variables):
+    """Variables whose calls leave a trace."""
+
+    def __init__(
+        self, model: Model, wires: Wires, decisions: Decisions | None, trace: StepTrace
+    ) -> None:
+        self.trace = trace
+        super().__init__(model, wires, decisions)
+        if self.grid is not None:
+            self.grid = TracedGrid(model, decisions or Decisions.of(model), trace)
+
+    def played_values(self) -> PlayedValues:
+        return TracedPlays(self.model, self)
+
+    def note_call(
+        self, k: int, block: str, some: np.ndarray, given: BlockCall, values: list[object]
+    ) -> None:
+        self.trace.add(TracedCall(k, block, some, given, values))
+
+    def clear_currents(self) -> None:
+        super().clear_currents()
+        self.trace.add(ClearedCurrents())
+
+    def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
+        _, inside, outside, _ = ion.variables
+        values = self.ions[inside][node], self.ions[outside][node]
+        self.trace.add(NernstCall(ion, node, *values))
+        super().to_nernst(ion, node)
+
+
+class TracedRun(Reference):
+    """The reference, which leaves a trace of chosen steps."""
+
+    def __init__(self, model: Model, wanted: Wanted) -> None:
+        self.trace = StepTrace()
+        super().__init__(model, wires_of(model), wanted)
+
+    def start(self, wanted: Wanted) -> tuple[Variables, HostEvents]:
+        def make(model: Model, wires: Wires, decisions: Decisions | None) -> Variables:
+            return TracedVariables(model, wires, decisions, self.trace)
+
+        return started(self.model, wires_of(self.model), wanted, make=make)
+
+    def start_traced(self) -> Sequence[Entry]:
+        """Start again; return the trace of it."""
+        self.trace.entries, self.trace.on = [], True
+        self.variables, self.events = self.start(tuple(self.variables.wanted))
+        self.trace.on = False
+        return self.trace.entries
+
+    def step_traced(self, step: int) -> Sequence[Entry]:
+        """Take a step; return the trace of it."""
+        self.trace.entries, self.trace.on = [], True
+        held = self.variables.exact.held.copy()
+        self.step(step)
+        v = self.variables.v[self.model.sources.detector_node]
+        self.trace.add(StepEnd(step, v, held == 0))
+        self.trace.on = False
+        return self.trace.entries
+
+    def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
+        self.trace.add(VoltageChange(d, v, dv))

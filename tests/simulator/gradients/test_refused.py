@@ -1,0 +1,120 @@
+"""What has no derivative is refused in one line, before anything runs."""
+
+import mod_files
+import numpy as np
+import pytest
+import small_networks
+
+from clhines import InputError, Mechanism, Simulation
+from clhines.simulator.refusals import id_of
+
+
+def zero(*rows):
+    return 0.0, [np.zeros_like(r) for r in rows]
+
+
+def refused(sim, of, **given):
+    with pytest.raises(InputError) as error:
+        sim.gradient(1.0, zero, of, **given)
+    assert "\n" not in str(error.value) and sim.step == 0
+    return id_of(error.value.args[0])
+
+
+def recorded(net, at=(0,), **given):
+    sim = Simulation(net, 0.05, engine="reference", **given)
+    sim.record("v", [*at])
+    return sim
+
+
+def added(text):
+    net = small_networks.plain()
+    return net, net.add(Mechanism.from_nmodl(text), [0])
+
+
+def test_a_parameter_that_decides():
+    net = small_networks.plain()
+    clamp = net.add("iclamp", [0], delay=0.1, dur=1.0, amp=1.0)
+    assert refused(recorded(net), [(clamp, "dur")]) == "gradient.choice"
+
+
+@pytest.mark.parametrize("value", ["delay", "threshold", "celsius"])
+def test_what_is_fixed(value):
+    net = small_networks.with_synapse()
+    assert refused(recorded(net), [value]) == "gradient.no-slope"
+
+
+HEAD = "NEURON { POINT_PROCESS noslope NONSPECIFIC_CURRENT i RANGE p, q, x %s }\n"
+BODY = "PARAMETER { p = 1 q = 1 }\nASSIGNED { v (mV) i (nA) x }\n%s\n"
+EVENTS = {
+    "gradient.event-time": "BREAKPOINT { i = q*p*v*1e-4 }\nINITIAL { net_send(p, 1) }\n"
+    "NET_RECEIVE(w) { x = 1 }",
+    "gradient.watch": "BREAKPOINT { i = q*p*v*1e-4 }\nINITIAL { net_send(0, 1) }\n"
+    "NET_RECEIVE(w) { IF (flag == 1) { WATCH (v > p) 2 } }",
+    "gradient.table": "BREAKPOINT { rate(v) i = x*p*1e-4 }\n"
+    "PROCEDURE rate(v (mV)) { TABLE x DEPEND p FROM -100 TO 100 WITH 200 x = p*v }",
+}
+
+
+@pytest.mark.parametrize("id_", EVENTS)
+def test_events_and_tables(id_):
+    net, group = added(HEAD % "" + BODY % EVENTS[id_])
+    sim = recorded(net)
+    assert refused(sim, [(group, "p")]) == id_
+    sim.gradient(0.05, zero, [(group, "q")] if "table" not in id_ else ["v_init"])
+
+
+def test_a_parameter_that_seeds_random_numbers():
+    text = HEAD % "RANDOM r" + BODY % (
+        "INITIAL { random_setseq(r, p) x = random_normal(r) }\nBREAKPOINT { i = x*q*p }"
+    )
+    net, group = added(text)
+    net.random(group, "r", [[1, 2, 3]])
+    assert refused(recorded(net), [(group, "p")]) == "gradient.drawn"
+
+
+LOOP = "BREAKPOINT { x = p WHILE (x < 3) { x = x*2 } i = x*1e-3 }"
+
+
+def test_loops_until_a_condition():
+    net, _ = added(HEAD % "" + BODY % LOOP)
+    assert refused(recorded(net), ["cm"]) == "gradient.block"
+
+
+def test_for_netcons():
+    text = HEAD % "" + BODY % (
+        "BREAKPOINT { i = p*v*1e-4 }\nNET_RECEIVE(w) { FOR_NETCONS(u) { u = u*p } x = x + w }"
+    )
+    net, group = added(text)
+    net.connect([0], group, [0], 1.0, 1.0)
+    assert refused(recorded(net), ["weight"]) == "gradient.for-netcons"
+
+
+def test_variables_that_are_one_for_all():
+    net = small_networks.plain()
+    net.insert(mod_files.ours("nmodl/nmbegun"), [0, 1])
+    assert refused(recorded(net), ["cm"]) == "gradient.last"
+
+
+def test_records():
+    net = small_networks.plain()
+    sim = Simulation(net, 0.05, engine="reference")
+    assert refused(sim, ["cm"]) == "gradient.no-record"
+    sim.record("i_membrane", [0])
+    assert refused(sim, ["cm"]) == "gradient.membrane"
+    sim = Simulation(net, 0.05, engine="reference")
+    sim.record("v", [0], reduce="max")
+    assert refused(sim, ["cm"]) == "gradient.reduced"
+
+
+def test_networks_of_arrays_have_no_resistivity():
+    assert refused(recorded(small_networks.plain()), ["Ra"]) == "gradient.several-ra"
+
+
+def test_surrogates_are_for_events_in_whole_steps():
+    sim = recorded(small_networks.with_ions())
+    assert refused(sim, ["cm"], surrogate=1.0) == "gradient.surrogate-exact"
+
+
+def test_a_network_with_plasticity():
+    net = small_networks.NETWORKS["plastic"][0]()
+    assert refused(recorded(net), ["cm"]) == "gradient.needs"
