@@ -119,11 +119,13 @@ def network_of(model: NeuronModel) -> NeuronNetwork:
         structure = replace(structure, given_axis=tree.axis())
     network = Network(structure)
     network.celsius = float(model.h.celsius)
-    inside(network).added.exact = True
-    inside(network).added.bins = model.bins is not None
+    added = inside(network).added
+    added.exact, added.bins = True, model.bins is not None
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
+        if (last := _last_instance(model, name, instances)) is not None:
+            added.last[groups[name].number] = last
     _add_ions(model, network)
     index = int(model.h.Random().Random123_globalindex())
     for name, group in groups.items():
@@ -143,11 +145,11 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
         what = refusal("neuron.copies-pointer-in-net-receive", pointer=pointer)
         raise RejectedError([Rejected(name, what)])
     network = copies_of(once.network, copies)
-    assert inside(network).copy_numbers is not None
+    copied_parts, parts = inside(network), inside(once.network)
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
-    pairs = zip(inside(once.network).added.sources, inside(network).added.sources, strict=True)
+    pairs = zip(parts.added.sources, copied_parts.added.sources, strict=True)
     made: dict[int, Sources | Group] = {**named, **{id(old): new for old, new in pairs}}
-    at = inside(network).copy_numbers.connections
+    at = copied_parts.copy_numbers.connections
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
     return NeuronNetwork(
@@ -175,11 +177,15 @@ def _group(model: NeuronModel, network: Network, name: str, instances: Instances
     nodes = instances.nodes
     states = [q for q in mechanism.program.states if q.is_given]
     values = values_of(model, name, (*mechanism.program.parameters, *states))
-    group = put_group(network, mechanism, nodes, values)
-    if len(nodes) and (mechanism.program.last or mechanism.program.begun):
-        last = int(np.argmax(instances.columns.numbers()))
-        inside(network).added.last[group.number] = last
-    return group
+    return put_group(network, mechanism, nodes, values)
+
+
+def _last_instance(model: NeuronModel, name: str, instances: Instances) -> int | None:
+    """Return the instance whose variables NEURON wrote last, if the mechanism depends on it."""
+    program = model.mechanisms[name].program
+    if not len(instances.nodes) or not (program.last or program.begun):
+        return None
+    return int(np.argmax(instances.columns.numbers()))
 
 
 def values_of(

@@ -250,7 +250,7 @@ class NeuronModel:
         """Return the size in bytes of a place that is no variable, from any point process."""
         for one in self.every.values():
             if one.entry.kind == "point":
-                return self.memory.points.slots_of(self.memory.inside(one.things[0]))[1]
+                return self.memory.points.slots_of(self.memory.object_address(one.things[0]))[1]
         raise OSError("a model without point processes")
 
     def read_gaps(self) -> tuple[list[Gap], list[Rejected]]:

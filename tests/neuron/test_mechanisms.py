@@ -246,7 +246,7 @@ def test_what_lies_behind_an_object_that_records_is_not_its_vector(monkeypatch):
     adds._ref_whole, adds.ri, adds.length = element, 1, soma.L
     kept = h.Vector().record(element)
     h.finitialize(-65)
-    inside, words_at = NeuronMemory(h).inside(whole), raw.words_at
+    inside, words_at = NeuronMemory(h).object_address(whole), raw.words_at
 
     def with_heap(at, count=raw.SEARCHED):
         words = words_at(at, count)

@@ -25,7 +25,9 @@ class Counters:
                 if vector is not None:
                     group = imported.groups[name]
                     n, time = (sim.record(variable, group, [k]) for variable in ("n", "time"))
-                    self._counters.append((model.memory.inside(vector), instances, k, n, time))
+                    self._counters.append(
+                        (model.memory.object_address(vector), instances, k, n, time)
+                    )
 
     def fill(self, result: Result, first: int) -> None:
         """Put a run's times into all vectors, where NEURON has the numbers of its begin."""

@@ -83,7 +83,7 @@ class ImportedModel:
 
     def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
         model = self._imported.model
-        numbers = np.flatnonzero(model.wires.read.address == model.memory.inside(thing))
+        numbers = np.flatnonzero(model.wires.read.address == model.memory.object_address(thing))
         for k in numbers.tolist():
             if model.wires.origin[k] >= 0:
                 source, number = self._imported.sources[model.wires.origin[k]]

@@ -132,7 +132,7 @@ class NeuronMemory(Objects):
             if self.vectors.classes.get(recorder[0]) != "YvecRecord":
                 raise OSError("a recorder is of an unknown class")
             places = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
-            if len(places) != 1 or recorder[8] != self.inside(vector):
+            if len(places) != 1 or recorder[8] != self.object_address(vector):
                 raise OSError("a recorder is not as expected")
             self.reference = places[0]
         finally:
@@ -273,7 +273,7 @@ class VectorLists:
         if not self._vector_word:
             vector = self._h.Vector(1)
             begin = self._memory.place(raw.ref(vector, "x")[0]).column
-            self._vector_word = raw.words_at(self._memory.inside(vector), 8).index(begin)
+            self._vector_word = raw.words_at(self._memory.object_address(vector), 8).index(begin)
         return address + 8 * self._vector_word
 
 

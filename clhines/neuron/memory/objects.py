@@ -39,7 +39,8 @@ class Objects(Library):
         """(n,) int64: addresses of the C++ objects behind hoc objects, by theirs."""
         return gather(objects, 2)[:, 1].astype(np.int64)
 
-    def inside(self, thing: Hoc) -> int:
+    def object_address(self, thing: Hoc) -> int:
+        """Return the address of the C++ object behind a hoc object."""
         return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:

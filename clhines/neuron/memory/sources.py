@@ -88,14 +88,14 @@ class EventSources:
         active = np.zeros(len(things), np.uint8)
         try:
             if targets is not None:
-                example = words_at(self._memory.inside(targets), NETCON_WORDS)
-                target = words[:, example.index(self._memory.inside(targets.syn()))].astype(
+                example = words_at(self._memory.object_address(targets), NETCON_WORDS)
+                target = words[:, example.index(self._memory.object_address(targets.syn()))].astype(
                     np.int64
                 )
                 active = words.view(np.uint8)[:, self._active_byte(targets)]
             weighted = next((t for t in things if t.wcnt()), None)
             if weighted is not None:
-                example = words_at(self._memory.inside(weighted), NETCON_WORDS)
+                example = words_at(self._memory.object_address(weighted), NETCON_WORDS)
                 weight = words[:, example.index(self._memory.weight_address(weighted))].astype(
                     np.int64
                 )
@@ -112,13 +112,15 @@ class EventSources:
         both = []
         for active in (not was, was):
             thing.active(active)
-            both.append(np.array(words_at(self._memory.inside(thing), NETCON_WORDS), np.uint64))
+            both.append(
+                np.array(words_at(self._memory.object_address(thing), NETCON_WORDS), np.uint64)
+            )
         return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in both)))[0])
 
     def _check_netcon(self, thing: Hoc, columns: NetConColumns, k: int) -> None:
         syn = thing.syn()
         same = (
-            columns.target[k] == (0 if syn is None else self._memory.inside(syn))
+            columns.target[k] == (0 if syn is None else self._memory.object_address(syn))
             and columns.active[k] == bool(thing.active())
             and (not columns.source[k] or columns.delay[k] == thing.delay)  # or NEURON has none
             and (not thing.wcnt() or columns.weight[k] == self._memory.weight_address(thing))
@@ -133,12 +135,12 @@ class EventSources:
         times, numbers = h.Vector(), h.Vector()
         netcon.record(times, numbers, _MARK)
         netcon.threshold, netcon.delay = _THRESHOLD, _DELAY
-        at = self._memory.inside(netcon)
+        at = self._memory.object_address(netcon)
         try:
             netcon_words = words_at(at, NETCON_WORDS)
             words = words_at(source)
             place = words_at(id(reference), self._memory.reference + 4)[self._memory.reference :]
-            pair = [self._memory.inside(times), self._memory.inside(numbers)]
+            pair = [self._memory.object_address(times), self._memory.object_address(numbers)]
             level, delay = (
                 struct.unpack("<Q", struct.pack("<d", x))[0] for x in (_THRESHOLD, _DELAY)
             )

@@ -156,7 +156,7 @@ class PointerStreams:
             what = refusal("neuron.random-generator", name=self._name)
             raise rejected(self._owner, what)
         example = h.Random()
-        inside = memory.inside(example)
+        inside = memory.object_address(example)
         example.uniform(2.5, 7.25)
         uniform, low, high = self._distribution_words(inside, 2.5, 7.25)
         example.negexp(3.5)

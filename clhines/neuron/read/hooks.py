@@ -122,7 +122,7 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 def _find_random(h: Hoc, memory: NeuronMemory) -> None:
     random, vector = h.Random(), h.Vector(1)
     random.play(ref(vector, "x")[0])
-    generator, count = memory.inside(random), _ENTRY_WORDS
+    generator, count = memory.object_address(random), _ENTRY_WORDS
     place = memory.place(ref(vector, "x")[0])
 
     def is_example(at: int) -> bool:

@@ -51,7 +51,7 @@ def read_patterns(
     """Return each instance's unsent events, or why not; `due`: when a self event comes, ms."""
     patterns, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
-        begin, width, size = memory.points.slots_of(memory.inside(thing))
+        begin, width, size = memory.points.slots_of(memory.object_address(thing))
         words = words_at(begin, width // 8 * size)
         info = words[_SLOT * (width // 8) + _WORD] if size > _SLOT else 0
         if info not in readable:

@@ -108,14 +108,14 @@ def _read_vectors(
     """Read the times of each train to come; `events` are due, or wait to begin it."""
     due, waits = events
     vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
-    vector_at = {memory.inside(v): v for v in h.List("Vector")} if trains.names else {}
+    vector_at = {memory.object_address(v): v for v in h.List("Vector")} if trains.names else {}
     for name in trains.names:
         for k, thing in enumerate(contents.points[name].things):
             if (name, k) not in due and (name, k) not in waits:  # nothing comes any more
                 trains.times[name, k] = np.zeros(0)
                 continue
             try:
-                fields = memory.points.fields_of(memory.inside(thing))
+                fields = memory.points.fields_of(memory.object_address(thing))
                 vector = vector_of.get(memory.object_of(thing)) or held_vector(
                     memory, thing, vector_at
                 )
@@ -174,7 +174,7 @@ def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Ho
 
 def held(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> set[int]:
     """Return all Vectors that an instance points to, of some by their addresses."""
-    fields = memory.points.fields_of(memory.inside(thing))
-    begin, width, size = memory.points.slots_of(memory.inside(thing))
+    fields = memory.points.fields_of(memory.object_address(thing))
+    begin, width, size = memory.points.slots_of(memory.object_address(thing))
     words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]
     return {word for word in words if word in vectors}

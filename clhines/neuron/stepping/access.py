@@ -207,7 +207,7 @@ class AccessHooks:
     def _has_read_pointers(self, function: Hoc) -> bool:
         """Whether a PtrVector points to voltages and `i_membrane_` alone."""
         memory, places = self._model.memory, self._model.places
-        address = memory.inside(function)
+        address = memory.object_address(function)
         words = vector_at(address + 8)  # behind its table of functions
         if self._checked_pointers.get(address) != words:
             starts = range(0, len(words), _PLACE_WORDS)

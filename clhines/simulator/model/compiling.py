@@ -65,7 +65,7 @@ from clhines.simulator.model.pointers import Spans, pointed
 from clhines.simulator.network.additions import Additions, Sources
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.copies import copied_nodes, copied_values, tiled
-from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.groups import Group, Inside, inside
 from clhines.simulator.network.network import CopyNumbers, Network
 from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.structure import NodeValues, Structure
@@ -124,27 +124,29 @@ def compile(
 
 
 def _kinds(
-    network: Network, groups: Sequence[Group], stored: Collection[tuple[str, str]]
+    parts: Inside,
+    groups: Sequence[Group],
+    celsius: float,
+    stored: Collection[tuple[str, str]],
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    within = inside(network)
-    last = None if within.of_copies else within.added.last
-    every = within.gids is not None
-    merged = kinds_of(groups, within.places.area_at, network.celsius, stored, last, every)
-    check_temperature(merged[0], network.celsius)
-    check_alone(merged[0], within.of_copies)
+    last = None if parts.of_copies else parts.added.last
+    every = parts.gids is not None
+    merged = kinds_of(groups, parts.places.area_at, celsius, stored, last, every)
+    check_temperature(merged[0], celsius)
+    check_alone(merged[0], parts.of_copies)
     return merged
 
 
 def _compiled(
     network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
 ) -> Model:
-    dt, structure, stored = as_step(times[0]), inside(network).structure, changes.stored
-    added = inside(network).added
+    parts, stored = inside(network), changes.stored
+    dt, structure, added = as_step(times[0]), parts.structure, parts.added
     groups = placed(changes.groups(network.groups), structure.around)
-    wiring = inside(network).wiring.changed(changes)
+    wiring = parts.wiring.changed(changes)
     of_nodes = nodes_of(groups, structure, times[1])
     features = of_network(added, groups, wiring.calls)
-    kinds, instances = _kinds(network, groups, stored)
+    kinds, instances = _kinds(parts, groups, network.celsius, stored)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     most_steps = longest_on_grid(targets)
@@ -336,8 +338,9 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
     """Return the model of a network of copies that are alike, from `once`, that of one."""
-    copies, n, added = copied.count, once.forest.num_nodes, inside(network).added
-    wiring, nothing, first = inside(network).wiring, Wiring(network), np.zeros(0, int)
+    parts, copies, n = inside(network), copied.count, once.forest.num_nodes
+    added, wiring = parts.added, parts.wiring
+    nothing, first = Wiring(network), np.zeros(0, int)
     kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
     instances = _RepeatedInstances(once, network.groups, copies)
     threshold = np.tile(once.threshold, copies)
@@ -360,7 +363,7 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
         given_weights=weights,
         events=compiled_events(nothing, added, once.dt, first, ()),
         needs=once.needs | {"copies"},
-        diffusions=tuple(_diffusions(kinds, inside(network).structure)),
+        diffusions=tuple(_diffusions(kinds, parts.structure)),
         alike=Alike(once, copied.sources, copied.connections),
         **fields_of(
             added, cells, kinds, instances, once.of_nodes, network.celsius, calls, secondorder, ions
@@ -370,8 +373,8 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
 
 def are_alike(network: Network, model: Model) -> bool:
     """Whether copies of a network are alike: no noise, no streams, no events from outside."""
-    kinds = [k for k, _ in model.instances if k >= 0]
-    streams = {(model.instances[g][0], name) for g, name, _ in inside(network).added.streams}
+    parts, kinds = inside(network), [k for k, _ in model.instances if k >= 0]
+    streams = {(model.instances[g][0], name) for g, name, _ in parts.added.streams}
     return (
         len(kinds) == len(set(kinds))
         and model.has_times
@@ -385,7 +388,7 @@ def are_alike(network: Network, model: Model) -> bool:
         and not any(kind.mechanism.has_noisy_rates for kind in model.kinds)
         and not any(GENERATOR in kind.mechanism.program.random for kind in model.kinds)
         and streams == {*model.random_ids}
-        and not inside(network).wiring.outside
+        and not parts.wiring.outside
     )
 
 

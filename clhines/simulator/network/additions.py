@@ -24,7 +24,7 @@ from clhines.core.checks import (
     unchangeable,
 )
 from clhines.core.errors import InputError
-from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.groups import Group, Inside, inside
 
 MAX_GAPS = 20_000_000  # gap junctions that are added at once
 _GIDS = 2**31  # NEURON's are int32
@@ -111,8 +111,12 @@ class Additions:
     # gids of cells that other ranks have, and the sources here that stand for them, both (h,) int64
     heard: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
+    @property
+    def _parts(self) -> Inside:
+        return inside(self.network)
+
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
-        inside(self.network).check_not_frozen("add_detector()")
+        self._parts.check_not_frozen("add_detector()")
         self._check_no_gids("add_detector()")
         nodes = as_indices("node", node, self.num_nodes, "node")
         limit = spread("threshold", threshold, len(nodes), unit="mV")
@@ -122,7 +126,7 @@ class Additions:
         return self._source(nodes, limit, quiet, ())
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
-        inside(self.network).check_not_frozen("spike_source()")
+        self._parts.check_not_frozen("spike_source()")
         if isinstance(times, str) or not np.iterable(times):
             raise InputError(f"times is {shown(times)}; expected a list, the times of each")
         checked = tuple(_as_times(f"times[{k}]", of_one) for k, of_one in enumerate(times))
@@ -142,7 +146,7 @@ class Additions:
         self.num_sources += len(group)
 
     def _check_no_gids(self, what: str) -> None:
-        if inside(self.network).gids is not None:
+        if self._parts.gids is not None:
             raise InputError(
                 f"{what}: cells alone have gids; expected no other sources of spikes in a network "
                 "with gids"
@@ -150,7 +154,7 @@ class Additions:
 
     def take_gids(self, values: object) -> np.ndarray:
         """Check and return new `Network.gids`."""
-        if self.num_sources > self.network.num_cells or inside(self.network).wiring.columns:
+        if self.num_sources > self.network.num_cells or self._parts.wiring.columns:
             raise InputError("gids: the network has sources or connections; expected gids before")
         gids = _as_gids("gids", values)
         if gids.shape != (self.network.num_cells,):
@@ -165,7 +169,7 @@ class Additions:
 
     def by_gid(self, gids: np.ndarray) -> np.ndarray:
         """Return the numbers of sources; cells of other ranks get new numbers."""
-        gids_here: Any = inside(self.network).gids
+        gids_here: Any = self._parts.gids
         sources = place_of(gids_here, gids, np.arange(len(gids_here)))
         away = np.flatnonzero(sources < 0)
         if not len(away):
@@ -182,7 +186,7 @@ class Additions:
 
     def shown(self, numbers: np.ndarray) -> np.ndarray:
         """Return the numbers of sources that users know: gids, if cells have them."""
-        gids = inside(self.network).gids
+        gids = self._parts.gids
         if gids is None:
             return numbers
         names = np.arange(self.num_sources)
@@ -203,7 +207,7 @@ class Additions:
                 )
             first, count, what = begins[0], len(source), source.mechanism.name
         else:
-            if inside(self.network).gids is not None:
+            if self._parts.gids is not None:
                 return self.by_gid(_as_gids("source", source))
             return as_indices("source", source, self.network.num_cells, "cell")
         if index is None:
@@ -217,7 +221,7 @@ class Additions:
         valence: float | None,
         values_by_name: Mapping[str, ArrayLike],
     ) -> None:
-        inside(self.network).check_not_frozen("ion()")
+        self._parts.check_not_frozen("ion()")
         if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
             raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
         where = as_indices("nodes", nodes, self.num_nodes, "node")
@@ -233,7 +237,7 @@ class Additions:
         to: ArrayLike | tuple[Group, str, ArrayLike],
         index: ArrayLike | None,
     ) -> None:
-        inside(self.network).check_not_frozen("set_pointer()")
+        self._parts.check_not_frozen("set_pointer()")
         places = self._instances(group, index)
         program = group.mechanism.program
         pointers = (*program.pointers, *program.written)
@@ -280,7 +284,7 @@ class Additions:
         continuous: bool,
         after_events: bool = False,
     ) -> None:
-        inside(self.network).check_not_frozen("play()")
+        self._parts.check_not_frozen("play()")
         self._instances(group, [index])
         if not isinstance(name, str) or name not in group.mechanism.parameters:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
@@ -298,7 +302,7 @@ class Additions:
         self.plays.append(PlayedParameter(*at, name, times, values, continuous, after_events))
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
-        inside(self.network).check_not_frozen("random()")
+        self._parts.check_not_frozen("random()")
         self._instances(group, None)
         if not isinstance(name, str) or name not in group.mechanism.program.random:
             raise InputError(f"{group.mechanism.name} has no RANDOM variable {shown(name)}")

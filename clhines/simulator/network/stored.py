@@ -22,7 +22,8 @@ from clhines.simulator.cells.cable import Axis
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, Nmodl, tables_of
 from clhines.simulator.mechanisms.nmodl.reading.tree import FunctionTable
-from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.additions import Additions
+from clhines.simulator.network.groups import Group, Inside, inside
 from clhines.simulator.network.plasticity import STDP, Rule
 from clhines.simulator.network.structure import Structure, of_arrays
 
@@ -36,11 +37,12 @@ _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
-    if inside(network).copy_numbers is not None:
+    parts = inside(network)
+    if parts.copy_numbers is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
-    if inside(network).gids is not None:
+    if parts.gids is not None:
         raise InputError("a network with gids cannot be saved; expected one without")
-    if inside(network).added.steered:
+    if parts.added.steered:
         raise InputError("a network whose events set weights by a POINTER cannot be saved")
     arrays = list[np.ndarray]()
 
@@ -58,19 +60,20 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
 
 def _described(net: Any, put: Put) -> dict[str, object]:
     """Return a network for JSON; `put` stores an array and returns its place."""
+    parts = inside(net)
     return {
         "format": FORMAT,
-        "cells": _described_cells(net, put),
+        "cells": _described_cells(net, parts.structure, put),
         "threshold": put(net.threshold),
         "settings": net.settings,
         **_described_groups(net, put),
-        **_described_additions(inside(net).added, put),
-        **_described_wiring(inside(net).wiring, put),
+        **_described_additions(parts.added, put),
+        **_described_wiring(parts.wiring, put),
     }
 
 
-def _described_cells(net: Any, put: Put) -> dict[str, object]:
-    structure, axis = inside(net).structure, inside(net).structure.axis
+def _described_cells(net: Any, structure: Structure, put: Put) -> dict[str, object]:
+    axis = structure.axis
     cells = {"parent": put(net.forest.parent), "cell_offsets": put(net.forest.cell_offsets)}
     cells |= {name: put(structure.whole(name)) for name in _NODES} | {"soma": put(net.soma)}
     if axis is not None and any(g.mechanism.program.diffusing for g in net.groups):
@@ -186,22 +189,22 @@ def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> 
     net.threshold = get(saved["threshold"])
     kinds = {"secondorder": int}
     net.settings.update({str(k): kinds.get(k, float)(v) for k, v in saved["settings"].items()})
-    inside(net).added.bins = bool(saved["bins"])
-    inside(net).added.exact = bool(saved["exact"])
-    _add_groups(net, saved, get)
-    _add_additions(net, saved, get)
-    _add_wiring(net, saved, get)
+    added = inside(net).added
+    added.bins, added.exact = bool(saved["bins"]), bool(saved["exact"])
+    _add_groups(net, added, saved, get)
+    _add_additions(net, added, saved, get)
+    _add_wiring(net, inside(net), saved, get)
     return net
 
 
-def _add_additions(net: Any, saved: dict[str, Any], get: Get) -> None:
+def _add_additions(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> None:
     groups = net.groups
     for name, nodes, valence, values in saved["ions"]:
         net.ion(name, get(nodes), valence, **{k: get(v) for k, v in values.items()})
     for k, last in saved.get("last", ()):
         if type(last) is not int or not 0 <= last < len(groups[k]):
             raise InputError(f"last instance {last!r:.20} of group {k}")
-        inside(net).added.last[k] = last
+        added.last[k] = last
     for k, name, node, which in saved["pointers"]:
         net.set_pointer(groups[k], name, get(node), get(which))
     for k, name, which, target, variable, at in saved.get("written", ()):
@@ -212,16 +215,16 @@ def _add_additions(net: Any, saved: dict[str, Any], get: Get) -> None:
         net.random(groups[k], name, get(ids), index)
 
 
-def _add_wiring(net: Any, saved: dict[str, Any], get: Get) -> None:
+def _add_wiring(net: Any, parts: Inside, saved: dict[str, Any], get: Get) -> None:
     rule = saved["rule"]
     if rule is not None:
         rule = Rule(rule["text"], **rule["parameters"]) if "text" in rule else STDP(**rule)
     for columns in saved["connections"]:
         source, group, *more_columns, plastic = (get(column) for column in columns)
         if len(group):
-            source = as_indices("source", source, inside(net).added.num_sources, "source")
+            source = as_indices("source", source, parts.added.num_sources, "source")
             change = rule if _one(plastic) else None
-            inside(net).connect(source, net.groups[_one(group)], *more_columns, change)
+            parts.connect(source, net.groups[_one(group)], *more_columns, change)
     for columns in saved["events"]:
         group, *event_columns = (get(column) for column in columns)
         if len(group):
@@ -264,13 +267,13 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
     return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how, *more, kept))
 
 
-def _add_groups(net: Any, saved: dict[str, Any], get: Get) -> None:
+def _add_groups(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> None:
     """Add groups and sources in an order in which sources get the numbers that they had."""
     mechanisms = [_mechanism(each) for each in saved["mechanisms"]]
     waiting = sorted(saved["sources"], key=lambda each: each["first"])
 
     def add_sources() -> None:
-        while waiting and waiting[0]["first"] == inside(net).added.num_sources:
+        while waiting and waiting[0]["first"] == added.num_sources:
             source = waiting.pop(0)
             if source["sizes"] is None:  # older files have no refractory times
                 names = [k for k in ("node", "threshold", "refractory") if k in source]

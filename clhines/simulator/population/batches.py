@@ -61,12 +61,10 @@ class Batch:
         self.recipe, self.columns, self.size = recipe, columns, size
         several, model = len(columns), recipe.model
         self.steps, copies = int(recipe.stops[columns].max()), size * several
-        net = Network(structure_of_copies(inside(model).structure, copies))
-        wiring, rule = inside(model).wiring, recipe.compiled.connections.rule
-        pieces = recipe.pieces
-        groups = fill(
-            net, model, pieces.groups, wiring, rule, [*recipe.compiled.streams()], pieces.instances
-        )
+        parts, pieces = inside(model), recipe.pieces
+        net = Network(structure_of_copies(parts.structure, copies))
+        rule, streams = recipe.compiled.connections.rule, [*recipe.compiled.streams()]
+        groups = fill(net, model, pieces.groups, parts.wiring, rule, streams, pieces.instances)
         protocol = columns[np.arange(copies) % several]
         for of_protocol in recipe.stimuli:
             if (of_protocol["dur"][columns] > 0).any():
