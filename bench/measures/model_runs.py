@@ -352,15 +352,15 @@ def exchanging() -> Iterator[dict[str, float]]:
 
     `message_s` is the part that messages take, waiting for slower ranks included.
     """
+    from clhines.simulator.ranks.joints import JoinedExchange
     from clhines.simulator.ranks.mpi import Ranks
-    from clhines.simulator.ranks.split import JoinedRun
 
     spent = dict.fromkeys(("exchanges", "exchange_s", "message_s"), 0.0)
-    owns = JoinedRun._tell, Ranks.exchange
+    owns = JoinedExchange._tell, Ranks.exchange
 
-    def tell(run: JoinedRun, *given: Any) -> None:
+    def tell(exchange: JoinedExchange, *given: Any) -> None:
         begin = time.perf_counter()
-        owns[0](run, *given)
+        owns[0](exchange, *given)
         spent["exchanges"] += 1
         spent["exchange_s"] += time.perf_counter() - begin
 
@@ -371,7 +371,7 @@ def exchanging() -> Iterator[dict[str, float]]:
         return found
 
     with ExitStack() as stack:
-        names = (JoinedRun, "_tell"), (Ranks, "exchange")
+        names = (JoinedExchange, "_tell"), (Ranks, "exchange")
         for (of, name), own, timed in zip(names, owns, (tell, message), strict=True):
             setattr(of, name, timed)
             stack.callback(setattr, of, name, own)

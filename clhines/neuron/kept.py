@@ -29,7 +29,7 @@ from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.stepping.gathered import Gathering
 from clhines.neuron.stepping.step_values import StepValues
 from clhines.simulator.importing import SPIKE_LATE, state_follows
-from clhines.simulator.ranks import ONE_PROCESS, JoinedRun, Joints
+from clhines.simulator.ranks import ONE_PROCESS, Joints
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation, leave_warnings
 
@@ -57,18 +57,12 @@ class ModelRun:
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self.lag, self.delivered = 0, -np.inf
 
-    @property
-    def _joined_run(self) -> JoinedRun | None:
-        """The run of a network that is joined to those of other MPI ranks."""
-        run = self.sim.runner
-        return run if isinstance(run, JoinedRun) else None
-
     def begin(self) -> None:
         """Go on from NEURON's values, which the simulation has now."""
-        if (joined_run := self._joined_run) is not None:
+        if (exchange := self._joints.exchange) is not None:
             crossed = np.array(self._imported.crossed, np.int64)
             times = np.full(len(crossed), float(self._model.h.t) + SPIKE_LATE)
-            joined_run.send(crossed, times)
+            exchange.send(crossed, times)
         self.lag, self.delivered = 0, -np.inf
 
     def restart(self, changed: list[str]) -> bool:
@@ -96,8 +90,8 @@ class ModelRun:
             return False
         if any(not p.continuous for p in model.plays.players) or not self._runaways.are_seen():
             return False
-        joined_run = self._joined_run  # other ranks would have to make a new run as well
-        return joined_run is None or (joined_run.can_restart and not has_changed)
+        exchange = self._joints.exchange  # other ranks would have to make a new run as well
+        return exchange is None or (exchange.can_restart and not has_changed)
 
     def _set(self, name: str) -> bool:
         """Give the simulation the parameters of a mechanism; False if it cannot take them."""
@@ -131,18 +125,18 @@ class ModelRun:
             self._model.step_code.take(self._step_values.rows(result, first))
         if gathering is not None:
             gathering.play(result, first, begin, dt)
-        joined_run, queue = self._joined_run, self._model.queue
-        if joined_run is not None:
-            joined_run.exchange()
+        exchange, queue = self._joints.exchange, self._model.queue
+        if exchange is not None:
+            exchange.exchange()
         arrays = sim.runner.save()
         for instances in (*self._model.every.values(), *self._model.contents.others):
             instances.columns.refresh()
         with self._joints.agreed():
             check_values(sim, self._imported, arrays)  # before any rank has written
-        if joined_run is not None:
+        if exchange is not None:
             queue.exchange(begin)  # NEURON's last step's, which `sim` has as well
         h.t = float(clock(begin, dt, steps)[-1])
-        if joined_run is not None:
+        if exchange is not None:
             queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
         with self._joints.agreed(), _writing():
             self._write(result, first, begin, last_delivery(begin, dt, steps), arrays)

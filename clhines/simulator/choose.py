@@ -21,9 +21,11 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import EXACT, listed, phrases
 from clhines.simulator.network.network import Network
 from clhines.simulator.ranks.described import gathered
+from clhines.simulator.ranks.exchange import ErrorGuard, HeardExchange, exchange_of
+from clhines.simulator.ranks.joints import JoinedExchange, Joints
 from clhines.simulator.ranks.mpi import Ranks
 from clhines.simulator.ranks.partition import Share, cell_costs, check_pointers, split
-from clhines.simulator.ranks.split import JoinedRun, Joints, OwnRun, SplitRun
+from clhines.simulator.ranks.run import RankedRun, SharedRun
 from clhines.simulator.refusals import refusal
 from clhines.simulator.state.decisions import Decisions, epoch_steps
 from clhines.solver.device import devices
@@ -119,7 +121,9 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
     if decisions is None:
         return EngineRun(run, engine, request.chunk)
     run, engine = _of_all(ranks, job, run, engine)
-    return EngineRun(SplitRun(ranks, shares, decisions, run), engine, request.chunk)
+    with ranks.agreed():
+        exchange = exchange_of(ErrorGuard(ranks, run), shares, decisions)
+    return EngineRun(SharedRun(exchange, shares), engine, request.chunk)
 
 
 def make_own(
@@ -136,7 +140,9 @@ def make_own(
         with naming_memory(request.what, request.chunk):
             run, engine = _first(*_engines([], split_model, request), job)
     run, engine = _of_all(ranks, job, run, engine)
-    return EngineRun(OwnRun(ranks, whole, run), engine, request.chunk)
+    with ranks.agreed():
+        exchange = HeardExchange(ErrorGuard(ranks, run), whole)
+    return EngineRun(RankedRun(exchange), engine, request.chunk)
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
@@ -195,7 +201,7 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     return job.of_user(), "custom"
 
 
-def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
+def make_joined(job: Job, engine: str, joints: Joints) -> RankedRun:
     """Make a run of this rank's own network, joined to others, by the first engine that can."""
     needs = job.model.needs
     joints.ranks.agree(None)  # a rank that has failed before this tells the others here
@@ -208,7 +214,7 @@ def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
         request = replace(job.request, engine=engine)
         part_job = replace(job, request=request, asked=engine != "auto")
         run, _ = _first(engines_for(needs, engine, device), needs, part_job)
-    return JoinedRun(joints, job.model, cast("PartRun", run))
+    return RankedRun(JoinedExchange(cast("PartRun", run), joints, job.model))
 
 
 def make_steps(job: Job) -> ArenaRun:

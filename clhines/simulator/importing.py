@@ -25,8 +25,8 @@ from clhines.simulator.engines.reference import asked, check_unless, started
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import Model
+from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import own_queue
-from clhines.simulator.ranks.split import Joints
 from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
 
 __all__ = [

@@ -20,7 +20,7 @@ from clhines import ClhinesError
 from clhines.core.errors import BuildError, DeviceMemoryError, InputError
 from clhines.neuron import disable, enable, entry, reading
 from clhines.neuron import kept as kept_models
-from clhines.simulator.ranks.split import JoinedRun
+from clhines.simulator.ranks.joints import JoinedExchange
 from clhines.simulator.simulation import Simulation
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
@@ -59,7 +59,7 @@ def connect(gid, target, weight, delay):
 
 if "--during" in sys.argv:  # the next half of an epoch, as on GPUs
     sys.argv.remove("--during")
-    JoinedRun.overlap = True
+    JoinedExchange.overlap = True
 COMPRESS = "--compress" in sys.argv
 if COMPRESS:
     sys.argv.remove("--compress")

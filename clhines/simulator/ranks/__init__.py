@@ -1,14 +1,15 @@
 """One network on several MPI processes.
 
 `mpi`: collectives, errors of ranks. `partition`: which rank has which cells, and its share of the
-network; `described`: what ranks have to know of others that describe their own cells. `split`:
-advance and exchange, whole steps or exact times; also networks that each rank describes itself.
+network; `described`: what ranks have to know of others that describe their own cells. `exchange`:
+what they exchange between steps, in whole steps or at exact times; `run`: advance a rank's cells.
 
 An importer on ranks of its own makes `Ranks` of the `world`, raises errors on all (`agreed`), and
-joins its network to those of other ranks (`Joints`), which a `JoinedRun` advances.
+joins its network to those of other ranks by numbered sources (`joints`).
 """
 
+from clhines.simulator.ranks.exchange import NO_WORDS
+from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks, world
-from clhines.simulator.ranks.split import NO_WORDS, JoinedRun, Joints
 
-__all__ = ["NO_WORDS", "ONE_PROCESS", "JoinedRun", "Joints", "Ranks", "world"]
+__all__ = ["NO_WORDS", "ONE_PROCESS", "Joints", "Ranks", "world"]

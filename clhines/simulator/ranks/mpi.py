@@ -3,7 +3,7 @@
 Every rank has the same description of the network and simulates some of its cells, neighbours in
 natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective,
 on GPUs while they are at the next epoch; each rank delivers those that its targets listen to. The
-run that does so is `split.SplitRun`; `partition.split` divides the cells.
+run that does so is `run.SharedRun`; `partition.split` divides the cells.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from bench.measures import model_runs, models
 from bench.measures.model_cases import STEPPING, loaded
 from bench.measures.model_runs import EQUAL_V, WAYS, compared, together
 from clhines.core.errors import InputError
-from clhines.simulator.ranks.mpi import Ranks
-from clhines.simulator.ranks.split import JoinedRun
+from clhines.simulator.ranks.exchange import ErrorGuard
+from clhines.simulator.ranks.joints import JoinedExchange
+from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
 
 DT = 0.025
 
@@ -162,18 +163,19 @@ def test_exchanges_are_timed_without_the_wait_for_the_device(monkeypatch):
 
     monkeypatch.setattr(model_runs.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(Ranks, "exchange", takes(2.0))
-    ranks, run = Ranks.__new__(Ranks), JoinedRun.__new__(JoinedRun)
-    monkeypatch.setattr(JoinedRun, "_tell", takes(1.0, lambda _: ranks.exchange(np.zeros(0))))
-    monkeypatch.setattr(JoinedRun, "_take", lambda *_: None)
+    ranks, run = Ranks.__new__(Ranks), JoinedExchange.__new__(JoinedExchange)
+    monkeypatch.setattr(JoinedExchange, "_tell", takes(1.0, lambda _: ranks.exchange(np.zeros(0))))
+    monkeypatch.setattr(JoinedExchange, "_take", lambda *_: None)
     waits = lambda _: (takes(5.0)(None), *np.zeros((3, 0)))[1:]  # noqa: E731 - itself
-    run.run, run._shown = SimpleNamespace(new_events=waits), np.zeros(0)
-    owns = JoinedRun._tell, Ranks.exchange
+    run.run = SimpleNamespace(new_events=waits)
+    run.guard, run._voltages = ErrorGuard(ONE_PROCESS, run.run), SimpleNamespace(here=np.zeros(0))
+    owns = JoinedExchange._tell, Ranks.exchange
     with model_runs.exchanging() as spent:
         run.exchange()
         run.exchange()
     assert spent == {"exchanges": 2, "exchange_s": 6.0, "message_s": 4.0}
     assert now == [16.0]
-    assert owns == (JoinedRun._tell, Ranks.exchange)
+    assert owns == (JoinedExchange._tell, Ranks.exchange)
     row = {"model": "m", "devices": 2, "build_s": 1, "first_s": 1, "run_s": 1, "faster": 1,
            "spikes": 3, "same": 3, "stop_ms": 10, "command": "c", **spent}  # fmt: skip
     lines = models.spread_text({"rows": [row, row | {"exchanges": 0}]}).splitlines()

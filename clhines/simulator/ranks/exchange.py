@@ -1,0 +1,303 @@
+"""Exchanges between steps: spikes of whole steps (`StepExchange`), or events at exact times.
+
+A spike of a whole step is a number, which GPUs exchange while they are at the next epoch. Events at
+exact times go with their times, and with the voltages that pointers of other ranks point at. An
+error of one rank waits until the next collective, and is then raised on all (`ErrorGuard`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
+
+import numpy as np
+
+from clhines.core.errors import InputError
+from clhines.simulator.engines.run import PartRun
+from clhines.simulator.events.grid_run import Spikes
+from clhines.simulator.kinds.layouts import is_artificial
+from clhines.simulator.model.model import Model
+from clhines.simulator.ranks.described import WholeNetwork
+from clhines.simulator.ranks.mpi import Ranks, decoded, encoded
+from clhines.simulator.ranks.partition import Share, steps_together
+from clhines.simulator.state.chunk import Chunk, by_step
+from clhines.simulator.state.decisions import Decisions
+from clhines.simulator.state.sources import SPIKE_LATE
+
+_Result = TypeVar("_Result")
+NOTHING, NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+NO_VOLTAGES = np.zeros(0)
+
+
+class ErrorGuard:
+    """The run of this rank; an error waits until the other ranks can hear of it."""
+
+    def __init__(self, ranks: Ranks, run: PartRun) -> None:
+        self.ranks, self.run = ranks, run
+        self._error: Exception | None = None
+
+    def do(self, do: Callable[..., _Result], *arguments: object) -> _Result | None:
+        """Do something on this rank alone, if nothing has failed yet."""
+        if self._error is not None:
+            return None
+        try:
+            return do(*arguments)
+        except Exception as error:
+            self._error = error
+            return None
+
+    def call(self, do: Callable[..., _Result], *arguments: object) -> _Result:
+        """Do something, and raise an error of one rank on all."""
+        result = self.do(do, *arguments)
+        self._settle()
+        return cast("_Result", result)  # an error of this rank has been raised
+
+    def exchange(self, words: np.ndarray) -> list[np.ndarray]:
+        """Return the words of all ranks; raise an error of one rank on all."""
+        error, self._error = self._error, None
+        return self.ranks.exchange(words, error)
+
+    def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        """(size, k) int64: the numbers of all ranks; raise an error of one rank on all."""
+        gathered = self.ranks.gather_numbers([self._error is not None, *numbers])
+        if gathered[:, 0].any():
+            self._settle()
+        return gathered[:, 1:]
+
+    def _settle(self) -> None:
+        error, self._error = self._error, None
+        self.ranks.agree(error)
+
+
+class Exchange(ABC):
+    """An exchange of events; a chunk is `begin`, the steps of `pieces`, each `taken`, and `end`."""
+
+    max_steps: int
+    can_restart = False  # whether a rank can go to the start alone
+
+    def __init__(self, guard: ErrorGuard, dt: float) -> None:
+        self.guard, self.run, self._dt = guard, guard.run, dt
+        self._started = False  # whether events of the start are exchanged
+        self._events: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk: sources and times
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a chunk."""
+
+    def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
+        """Yield the first step and the number of steps that the run takes at once."""
+        yield first, count
+
+    @abstractmethod
+    def taken(self, first: int, count: int) -> None:
+        """Note steps that the run has taken, or is about to take on its device."""
+
+    def deliver(self) -> None:
+        """Exchange the events of these steps, unless they wait for later ones."""
+        return
+
+    def end(self) -> None:
+        """Exchange the events that wait."""
+        return
+
+    def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Return a chunk with the events since `begin`."""
+        source, time = (np.concatenate(each) for each in zip(*self._events, strict=True))
+        return Chunk.of(time, source, self._dt, failed, values)
+
+    def load(self) -> None:
+        """Note that the run has another state, which is that of all ranks."""
+        self._started = True
+
+
+class StepExchange(Exchange):
+    """Exchanges spikes every `max_steps`: those of an epoch at its end, or during the next one."""
+
+    def __init__(self, guard: ErrorGuard, sources: list[np.ndarray], decisions: Decisions) -> None:
+        super().__init__(guard, decisions.network.dt)
+        self._overlap, self._whole = decisions.overlap, decisions.network
+        self.max_steps = min(guard.run.max_steps, decisions.epoch)
+        self._sources = sources  # of each rank's detectors
+        self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
+        self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # of each exchange
+        most = max(map(len, self._sources)) * (self.max_steps + 1)
+        if most >= 2**32:
+            raise InputError(
+                f"{most} detectors times steps of an epoch on a rank; expected below 2**32"
+            )
+
+    def begin(self) -> None:
+        self._spikes, self._waiting = [], None
+        if not self._started:
+            early = self.guard.do(self.run.early_sources)
+            events = NOTHING if early is None else early
+            self._exchange(events, np.full(len(events), -1), -1, 1)
+        self._started = True
+
+    def taken(self, first: int, count: int) -> None:
+        """Note the spikes of steps that are under way, and exchange those before if they wait."""
+        self.end()
+        self._waiting = self.guard.do(self.run.note_spikes), first, count
+
+    def deliver(self) -> None:
+        if not self._overlap:
+            self.end()
+
+    def end(self) -> None:
+        if self._waiting is None:
+            return
+        (noted, first, count), self._waiting = self._waiting, None
+        spikes = None if noted is None else self.guard.do(noted)
+        cell, step = spikes if spikes is not None else (NOTHING, NOTHING)
+        self._exchange(cell, step, first, count)
+
+    def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        codes = self.guard.exchange(encoded(cell, step, first, count))
+        source, step = decoded(codes, self._sources, first, count)
+        self._send(source, step, first, count)
+        self._note(source, step)
+
+    def _send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        if len(source):
+            self.guard.do(check_start, self._whole, source, step)
+            self.guard.do(self.run.send, source, step, first, count)
+
+    def _note(self, source: np.ndarray, step: np.ndarray) -> None:
+        if len(source):
+            self._spikes.append(by_step(step, source, self._dt))
+
+    def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        if not self._spikes:
+            return Chunk.of_none(failed, values)
+        step, source, t = (np.concatenate(each) for each in zip(*self._spikes, strict=True))
+        return Chunk(step, source, failed, values, t)
+
+
+class HeardExchange(StepExchange):
+    """Exchanges spikes of cells that other ranks listen to, where each has described its own."""
+
+    def __init__(self, guard: ErrorGuard, whole: WholeNetwork) -> None:
+        super().__init__(guard, whole.heard, whole.decisions)
+        self._place = np.full(whole.model.forest.num_cells, -1)
+        self._place[whole.sent] = np.arange(len(whole.sent))
+
+    def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        cells = self._place[cell]
+        codes = self.guard.exchange(encoded(cells[cells >= 0], step[cells >= 0], first, count))
+        source, when = decoded(codes, self._sources, first, count)
+        source, when = np.append(cell, source), np.append(step, when)
+        here = source >= 0
+        self._send(source[here], when[here], first, count)
+        self._note(cell, step)
+
+
+def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
+    """Raise InputError for spikes of the start, step -1, where connections are plastic."""
+    if whole.connections.rule is not None and (step < 0).any():
+        raise InputError(
+            f"source {source[step < 0][0]} begins above its threshold, which plastic connections "
+            "on several ranks do not take; expected a lower v_init"
+        )
+
+
+def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions) -> Exchange:
+    """Return the exchange of a network of which each rank has a share."""
+    sources = decisions.network.sources.detector_source
+    if decisions.network.has_times:
+        return TimeExchange(guard, shares, decisions.epoch)
+    return StepExchange(guard, [sources[share.detectors] for share in shares], decisions)
+
+
+class PointedVoltages:
+    """Voltages of nodes at which pointers of other ranks point; events travel with them.
+
+    `nodes` are the numbers of each rank's nodes, ascending by rank; `pointed` those of other ranks
+    at which each one's pointers point. `here` are nodes of this rank.
+    """
+
+    def __init__(self, rank: int, nodes: Sequence[range], pointed: Sequence[np.ndarray]) -> None:
+        every = np.unique(np.concatenate(pointed))
+        places = [(every >= each.start) & (every < each.stop) for each in nodes]
+        self.here = every[places[rank]] - nodes[rank].start
+        self.counts = [int(np.count_nonzero(place)) for place in places]
+        self._wanted = np.searchsorted(every, pointed[rank])
+
+    def put(self, v: np.ndarray, run: PartRun) -> None:
+        """Give a run the voltages at which its pointers point."""
+        if len(self._wanted):
+            run.take_voltages(v[self._wanted])
+
+
+class TimeExchange(Exchange):
+    """Exchanges events with their times, and voltages that are pointed at; as `StepExchange`."""
+
+    def __init__(self, guard: ErrorGuard, shares: Sequence[Share], epoch: int) -> None:
+        mine = shares[guard.ranks.rank]
+        super().__init__(guard, mine.whole.dt)
+        self._whole, self._taken = mine.whole, (-1, 1)
+        self.max_steps = min(steps_together(shares), epoch, guard.run.max_steps)
+        nodes = [range(share.low, share.high) for share in shares]
+        self._voltages = PointedVoltages(guard.ranks.rank, nodes, [s.remote for s in shares])
+        sources = self._whole.sources
+        self._artificial, self._is_here = np.zeros((2, sources.count), bool)
+        self._is_here[sources.detector_source[mine.detectors]] = True
+        for k, some in sources.emitted.items():
+            self._artificial[some[some >= 0]] |= is_artificial(self._whole.kinds[k])
+            self._is_here[some[mine.instances[k]]] = True
+
+    def begin(self) -> None:
+        self._events = []
+        if not self._started:
+            self.deliver()
+        self._started = True
+
+    def taken(self, first: int, count: int) -> None:
+        self._taken = first, count
+
+    def deliver(self) -> None:
+        """Give all ranks the events found here, and the voltages that others point at."""
+        mine = self.guard.do(self._words)
+        words = self.guard.exchange(NO_WORDS if mine is None else mine)
+        source, time, v = of_words(words, self._voltages.counts)
+        self._events.append((source, time))
+        self.guard.do(self._take, source, time, v)
+
+    def _words(self) -> np.ndarray:
+        source, time, v = self.run.new_events(self._voltages.here)
+        if self.guard.ranks.rank:  # the first rank tells of artificial cells, which all have
+            is_cell = ~self._artificial[source]
+            source, time = source[is_cell], time[is_cell]
+        return words_of(source, time, v)
+
+    def _take(self, source: np.ndarray, time: np.ndarray, v: np.ndarray) -> None:
+        run, detected = self.run, np.isin(source, self._whole.sources.detector_source)
+        sent = np.where(detected, time + SPIKE_LATE, time)
+        order = np.lexsort((sent, source))
+        order = order[~self._is_here[source[order]]]
+        run.take_events(source[order], sent[order])
+        if self._whole.on_grid:
+            first, count = self._taken
+            step = np.rint(time[detected] / self._dt).astype(np.int64) - 1
+            check_start(self._whole, source[detected], step)
+            run.send(source[detected], step, min(first, int(step.min(initial=first))), count)
+        self._voltages.put(v, run)
+
+
+def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """(w,) uint32: sources, then times and voltages as float64, two words each."""
+    reals = np.append(time, v).astype(np.float64)
+    return np.append(source.astype(np.uint32), reals.view(np.uint32))
+
+
+def of_words(
+    words: Sequence[np.ndarray], pointed: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the arguments of `words_of` on all ranks, in turn; `pointed` voltages of each."""
+    parts = []
+    for values, number in zip(words, pointed, strict=True):
+        count = (len(values) - 2 * number) // 3
+        reals = np.ascontiguousarray(values[count:]).view(np.float64)
+        parts.append((values[:count].astype(np.int64), reals[:count], reals[count:]))
+    source, time, v = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return source, time, v

@@ -1,0 +1,264 @@
+"""Networks of MPI ranks that are joined by numbered sources, as NEURON's are by gids.
+
+Each rank simulates a network of its own and records what it likes. `Joints` say which sources have
+which numbers; a `JoinedExchange` gives all ranks the events of numbered sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+import numpy as np
+
+from clhines.core.arrays import place_of
+from clhines.core.errors import InputError, RankError
+from clhines.simulator.engines.reference import Clock
+from clhines.simulator.engines.run import PartRun
+from clhines.simulator.model.model import Model
+from clhines.simulator.ranks.exchange import (
+    NO_VOLTAGES,
+    NO_WORDS,
+    NOTHING,
+    ErrorGuard,
+    Exchange,
+    PointedVoltages,
+    of_words,
+    words_of,
+)
+from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
+from clhines.simulator.state.decisions import MAX_EPOCH
+from clhines.simulator.state.sources import SPIKE_LATE, steps_between
+from clhines.solver.device.devices import is_cpu
+
+_NEAR = 1e-6  # steps
+_LEAST_OVERLAP = 8  # steps of an epoch from which on its halves are long enough
+
+
+class Joints:
+    """Connects the network that this rank describes to those of others; see `join`.
+
+    Sources have numbers (NEURON's gids); others' sources are trains without times here,
+    one for each number. All exchange after the same steps, as the smallest delay of these allows.
+
+    Where this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
+    `told`: whether they know already. `in_steps`: events that others are told of are those of the
+    nearest step, as with NEURON's ``spike_compress``. The `exchange` is that of the last run.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks, self.joined, self.told, self.in_steps = ranks, False, False, False
+        self.exchange: JoinedExchange | None = None
+        self.join(*np.zeros((4, 0), np.int64))
+        self.point(range(0), np.zeros(0, np.int64))
+
+    def join(self, *columns: np.ndarray) -> None:
+        """Take `sources`, their numbers `sent`, and `trains` that sources `heard` fill."""
+        self.sources, self.sent, self.trains, self.heard = columns
+
+    def point(self, nodes: range, pointed: np.ndarray) -> None:
+        """Take the numbers of this rank's `nodes` among those of all, and of its remote ones."""
+        self.nodes, self.pointed = nodes, pointed
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """`Ranks.agreed`, after which the ranks are joined."""
+        self.told = True
+        with self.ranks.agreed():
+            yield
+        self.told, self.joined = False, True
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Let all ranks raise what is raised here in the block, where they wait next."""
+        try:
+            yield
+        except Exception as error:
+            if not (self.told or isinstance(error, RankError)):
+                self.told = True
+                if self.joined:
+                    self.ranks.exchange(NO_WORDS, error)
+                self.ranks.agree(error)
+            raise
+
+
+class _Outbox:
+    """Events of this rank's sources that the other ranks have not been told of."""
+
+    def __init__(self, joints: Joints, model: Model) -> None:
+        number = np.full(model.sources.count, -1)
+        number[joints.sources] = joints.sent
+        wanted = np.concatenate(joints.ranks.gather(joints.heard))
+        self._number = np.where(np.isin(number, wanted), number, -1)
+        self._is_late, self._dt = model.sources.is_detected, model.dt
+        self._in_steps = joints.in_steps
+        self._events: list[tuple[np.ndarray, np.ndarray]] = []
+        self._ahead = self._trains(model)
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether other ranks listen to sources that may act at any time of a step."""
+        return bool((~self._is_late & (self._number >= 0)).any())
+
+    def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and times, ascending, of given times that other ranks listen to."""
+        sources = model.sources
+        numbered = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
+        times = [sources.train_time[k] for k in numbered]
+        source = np.repeat(sources.train_source[numbered].astype(np.int64), [*map(len, times)])
+        time = np.concatenate([np.zeros(0), *times])
+        order = np.argsort(time, kind="stable")
+        return source[order], time[order]
+
+    def clear(self) -> None:
+        self._events = []
+
+    def put(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Add events that sources have sent at these times, ms."""
+        self._events.append((self._number[source], time))
+
+    def put_found(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Add events that the run has found; detectors send them a little later."""
+        self.put(source, np.where(self._is_late[source], time + SPIKE_LATE, time))
+
+    def take(self, now: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers and times of all events until now, ms, and drop them."""
+        source, time = self._ahead
+        count = int(np.searchsorted(time, now, "right"))
+        if count:  # the run does not find those of given times
+            self.put(source[:count], time[:count])
+            self._ahead = source[count:], time[count:]
+        number, time = (np.concatenate(each) for each in zip(*self._events, strict=True))
+        self._events = []
+        number, time = number[number >= 0], time[number >= 0]
+        return number, self._rounded(time, now) if self._in_steps else time
+
+    def _rounded(self, time: np.ndarray, now: float) -> np.ndarray:
+        """Return the times at which the nearest steps begin, ms, and a little later."""
+        dt = self._dt
+        nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE
+        return np.where(abs(nearest - time) < _NEAR * dt, time, nearest)
+
+
+class JoinedExchange(Exchange):
+    """Exchanges events between joined networks; `exchange` is called once at the end.
+
+    Epochs begin at the same steps on all ranks, whatever their chunks. On GPUs events of half an
+    epoch are exchanged during the next half; see `overlap`.
+    """
+
+    overlap: ClassVar[bool | None] = None  # None: on GPUs
+
+    def __init__(self, run: PartRun, joints: Joints, model: Model) -> None:
+        guard = ErrorGuard(ONE_PROCESS, run)  # `Joints.telling` lets other ranks know of errors
+        super().__init__(guard, model.dt)
+        self._joints, self.max_steps, self._step = joints, guard.run.max_steps, 0
+        self._order, self._clock = np.argsort(joints.heard), Clock(model.dt)
+        self._outbox = _Outbox(joints, model)
+        parts = joints.ranks.gather((joints.nodes, joints.pointed))
+        nodes, pointed = zip(*parts, strict=True)
+        self._voltages = PointedVoltages(joints.ranks.rank, nodes, pointed)
+        self._epoch, self._overlaps = self._agreed_epoch(model)
+        self._noted: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
+        self.can_restart = hasattr(guard.run, "restart")
+        joints.exchange = self
+
+    def _agreed_epoch(self, model: Model) -> tuple[int, bool]:
+        """Return the steps between exchanges, and whether the next steps are under way then."""
+        joints, run = self._joints, self.run
+        from_others = np.isin(model.netcons.source, joints.trains)
+        steps = steps_between(model, from_others)
+        least = 1 if any(self._voltages.counts) else MAX_EPOCH
+        least = least if steps is None else min(steps, least)
+        delay = model.netcons.delay[from_others] / model.dt
+        loose = bool((np.abs(delay - np.rint(delay)) > _NEAR).any()) or self._outbox.is_loose
+        on_gpu = run.device is not None and not is_cpu(run.device)
+        during = on_gpu if self.overlap is None else self.overlap
+        mine = min(least, run.max_steps), model.bins, loose, during
+        least_of, binned, loose_on, overlaps = joints.ranks.gather_numbers(mine).T
+        epoch = int(least_of.min())
+        if binned.any() and (loose_on.any() or not binned.all()):
+            joints.told = True  # all find it
+            raise InputError(
+                "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
+                "artificial cells or with delays between steps; expected queue_mode(0, 0)"
+            )
+        if epoch < 1:
+            joints.told = True  # all find it
+            raise InputError(
+                f"a connection from another rank has a delay shorter than a step of {model.dt:g} "
+                "ms; expected longer delays"
+            )
+        halves = bool(overlaps.all()) and epoch >= _LEAST_OVERLAP
+        return epoch // 2 if halves else epoch, halves
+
+    def begin(self) -> None:
+        self._events = []
+
+    def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
+        """Yield steps up to the end of each epoch; before the first ones events are exchanged."""
+        end, self._step = first + count, first
+        if not self._started:
+            self.exchange()
+        self._started = True
+        while first < end:
+            size = min(end - first, self._epoch - first % self._epoch)
+            yield first, size
+            first += size
+
+    def taken(self, first: int, count: int) -> None:
+        """Exchange events after the last step of an epoch."""
+        self.guard.do(self.run.deliver, first, count)
+        self._step = first + count
+        if self._step % self._epoch:
+            return
+        if not self._overlaps:
+            self.exchange()
+            return
+        noted, self._noted = self._noted, None
+        if noted is not None:  # before the last steps, which are under way
+            self._take(*self.guard.call(noted))
+            self._tell()
+        self._noted = self.guard.call(self.run.note_events)
+
+    def send(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Let sources have sent events that the run does not find, at these times, ms."""
+        self._outbox.put(source, time)
+
+    def exchange(self) -> None:
+        """Wait, give all ranks the events found here, and take those of others."""
+        self._noted = None
+        source, time, v = self.guard.call(self.run.new_events, self._voltages.here)
+        self._take(source, time)
+        self._tell(v)
+
+    def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
+        """Give all ranks the events that have been taken here, and take those of others."""
+        joints = self._joints
+        mine = words_of(*self._outbox.take(self._clock.at(self._step)), v)
+        number, time, v = of_words(joints.ranks.exchange(mine), self._voltages.counts)
+        at = place_of(joints.heard, number, self._order)
+        source, time = joints.trains[at[at >= 0]], time[at >= 0]
+        order = np.lexsort((time, source))
+        self.run.take_events(source[order], time[order])
+        self._voltages.put(v, self.run)
+
+    def _take(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Take events that the run has found since the last ones."""
+        self._events.append((source, time))
+        self._outbox.put_found(source, time)
+
+    def end(self) -> None:
+        if self._noted is not None:  # other ranks are told where they expect it
+            self._take(*self.guard.call(self._noted))
+            self._noted = _none_noted
+        self._take(*self.guard.call(self.run.new_events, NOTHING)[:2])
+
+    def load(self) -> None:
+        self._started, self._noted = False, None
+        self._outbox.clear()
+
+
+def _none_noted() -> tuple[np.ndarray, np.ndarray]:
+    return NOTHING, np.zeros(0)
