@@ -1,4 +1,4 @@
-"""What `ranks/test_split.py` starts under mpiexec: ``python rank_program.py SCENARIO FOLDER``."""
+"""What `ranks/test_run.py` starts under mpiexec: ``python rank_program.py SCENARIO FOLDER``."""
 
 import hashlib
 import json
