@@ -304,7 +304,7 @@ class GroupedKind(KindBlocks):
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
         if blocks != {"current", "advance"} or len(dict(self.vectors)) < 2:
             return False
-        if self.has_net or self.summed:
+        if self.takes_events:
             return False
         arguments = self.arguments("current")
         currents = [f"i{ion}" for ion in self.ions if ion not in always]

@@ -396,7 +396,7 @@ class ListLoop:
 
 def is_quick(kind: KindBlocks) -> bool:
     """Whether the functions of a kind are called in lists of nodes alone."""
-    return kind.kind == "density" and not kind.has_net and bool(kind.functions)
+    return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 
 def terms(dt: float, tau: np.ndarray, real: str) -> int:
@@ -652,7 +652,7 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
         kind.number
         for kind in kinds
         if kind.kind == "density"
-        and not (kind.has_net or kind.outputs or kind.number in played)
+        and not (kind.takes_events or kind.outputs or kind.number in played)
         and _may_come_first(kind, changed, currents)
     }
 

@@ -334,6 +334,11 @@ class KindBlocks:
         return ("receive", "watch", *(f"for_netcons{n}" for n in range(self.for_netcons)))
 
     @property
+    def takes_events(self) -> bool:
+        """Whether events come, at exact times or as sums of whole steps."""
+        return self.has_net or self.summed
+
+    @property
     def watches(self) -> int:
         return len(self.watch_flags)
 

@@ -6,7 +6,7 @@
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
-    nets = [k for k in kinds if k.has_net]
+    nets = [k for k in kinds if k.takes_events]
     # of the loop, with events of all nodes, or sums of what these have added, between
     halves = ("end", "begin") if spec.layers or e.sums or spec.reads_nodes or spec.leads else ("",)
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
@@ -116,13 +116,15 @@ ${spec.loop.closing(kind)}\
                 take_sum_${kind.number}(j, a, t_mid, v, dt, incoming + (long)(step % slots) * num_targets,
                            scale_of_events, own_v, mem, clock, ints, regions);
 % endif
-% if not kind.watches:
+% if kind.has_net and not kind.watches:
                 instant due = clock[next_due + target_${kind.number} + j];
                 if ((opens && looks) || due <= ${e.soon}) {   // an epoch begins with a look at all
 % endif
+% if kind.has_net:
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                          spike_time, mem, clock, ints, regions);
-% if not kind.watches:
+% endif
+% if kind.has_net and not kind.watches:
                     due = clock[next_due + target_${kind.number} + j];
                 }
                 node_is_due = fmin(node_is_due, due);

@@ -48,7 +48,7 @@ ${part("simulator/common/epoch_meeting", 12)}\
 ${end}\
             }
 % endif
-% if kind.has_net:
+% if kind.takes_events:
             ${spec.loop.times("t", "mid")}
 % endif
             // phase 1: events

@@ -2,7 +2,7 @@
 ## Phase 1 of a step where instances send each other events within it: layer by layer.
 <%
     e = spec.arena
-    nets = [k for k in spec.loop.in_lists if k.has_net]
+    nets = [k for k in spec.loop.in_lists if k.takes_events]
 %>\
         // phase 1: events
         // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
@@ -23,11 +23,13 @@
                            incoming + (long)(step % slots) * num_targets, scale_of_events, own_v, mem, clock, ints,
                            regions);
 % endif
-% if not kind.watches:
+% if kind.has_net and not kind.watches:
                     if (layer > 0 || (opens && looks) || clock[next_due + target] <= ${e.soon})
 % endif
+% if kind.has_net:
                     events_of_${k}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                              spike_time, mem, clock, ints, regions);
+% endif
                 }
 % endfor
             }
