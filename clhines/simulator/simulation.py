@@ -399,10 +399,12 @@ class Simulation(Holder):
         self._updates.settle()
         current = self._runner.model
         groups = current.changes.groups(self.network.groups)
-        quantities = Quantities.checked(self.network, current.current, groups, of)
+        quantities = Quantities.checked(self.network, current.current.apart, groups, of)
         steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP)
         records, _ = self._recordings.of_run(0, steps)
-        run = RunGradient(quantities, records, steps, surrogate_width(surrogate))
+        queue = self._runner.request.queue
+        place = None if queue is None else (queue, self.dtype)
+        run = RunGradient(quantities, records, steps, surrogate_width(surrogate), place)
         return run.of_loss(loss)
 
     @collective

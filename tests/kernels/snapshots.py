@@ -40,6 +40,7 @@ from clhines.simulator.events import grid_run
 from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.arena_epochs import ArtificialSpec, CellRegions
 from clhines.simulator.gpu.arena_spec import with_blocks
+from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.kinds import spec as kinds
 from clhines.simulator.kinds.layouts import add_vectors, filled_arenas, spec_of
 from clhines.simulator.mechanisms.emit.noise import normal_source
@@ -212,6 +213,19 @@ def arena_epoch_specs(dtype, limits):
                 yield replace(with_blocks(spec, functions, *known)[0], layers=layers)
 
 
+def gradient_specs(dtype):
+    """Specs of steps back, of copies with and without vectors, of texts and of a TABLE."""
+    for name, width in itertools.product(("hh", "calva"), (1, 4)):
+        parent = np.where(np.arange(8) % 2, np.arange(8) - 1, -1)
+        net = Network.from_arrays(parent, 2 * np.arange(5), [300.0] * 8, [0.1] * 8, [0.01] * 8)
+        net.insert(name if name == "hh" else Path(__file__).parents[2] / "bench/mods/calva.mod")
+        model = compile(net, 0.025)
+        variables = Variables(model, wires_of(model))
+        wanted = {0: {"gbar" if name == "calva" else "gnabar"}}
+        layout = CopyLayout(model, width)
+        yield GradientPlan(variables, layout, wanted, name == "hh", real_name(dtype)).spec
+
+
 def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
@@ -220,6 +234,7 @@ def other_specs(dtype):
         yield many_spec(real, symmetric, limits)
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
+    yield from gradient_specs(dtype)
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()

@@ -31,6 +31,7 @@ FOUND_IN = {  # template -> phases of its kernels
     "simulator/artificial": {1, 2, 9},  # cells without nodes: what is played, too, has one place
     "simulator/layers": {4},
     "simulator/diffusion": {7},
+    "simulator/gradients": {3, 5, 7, 9},  # of steps without events
 }
 
 

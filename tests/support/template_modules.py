@@ -8,6 +8,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/plasticity": "simulator.events.grid_run",
     "simulator/spread": "simulator.state.changes",
     "simulator/taken": "simulator.engines.arena_run",
+    "simulator/gradients": "simulator.gradients.kernels",
     "simulator/diffusion": "simulator.engines.steps",
     "simulator/layers": "simulator.engines.steps",
     "simulate/linear": "simulate.engines.linear",

@@ -162,8 +162,8 @@ class Adjoint:
             of_weights[place >= 0] = _taken(self.weight, place[place >= 0])
             return of_weights
         to = (self.model.read if a.role == "assign" else self.model.written)[k, name]
-        slopes, at = self.states[to.kind][to.state], to.instance[some]
-        return slopes[at] if a.role == "add" else _taken(slopes, at)
+        by_state, at = self.states[to.kind][to.state], to.instance[some]
+        return by_state[at] if a.role == "add" else _taken(by_state, at)
 
     def _add(self, call: TracedCall, a: Argument, slope: np.ndarray) -> None:
         """Add derivatives by an argument that a block has read."""

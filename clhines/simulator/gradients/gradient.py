@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from clhines.core.checks import as_number, shown
 from clhines.core.errors import InputError
+from clhines.simulator.gradients.by_device import DeviceGradient
 from clhines.simulator.gradients.by_reference import ReferenceGradient
+from clhines.simulator.gradients.plan import is_supported
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities, as_cotangents
 from clhines.simulator.gradients.refused import check_model, check_records
 from clhines.simulator.records.records import Record
@@ -48,7 +51,10 @@ class Gradient(Mapping[Any, Any]):
 
 
 class RunGradient:
-    """A run whose records are differentiated: forward once, then back."""
+    """A run whose records are differentiated: forward once, then back.
+
+    It is on the device of a queue if kernels support the model, else by the reference.
+    """
 
     def __init__(
         self,
@@ -56,11 +62,21 @@ class RunGradient:
         records: Sequence[Record],
         steps: int,
         surrogate: float | None = None,
+        place: tuple[cl.CommandQueue, np.dtype] | None = None,
     ) -> None:
-        self.quantities = quantities
+        self.quantities, model = quantities, quantities.model
         check_records(records)
-        check_model(quantities.model, surrogate)
-        self._run = ReferenceGradient(quantities.model, records, steps, surrogate)
+        check_model(model, surrogate)
+        self._run: DeviceGradient | ReferenceGradient
+        if place is not None and is_supported(model, records):
+            wanted = quantities.parameters(), quantities.by_matrix
+            self._run = DeviceGradient(model, records, steps, *place, *wanted)
+        else:
+            self._run = ReferenceGradient(model, records, steps, surrogate)
+
+    @property
+    def on_device(self) -> bool:
+        return isinstance(self._run, DeviceGradient)
 
     def forward(self) -> list[np.ndarray]:
         """Return the rows of each record."""

@@ -82,6 +82,24 @@ class Quantities:
             raise InputError(refusal("gradient.several-ra"))
         return np.resize(np.array(values, float), self.network.num_cells)
 
+    @property
+    def by_matrix(self) -> bool:
+        """Whether any derivative goes through the matrix: by cm, Ra or constant mechanisms."""
+        constant = (self.model.instances[one[0].number][0] < 0
+                    for one in self.of if not isinstance(one, str))  # fmt: skip
+        return bool({"cm", "Ra"} & {one for one in self.of if isinstance(one, str)}) or any(
+            constant
+        )
+
+    def parameters(self) -> dict[int, set[str]]:
+        """Return the parameters that derivatives are taken by, by number of the kind."""
+        found: dict[int, set[str]] = {}
+        for group, name in (one for one in self.of if not isinstance(one, str)):
+            kind = self.model.instances[group.number][0]
+            if kind >= 0 and name in group.mechanism.parameters:
+                found.setdefault(kind, set()).add(name)
+        return found
+
     def slopes(self, adjoint: Adjoint) -> list[np.ndarray | list[np.ndarray]]:
         """Return the derivatives by each, in order."""
         return [self._slope(adjoint, one) for one in self.of]

@@ -13,7 +13,7 @@ theorem: with the weights w of x, ``-(w^T J^-1) df/dp``, where J is df/dx at the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from clhines.simulator.mechanisms.ir.compiled import Body, Compiled, Loop
@@ -49,13 +49,19 @@ def label(a: Argument) -> str:
     return f"{a.role}_{a.name}"
 
 
-def adjoint_of(compiled: Compiled, block: str, outputs: Sequence[str] = ()) -> AdjointBlock | None:
+def adjoint_of(
+    compiled: Compiled,
+    block: str,
+    outputs: Sequence[str] = (),
+    counts: Callable[[Argument], bool] = lambda a: True,
+) -> AdjointBlock | None:
     """Return the block that pulls derivatives back; None if no result has one.
 
-    An ExpressionError says what has no derivative.
+    Other arguments than those that count are constants, and results without seeds. An
+    ExpressionError says what has no derivative.
     """
     arguments, body = compiled.calls(block, outputs), unroll(compiled.bodies[block])
-    changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS]
+    changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]
     inputs = tuple(replace(a, direction="in") for a in arguments if a.direction != "out")
     weighted, seeded = [], []
     for a in changed:
@@ -65,19 +71,19 @@ def adjoint_of(compiled: Compiled, block: str, outputs: Sequence[str] = ()) -> A
             seeded.append(a)
     if not weighted:
         return None
-    wanted = {_symbol(a): a for a in inputs if a.role in INPUTS}
+    wanted = {_symbol(a): a for a in inputs if a.role in INPUTS and counts(a)}
     slopes = _through(body, weighted, wanted)
-    by = tuple(a for name, a in wanted.items() if name in slopes)
-    results = [("adjoint", label(a), slopes[_symbol(a)]) for a in by]
+    arguments_by = tuple(a for name, a in wanted.items() if name in slopes)
+    results = [("adjoint", label(a), slopes[_symbol(a)]) for a in arguments_by]
     back = Body(results, {}, body.loops, f"derivatives of a loss, back through {block}")
     seeds = tuple(Argument("seed", label(a)) for a in seeded)
-    adjoints = tuple(Argument("adjoint", label(a), "out") for a in by)
+    adjoints = tuple(Argument("adjoint", label(a), "out") for a in arguments_by)
     name = BACK.format(block)
     blocks = {**compiled.program.blocks, name: (*inputs, *seeds, *adjoints)}
     program = replace(compiled.program, blocks=blocks)
     bodies = {**compiled.bodies, name: back}
     whole = replace(compiled, program=program, bodies=bodies, printed={})
-    return AdjointBlock(whole, name, inputs, tuple(seeded), by)
+    return AdjointBlock(whole, name, inputs, tuple(seeded), arguments_by)
 
 
 def _value(body: Body, a: Argument) -> Node | None:

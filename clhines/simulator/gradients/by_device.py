@@ -1,0 +1,322 @@
+"""The gradient of a run on a device: copies of a network side by side, without events.
+
+A run forward keeps what some steps begin with. From the last of them on, the steps to the next one
+are taken again, all of them kept, and then taken back; so on to the start. The start itself, with
+INITIAL, is taken back by the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.core.errors import InputError
+from clhines.simulator.engines.reference import Clock, neighbours
+from clhines.simulator.gradients.adjoint import Adjoint
+from clhines.simulator.gradients.kernels import (
+    takes_vectors,
+)
+from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
+from clhines.simulator.gradients.trace import TracedRun
+from clhines.simulator.model.model import Model
+from clhines.simulator.records.records import Record
+from clhines.solver.device import devices, program
+from clhines.solver.plan.plan import real_name
+from clhines.solver.solver import Solver
+
+_VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
+MEMORY = 8e9  # bytes on the device, at most
+
+
+class DeviceGradient:
+    """A run of a model on a device from t = 0, and back again; as `ReferenceGradient`."""
+
+    def __init__(
+        self,
+        model: Model,
+        records: Sequence[Record],
+        steps: int,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        wanted: Mapping[int, Collection[str]],
+        matrix: bool,
+    ) -> None:
+        self.model, self.records, self.steps = model, records, steps
+        self._queue, self._dtype = queue, np.dtype(dtype)
+        self._host = TracedRun(model, ())
+        vectors = devices.is_cpu(queue.device)
+        vectors &= all(takes_vectors(k.mechanism) for k in model.kinds)
+        width = _VECTOR_BYTES // self._dtype.itemsize if vectors else 1
+        self._layout = CopyLayout(model, width)
+        variables, real = self._host.variables, real_name(self._dtype)
+        self._plan = GradientPlan(variables, self._layout, wanted, matrix, real)
+        self._spec = self._plan.spec
+        self._solver = Solver(model.forest, "auto", self._dtype, None, queue)
+        self._given = self._arguments()
+        self._built = program.build(queue.context, self._spec)
+
+    def _bind(self, name: str, more: Mapping[str, Any]) -> program.BoundKernel:
+        rows = ("row", "now", "next") if name in ("end_step", "back_states") else ("now",)
+        changes = ("t_begin", "t_now", "t_end", *rows)
+        return program.bind(self._built, self._spec, name, {**self._given, **more}, changes)
+
+    # -- what kernels take ---------------------------------------------------------------------
+
+    def _arguments(self) -> dict[str, Any]:
+        plan, columns = self._plan, self._plan.columns
+        model, layout, n = self.model, self._layout, self._layout.nodes
+        tree = neighbours(model.forest)[:, :n]
+        gather = self._solver.plan.gather
+        place = np.empty(model.forest.num_nodes, np.int64)
+        at = np.flatnonzero(gather >= 0)
+        place[gather[at]] = at
+        places = layout.packed(place)
+        filled = layout.rows * layout.width - layout.count
+        if filled:  # copies that fill up go beside the system
+            spare = len(gather) + np.arange(n)[:, None] * filled + np.arange(filled)
+            places[:, layout.count :] = spare
+        size = len(gather) + n * filled
+        nodes = np.unique([i for r in self.records for i in r.index % n])
+        column = np.full(n, -1, np.int32)
+        column[nodes] = np.arange(len(nodes))
+        self._recorded, self._size = nodes, size
+        ones = np.ones(size)
+        u = self._solver.to_device_order(model.u)
+        parent, child, sibling = (np.ascontiguousarray(a, np.int32) for a in tree)
+        num = np.int32
+        arrays: dict[str, Any] = {
+            "num_nodes": num(n),
+            "num_rows": num(layout.rows),
+            "num_columns": num(len(nodes)),
+            "of_node": self._to_device(plan.of_node.reshape(-1), np.int32),
+            "place": self._to_device(places.reshape(-1), np.int32),
+            "parent": self._to_device(parent, np.int32),
+            "child": self._to_device(child, np.int32),
+            "sibling": self._to_device(sibling, np.int32),
+            "column": self._to_device(column, np.int32),
+            "numbers": self._to_device(np.concatenate([np.zeros(0), *columns.numbers])),
+            "values": self._to_device(_joined(columns.values)),
+            "tables": self._to_device(plan.tables),
+            "system_d": self._to_device(ones),
+            "system_b": self._to_device(0 * ones),
+            "solution": self._to_device(0 * ones),
+            "dt": self._dtype.type(model.dt),
+            "solved_dt": self._dtype.type(model.solved_dt),
+            "diagonal_at": np.int64(self._plan.entries * layout.rows),
+            **dict.fromkeys(("t_begin", "t_now", "t_end"), self._dtype.type(0)),
+            **dict.fromkeys(("row",), num(0)),
+            **dict.fromkeys(("now", "next"), np.int64(0)),
+        }  # fmt: skip
+        self._u = u
+        return arrays
+
+    def _to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
+        return cla.to_device(self._queue, np.ascontiguousarray(values, dtype or self._dtype))
+
+    # -- forward -------------------------------------------------------------------------------
+
+    def keep_every(self) -> int:
+        """Return how many steps there are from one state that is kept to the next.
+
+        The square root of all of them, or fewer, so that both fit into `MEMORY`.
+        """
+        steps, room = max(1, self.steps), MEMORY / self._slot_bytes
+        for stretch in range(max(1, isqrt(steps)), 0, -1):
+            if stretch + 1 + -(-steps // stretch) <= room:
+                return stretch
+        raise InputError(
+            f"a gradient of {steps} steps keeps {2 * isqrt(steps) + 1} states of "
+            f"{self._slot_bytes:.3g} bytes; expected fewer copies at once, so that they fit into "
+            f"{MEMORY:.3g}"
+        )
+
+    @property
+    def _slot(self) -> int:
+        """Rows of a slot: voltages and states, diagonal, change of voltages."""
+        return (self._plan.entries + 2 * self._layout.nodes) * self._layout.rows
+
+    @property
+    def _slot_bytes(self) -> int:
+        return self._slot * self._layout.width * self._dtype.itemsize
+
+    def _start(self) -> np.ndarray:
+        """Values of voltages and states at the start, by entry."""
+        variables, layout = self._host.variables, self._layout
+        parts = [layout.packed(variables.v)]
+        for states in variables.states:
+            parts += [layout.packed(values) for values in states.values()]
+        return np.concatenate([p.reshape(-1) for p in parts if p.size])
+
+    def forward(self) -> list[np.ndarray]:
+        """Take all steps; return the rows of each record."""
+        layout = self._layout
+        self._stretch = stretch = self.keep_every()
+        lanes = layout.rows * layout.width
+        start = self._start()
+        self._store = cla.empty(self._queue, (stretch + 1) * self._slot * layout.width, self._dtype)
+        self._state_size = len(start)
+        self._kept = [self._to_device(start)]
+        width = max(1, len(self._recorded))
+        self._rows = cla.zeros(self._queue, (self.steps + 1) * width * lanes, self._dtype)
+        more = {"store": self._store, "rows": self._rows}
+        self._steps = {name: self._bind(name, more) for name in ("begin_step", "end_step")}
+        self._clock = Clock(self.model.dt)
+        self._load(0)
+        for step in range(self.steps):
+            if step and step % stretch == 0:
+                self._kept.append(self._store[: self._state_size].copy(self._queue))
+            self._take(step, 0, 0)
+        rows = self._rows.get(self._queue).reshape(self.steps + 1, width, lanes)
+        rows[0] = layout.packed(self._host.variables.v)[self._recorded]
+        self._check(rows)
+        return [self._of_record(record, rows) for record in self.records]
+
+    def _check(self, rows: np.ndarray) -> None:
+        if not np.isfinite(rows).all():
+            raise InputError("gradient(): a voltage is not finite; run() says where and when")
+
+    def _of_record(self, record: Record, rows: np.ndarray) -> np.ndarray:
+        values = self._columns_of(rows[:: record.every], record).astype(np.float64)
+        return values if record.matrix is None else values @ record.matrix.T
+
+    def _columns_of(self, rows: np.ndarray, record: Record) -> np.ndarray:
+        n = self._layout.nodes
+        at = np.searchsorted(self._recorded, record.index % n)
+        values: np.ndarray = rows[:, at, record.index // n]
+        return values
+
+    def _load(self, number: int) -> None:
+        kept = self._kept[number]
+        cl.enqueue_copy(self._queue, self._store.base_data, kept.base_data, byte_count=kept.nbytes)
+
+    def _times(self, step: int, at_end: bool) -> tuple[Any, Any, Any]:
+        begin = self._clock.at(step)
+        middle = begin + 0.5 * self.model.dt
+        end = middle + 0.5 * self.model.dt
+        real = self._dtype.type
+        return real(begin), real(end if at_end else middle), real(end)
+
+    def _take(self, step: int, now: int, after: int) -> None:
+        """Take a step from one slot to another, or in place."""
+        here, there = np.int64(now * self._slot), np.int64(after * self._slot)
+        self._steps["begin_step"].change(*self._times(step, False), here)
+        self._launch(self._steps["begin_step"])
+        self._solve()
+        times = self._times(step, True)
+        self._steps["end_step"].change(*times, np.int32(step + 1), here, there)
+        self._launch(self._steps["end_step"])
+
+    def _launch(self, kernel: program.BoundKernel) -> None:
+        items = self._layout.nodes * self._layout.rows
+        (total,), (group,) = devices.small_groups(self._queue.device, items)
+        kernel.launch(self._queue, total, group)
+
+    @cached_property
+    def _system(self) -> tuple[cla.Array, ...]:
+        size = len(self._solver.plan.gather)
+        arrays = (self._given[name] for name in ("system_d", "system_b", "solution"))
+        return tuple(a if len(a) == size else a[:size] for a in arrays)
+
+    def _solve(self) -> None:
+        d, b, x = self._system  # which may have places behind it
+        self._solver.enqueue(d, self._u, b, out=x, packed=True)
+
+    # -- back ----------------------------------------------------------------------------------
+
+    def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
+        """Return the derivatives of a loss by everything, of those by the rows."""
+        layout, stretch = self._layout, self._stretch
+        by_rows = self._by_rows(cotangents)
+        self._rows.set(by_rows.reshape(-1), self._queue)
+        again = cla.empty(self._queue, self._rows.size, self._dtype)
+        slopes, values = self._zeros(self._plan.entries), self._zeros(self._plan.num_values)
+        names = ("by_diagonal", "by_u", "by_right", "by_conductance") if self._spec.matrix else ()
+        matrix = {name: self._zeros(layout.nodes) for name in names}
+        more = {"store": self._store, "rows": again}
+        self._steps = {name: self._bind(name, more) for name in ("begin_step", "end_step")}
+        more = {**more, "rows": self._rows, "slopes": slopes, "by_values": values, **matrix}
+        self._steps |= {name: self._bind(name, more) for name in ("back_states", "back_currents")}
+        end = self.steps
+        for number in reversed(range(len(self._kept))):
+            begin = number * stretch
+            self._load(number)
+            for step in range(begin, end):
+                self._take(step, step - begin, step - begin + 1)
+            for step in reversed(range(begin, end)):
+                self._take_back(step, step - begin)
+            self._kept.pop()
+            end = begin
+        return self._adjoint(slopes, values, matrix, by_rows[0])
+
+    def _zeros(self, entries: int) -> cla.Array:
+        lanes = self._layout.rows * self._layout.width
+        return cla.zeros(self._queue, max(1, entries) * lanes, self._dtype)
+
+    def _by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the derivatives by the rows of all recorded nodes and all steps."""
+        layout = self._layout
+        width = max(1, len(self._recorded))
+        by_rows = np.zeros((self.steps + 1, width, layout.rows * layout.width), self._dtype)
+        for record, rows in zip(self.records, cotangents, strict=True):
+            at = np.searchsorted(self._recorded, record.index % layout.nodes)
+            values = rows if record.matrix is None else rows @ record.matrix
+            by_column = np.moveaxis(by_rows[:: record.every], 0, 2)
+            where = at, record.index // layout.nodes
+            np.add.at(by_column, where, values.T.astype(self._dtype))
+        return by_rows
+
+    def _take_back(self, step: int, slot: int) -> None:
+        here, there = np.int64(slot * self._slot), np.int64((slot + 1) * self._slot)
+        states, currents = self._steps["back_states"], self._steps["back_currents"]
+        states.change(*self._times(step, True), np.int32(step + 1), here, there)
+        self._launch(states)
+        self._solve()
+        currents.change(*self._times(step, False), here)
+        self._launch(currents)
+
+    def _adjoint(
+        self,
+        slopes: cla.Array,
+        values: cla.Array,
+        matrix: dict[str, cla.Array],
+        by_first_row: np.ndarray,
+    ) -> Adjoint:
+        """Return the derivatives at the start, and take them back through it."""
+        layout, model, adjoint = self._layout, self.model, Adjoint(self._host)
+        lanes = layout.rows * layout.width
+        by_entry = slopes.get(self._queue).reshape(-1, lanes)
+        by_v = by_entry[: layout.nodes].copy()
+        by_v[self._recorded] += by_first_row[: len(self._recorded)]
+        adjoint.v = layout.unpacked(by_v)
+        by_value = values.get(self._queue).reshape(-1, lanes)
+        for kind, of_kind in zip(self._spec.kinds, adjoint.states, strict=True):
+            for number, name in enumerate(kind.states):
+                first = kind.first_state + number * kind.count
+                of_kind[name][:] = layout.unpacked(by_entry[first : first + kind.count])
+        for k, name, first in self._plan.by:
+            count = model.kinds[k].count // layout.count
+            by_parameter = layout.unpacked(by_value[first : first + count])
+            adjoint.parameters[k][name][:] = by_parameter
+        if matrix:
+            found = {k: layout.unpacked(a.get(self._queue)) for k, a in matrix.items()}
+            adjoint.matrix = {
+                "capacitance": found["by_diagonal"] / model.solved_dt,
+                "constant_d": found["by_diagonal"],
+                "u": found["by_u"],
+                "constant_b": found["by_right"],
+                "constant_g": found["by_conductance"],
+            }
+        adjoint.keep_start()
+        adjoint.take_back(self._host.start_traced())
+        adjoint.finish()
+        return adjoint
+
+
+def _joined(values: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([v.reshape(-1) for v in values]) if values else np.zeros(16)

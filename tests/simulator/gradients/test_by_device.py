@@ -1,0 +1,114 @@
+"""Gradients on devices beside those of the reference, and what is left to the reference."""
+
+import central_differences
+import numpy as np
+import pytest
+import small_networks
+
+import clhines
+from clhines import InputError, Mechanism, Network, Simulation
+from clhines.simulator.gradients import by_device
+from clhines.simulator.gradients.plan import is_supported
+
+TABLED = """NEURON { SUFFIX tabled USEION na READ ena WRITE ina RANGE gbar GLOBAL shift }
+PARAMETER { gbar = 0.02 shift = 1 }
+ASSIGNED { v (mV) ena (mV) ina (mA/cm2) minf hinf }
+STATE { m h }
+INITIAL { rates(v) m = minf h = hinf }
+BREAKPOINT { SOLVE states METHOD cnexp ina = gbar*m^3*h*(v - ena) }
+DERIVATIVE states { rates(v) m' = (minf - m)/0.1 h' = (hinf - h)/(shift + 1) }
+PROCEDURE rates(v (mV)) {
+    TABLE minf, hinf FROM -120 TO 80 WITH 400
+    minf = 1/(1 + exp(-(v + 35)/8)) hinf = 1/(1 + exp((v + 60)/7))
+}
+"""
+
+
+def tree(copies, tabled, seed=4):
+    rng = np.random.default_rng(seed)
+    parent = np.array([-1, 0, 1, 1, 0])
+    parents = np.concatenate([np.where(parent < 0, -1, parent + 5 * k) for k in range(copies)])
+    area, axial = [500.0, 300.0, 200.0, 0.0, 400.0], [0.0, 0.1, 0.05, 0.2, 0.1]
+    arrays = (np.tile(a, copies) for a in (area, axial, np.multiply(area, 1e-5)))
+    net = Network.from_arrays(parents, 5 * np.arange(copies + 1), *arrays)
+    nodes = np.concatenate([[0, 1, 2, 4] + 5 * np.arange(copies)[:, None]]).reshape(-1)
+    pas = net.insert("pas", nodes, g=rng.uniform(1e-4, 2e-4, len(nodes)), e=-65.0)
+    groups = [(pas, "g"), (pas, "e")]
+    if tabled:
+        net.ion("na", e=50.0)
+        group = net.insert(Mechanism.from_nmodl(TABLED), nodes, gbar=rng.uniform(1, 2, len(nodes)))
+        groups += [(group, "gbar"), (group, "shift"), (group, "m")]
+    else:
+        hh = net.insert("hh", net.soma, gnabar=rng.uniform(0.1, 0.2, copies))
+        groups += [(hh, "gnabar"), (hh, "el"), (hh, "n")]
+    clamp = net.add("iclamp", net.soma, delay=0.2, dur=2.0, amp=rng.uniform(0.1, 0.2, copies))
+    return net, [*groups, (clamp, "amp"), "v_init", "cm"]
+
+
+def gradient_of(net, of, duration, **given):
+    with Simulation(net, 0.025, **given) as sim:
+        sim.record("v", net.soma)
+        sim.record("v", net.soma + 2, every=0.05, matrix=np.ones((1, net.num_cells)))
+        rows, _ = central_differences.rows_of(sim, duration, 2)
+        loss = central_differences.weighted_squares(rows)
+        return sim.gradient(duration, loss, of)
+
+
+@pytest.mark.parametrize(("tabled", "secondorder"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("copies", [1, 6])
+def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, secondorder):
+    """Six copies are no whole number of vectors."""
+    net, of = tree(copies, tabled)
+    expected = gradient_of(net, of, 2.0, engine="reference", secondorder=secondorder)
+    found = gradient_of(net, of, 2.0, queue=fast_queue, secondorder=secondorder)
+    assert found.value == pytest.approx(expected.value, rel=1e-9)
+    for one in of:
+        size = np.abs(expected[one]).max()
+        assert size > 0
+        np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
+
+
+def test_single_precision(fast_queue):
+    net, of = tree(6, False)
+    expected = gradient_of(net, of, 2.0, engine="reference")
+    found = gradient_of(net, of, 2.0, queue=fast_queue, dtype="float32")
+    for one in of:
+        size = np.abs(expected[one]).max()
+        np.testing.assert_allclose(found[one], expected[one], atol=1e-3 * size)
+
+
+def test_a_little_memory_keeps_fewer_states(fast_queue, monkeypatch):
+    net, of = tree(1, False)
+    expected = gradient_of(net, of, 1.0, engine="reference")
+    kept = []
+    real = by_device.DeviceGradient.keep_every
+
+    def keep_every(self):
+        kept.append(real(self))
+        return kept[-1]
+
+    monkeypatch.setattr(by_device.DeviceGradient, "keep_every", keep_every)
+    for memory, fewest in ((1e9, 6), (7000.0, 2)):
+        monkeypatch.setattr(by_device, "MEMORY", memory)
+        found = gradient_of(net, of, 1.0, queue=fast_queue)
+        np.testing.assert_allclose(found["v_init"], expected["v_init"], rtol=1e-8, atol=1e-12)
+        assert kept[-1] >= fewest
+    monkeypatch.setattr(by_device, "MEMORY", 1000.0)
+    with pytest.raises(InputError, match="expected fewer copies at once"):
+        gradient_of(net, of, 1.0, queue=fast_queue)
+
+
+@pytest.mark.parametrize("word", ["grid_times", "exact_times", "played", "noise", "pointers"])
+def test_other_networks_are_for_the_reference(word):
+    sim = Simulation(small_networks.NETWORKS[word][0](), 0.05, engine="reference")
+    sim.record("v", [0])
+    records, _ = sim._recordings.of_run(0, 1)
+    assert is_supported(sim.model, records) == (word == "grid_times")
+
+
+def test_records_of_states_are_for_the_reference(fast_queue):
+    net = small_networks.plain()
+    sim = clhines.Simulation(net, 0.05, queue=fast_queue)
+    sim.record("hh.m", [0])
+    gradient = sim.gradient(1.0, lambda m: (m.sum(), np.ones_like(m)), ["v_init"])
+    assert gradient["v_init"][0] and not is_supported(sim.model, sim._recordings.of_run(0, 1)[0])
