@@ -3,28 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 Makers = Mapping[str, Callable[[], object]]  # attributes that are made when asked for
+_Object = TypeVar("_Object", bound="Deferred")
 _ROUND = 1 << 13  # entries that are worth a copy of their own
 _CHUNK = 1 << 18  # entries that stay in the cache
 
 
 class Deferred:
-    """Base of a class, some of whose attributes are `made` when they are first asked for."""
+    """Base of a class whose objects may make attributes when they are first asked for."""
 
-    def __init__(self, made: Makers, **values: object) -> None:
-        vars(self).update(values, _made=made)
+    @classmethod
+    def deferred(cls: type[_Object], made: Makers, **values: object) -> _Object:
+        """Return an object with these values, and attributes that the functions of `made` make."""
+        deferred = cls.__new__(cls)
+        vars(deferred).update(values, _made=made)
+        return deferred
 
-    def __getattr__(self, name: str) -> Any:
-        made = vars(self).get("_made", {})
-        if name not in made:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
-        vars(self)[name] = value = made[name]()
+    if not TYPE_CHECKING:  # which would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in vars(self).get("_made", {}):
+                raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+            return self._make(name)
+
+    def _make(self, name: str) -> Any:
+        vars(self)[name] = value = vars(self)["_made"][name]()
         return value
+
+
+class Repeated:
+    """A column of copies: an array, or values by name, of one copy, repeated on demand.
+
+    Each copy's numbers are `step` larger than those of the one before; single numbers stay.
+    """
+
+    def __init__(self, once: Any, count: int, step: int = 0) -> None:
+        self._once, self._count, self._step = once, count, step
+
+    def __call__(self) -> Any:
+        """Return the values of all copies, read-only."""
+        once, count = self._once, self._count
+        if isinstance(once, Mapping):
+            return {name: Repeated(value, count)() for name, value in once.items()}
+        if not isinstance(once, np.ndarray):
+            return once
+        whole = shifted(once, self._step, count) if self._step else np.tile(once, count)
+        whole.setflags(write=False)
+        return whole
 
 
 def once(values: np.ndarray) -> np.ndarray:

@@ -92,7 +92,14 @@ def test_values_that_are_one_stay_one():
 
 def test_deferred_attributes_are_made_once():
     made = []
-    deferred = arrays.Deferred({"x": lambda: made.append(1) or 7}, y=2)
+    deferred = arrays.Deferred.deferred({"x": lambda: made.append(1) or 7}, y=2)
     assert (deferred.y, made, deferred.x, deferred.x, made) == (2, [1], 7, 7, [1])
     with pytest.raises(AttributeError, match="Deferred has no attribute z"):
         _ = deferred.z
+
+
+def test_repeated_columns_are_those_of_each_copy_in_turn():
+    column = arrays.Repeated(np.array([3, 5]), 3, 10)()
+    assert column.tolist() == [3, 5, 13, 15, 23, 25] and not column.flags.writeable
+    by_name = arrays.Repeated({"gbar": np.array([0.5]), "e": -70.0}, 2)()
+    assert by_name["gbar"].tolist() == [0.5, 0.5] and by_name["e"] == -70.0

@@ -348,3 +348,12 @@ def test_masked_arrays_are_refused():
         Forest(masked)
     with pytest.raises(ForestError, match="parent of cell 1 has 1 masked values"):
         Forest.from_parents([[-1], masked])
+
+
+def test_copies_of_a_forest_are_those_of_its_cells():
+    once = Forest.from_parents([[-1, 0, 1], [1, -1], [-1, 0, 1]])
+    copies, cells = once.copied(3), [[-1, 0, 1], [1, -1], [-1, 0, 1]]
+    expected = Forest.from_parents(cells * 3)
+    for name in ("parent", "cell_offsets", "shape_of_cell"):
+        np.testing.assert_array_equal(getattr(copies, name), getattr(expected, name))
+    assert copies.trees is once.trees

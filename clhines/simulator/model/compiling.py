@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import (
-    Deferred,
-    Makers,
+    Repeated,
     each,
     inverse,
     joined,
     offsets,
     once,
-    shifted,
     starts,
 )
 from clhines.core.checks import as_number, as_seed, shown, spread
@@ -64,7 +61,7 @@ from clhines.simulator.model.needs import (
 from clhines.simulator.model.pointers import Spans, pointed
 from clhines.simulator.network.additions import Additions, Sources
 from clhines.simulator.network.changes import Changes
-from clhines.simulator.network.copies import copied_nodes, copied_values, tiled
+from clhines.simulator.network.copies import step_of
 from clhines.simulator.network.groups import Group, Inside, inside
 from clhines.simulator.network.network import CopyNumbers, Network
 from clhines.simulator.network.plasticity import Rule
@@ -273,67 +270,48 @@ def _second_order(value: object, exact: bool) -> bool:
     return bool(value > 0)
 
 
-class CopiedKind(Deferred, Kind):
-    once: Kind
-    copies: int
-
-    @property
-    def count(self) -> int:
-        return self.once.count * self.copies
-
-    def is_single(self, name: str) -> bool:
-        return self.once.is_single(name)
-
-
-class CopiedIon(Deferred, IonNodes):
-    """An ion of all copies."""
-
-
 class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
     """`Model.instances` of all copies, where each kind has one group."""
 
     def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
-        self._once, self._groups, self._copies = once, groups, copies
-        self._made: dict[int, tuple[int, np.ndarray]] = {}
+        pairs = zip(once.instances, groups, strict=True)
+        self._columns: list[tuple[int, Group | Repeated | np.ndarray]] = [
+            (k, group if k < 0 else Repeated(place, copies, once.kinds[k].count))
+            for (k, place), group in pairs
+        ]
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._columns)
 
     def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
             return [self[k] for k in range(len(self))[number]]
-        number = range(len(self))[number]
-        if number not in self._made:
-            kind, place = self._once.instances[number]
-            if kind < 0:
-                self._made[number] = kind, self._groups[number].nodes
-            else:
-                each = self._once.kinds[kind].count
-                self._made[number] = kind, shifted(place, each, self._copies)
-        return self._made[number]
+        kind, places = self._columns[number]
+        if isinstance(places, Group):
+            return kind, places.nodes
+        if isinstance(places, Repeated):
+            self._columns[number] = kind, places = kind, places()
+        return kind, places
 
 
 def _kind(once: Kind, num_nodes: int, copies: int) -> Kind:
     first = once.first_target
-    made: Makers = {
-        "node": partial(copied_nodes, once.mechanism, once.node, num_nodes, copies),
-        "parameters": partial(copied_values, once.parameters, copies),
-        "factor": partial(tiled, once.factor, copies),
-    }
-    return CopiedKind(
+    made = {name: Repeated(getattr(once, name), copies) for name in ("parameters", "factor")}
+    made["node"] = Repeated(once.node, copies, step_of(once.mechanism, num_nodes))
+    return Kind.deferred(
         made,
-        once=once,
-        copies=copies,
         mechanism=once.mechanism,
         first_target=first * copies if first >= 0 else -1,
         first_instance=once.first_instance * copies,
+        count=once.count * copies,
+        singles=once.singles,
     )
 
 
 def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
-    made = {k: partial(tiled, getattr(once, k), copies) for k in ("e", "ci", "co", "style")}
-    made["node"] = partial(shifted, once.node, num_nodes, copies)
-    return CopiedIon(made, name=once.name, valence=once.valence)
+    made = {k: Repeated(getattr(once, k), copies) for k in ("e", "ci", "co", "style")}
+    made["node"] = Repeated(once.node, copies, num_nodes)
+    return IonNodes.deferred(made, name=once.name, valence=once.valence)
 
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:

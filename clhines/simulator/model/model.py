@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.core.arrays import inverse, stretch_of
+from clhines.core.arrays import Deferred, inverse, stretch_of
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.model.diffusion import Diffusion
@@ -139,7 +139,7 @@ INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 
 @dataclass(frozen=True, eq=False)
-class IonNodes:
+class IonNodes(Deferred):
     """An ion, where it is, and its initial values; `style` has NEURON's bits."""
 
     name: str
@@ -172,7 +172,7 @@ _SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue toge
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class Kind(Deferred):
     """All instances of one mechanism, by node."""
 
     mechanism: Mechanism
@@ -185,12 +185,14 @@ class Kind:
     first_instance: int  # number of instance 0 among all instances; what noise is drawn by
     last: int | None = None  # instance whose GLOBALs all have; None where they must agree
 
-    @property
+    @cached_property
     def count(self) -> int:
         return len(self.node)
 
-    def is_single(self, name: str) -> bool:
-        return np.ndim(self.parameters[name]) == 0
+    @cached_property
+    def singles(self) -> frozenset[str]:
+        """Names of the parameters that have one value."""
+        return frozenset(name for name, value in self.parameters.items() if np.ndim(value) == 0)
 
     @property
     def varying(self) -> dict[str, np.ndarray]:

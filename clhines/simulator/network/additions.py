@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import place_of
+from clhines.core.arrays import Deferred, place_of
 from clhines.core.checks import (
     as_array,
     as_indices,
@@ -64,7 +64,7 @@ class Sources:
 
 
 @dataclass(frozen=True, eq=False)
-class IonValues:
+class IonValues(Deferred):
     """Values of an ion at nodes, see `Network.ion`."""
 
     name: str

@@ -8,14 +8,13 @@ connections, of which there are few, for all copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
-from clhines.core.arrays import Deferred, Makers, in_blocks, place_of, repeated_parents, shifted
-from clhines.core.checks import check_room
+from clhines.core.arrays import Repeated, in_blocks, place_of, shifted
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -26,24 +25,8 @@ from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.stored import put_group
 from clhines.simulator.network.structure import Structure
 from clhines.simulator.network.wiring import CallColumns, Wiring
-from clhines.solver.forest import Forest
 
 Stream = tuple[int, str, np.ndarray]
-NamedValues = dict[str, "float | np.ndarray"]
-_NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` included
-
-
-class CopiedForest(Forest):
-    """Copies of a forest, one after another; they are not analysed or checked again."""
-
-    def __init__(self, once: Forest, count: int) -> None:
-        nodes, cells = once.num_nodes * count, once.num_cells * count
-        check_room(_NODE_BYTES * nodes + _CELL_BYTES * cells, f"{cells} cells")
-        self._parents = partial(repeated_parents, once.parent, nodes)
-        begins = shifted(once.cell_offsets[:-1], once.num_nodes, count)
-        self.cell_offsets = np.append(begins, nodes)
-        self.shape_of_cell, self.trees = np.tile(once.shape_of_cell, count), once.trees
-        self._freeze()
 
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
@@ -55,7 +38,7 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
     cables, axis, around = structure.cables, structure.given_axis, structure.around
     return Structure(
-        forest=CopiedForest(forest, count),
+        forest=forest.copied(count),
         soma=shifted(structure.soma, forest.num_nodes, count),
         cables=tuple(cables[k % len(cables)] for k in order) if cables else (),
         turns=turns * count,
@@ -142,7 +125,7 @@ class _CopyBuilder:
         self._begins.append((sources.first, len(sources), put.first))
 
     def _group(self, group: Group, first: int | None) -> None:
-        mechanism, values = group.mechanism, copied_values(group.parameters, self.count)
+        mechanism, values = group.mechanism, Repeated(group.parameters, self.count)()
         for name in ("celsius", "area"):  # the network sets these
             if name in mechanism.program.built_in:
                 values.pop(name, None)
@@ -217,43 +200,6 @@ class _CopyBuilder:
                     self.copies.add_event(target, index, times, weight)
 
 
-def frozen(a: np.ndarray) -> np.ndarray:
-    a.setflags(write=False)
-    return a
-
-
-def copied_nodes(mechanism: Mechanism, node: np.ndarray, num_nodes: int, copies: int) -> np.ndarray:
-    return frozen(shifted(node, 0 if mechanism.kind == "artificial" else num_nodes, copies))
-
-
-def tiled(once: np.ndarray, copies: int) -> np.ndarray:
-    return frozen(np.tile(once, copies))
-
-
-def copied_values(once: NamedValues, copies: int) -> NamedValues:
-    return {k: tiled(v, copies) if isinstance(v, np.ndarray) else v for k, v in once.items()}
-
-
-class CopiedGroup(Deferred, Group):
-    once: Group
-    copies: int
-
-    def __len__(self) -> int:
-        return len(self.once) * self.copies
-
-    def freeze(self) -> None:
-        """Do nothing: arrays are read-only when they are made."""
-
-    @cached_property
-    def parameters(self) -> Parameters:
-        values = copied_values(self.once.parameters, self.copies)
-        return Parameters(self.network, self.mechanism.name, self.nodes, values)
-
-
-class _RepeatedIon(Deferred, IonValues):
-    """`IonValues` of all copies."""
-
-
 def copies_of(once: Network, count: int) -> Network:
     """Return copies, which do not interact, of a network with each mechanism in one group."""
     network = Network(structure_of_copies(inside(once).structure, count))
@@ -275,11 +221,22 @@ def copies_of(once: Network, count: int) -> Network:
     return network
 
 
+def step_of(mechanism: Mechanism, num_nodes: int) -> int:
+    """Return the distance of a mechanism's nodes from one copy to the next."""
+    return 0 if mechanism.kind == "artificial" else num_nodes
+
+
 def _group(network: Network, copied: CopyNumbers, once: Group) -> Group:
-    how = once.mechanism, once.nodes, copied.once.forest.num_nodes, copied.count
-    made = {"nodes": partial(copied_nodes, *how)}
+    step = step_of(once.mechanism, copied.once.forest.num_nodes)
+    made: dict[str, Callable[[], object]] = {"nodes": Repeated(once.nodes, copied.count, step)}
     attributes = {"network": network, "number": once.number, "mechanism": once.mechanism}
-    return CopiedGroup(made, **attributes, once=once, copies=copied.count)
+    group = Group.deferred(made, **attributes, _count=len(once) * copied.count)
+    made["parameters"] = partial(_parameters, group, Repeated(once.parameters, copied.count))
+    return group
+
+
+def _parameters(group: Group, values: Repeated) -> Parameters:
+    return Parameters(group.network, group.mechanism.name, group.nodes, values())
 
 
 def _additions(network: Network, copied: CopyNumbers, groups: list[Group]) -> Additions:
@@ -326,9 +283,9 @@ def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
 
 
 def _ion(once: IonValues, num_nodes: int, copies: int) -> IonValues:
-    nodes = partial(shifted, once.nodes, num_nodes, copies)
-    made: Makers = {"nodes": nodes, "values": partial(copied_values, dict(once.values), copies)}
-    return _RepeatedIon(made, name=once.name, valence=once.valence)
+    made = {"nodes": Repeated(once.nodes, copies, num_nodes)}
+    made["values"] = Repeated(dict(once.values), copies)
+    return IonValues.deferred(made, name=once.name, valence=once.valence)
 
 
 def _wires(network: Network, copied: CopyNumbers, wiring: Wiring) -> Wiring:

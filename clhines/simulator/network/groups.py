@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
 
-from clhines.core.arrays import ascending, stretch_of
+from clhines.core.arrays import Deferred, ascending, stretch_of
 from clhines.core.checks import as_array, as_real, check_parameter, unchangeable
 from clhines.core.errors import InputError, meant, name_in_caller, shown
 from clhines.core.quantities import as_numbers
@@ -91,7 +92,7 @@ def _set_in_a_simulation(group: object, name: str, value: object) -> str:
 
 @unchangeable(_set_in_a_simulation)
 @dataclass(frozen=True, eq=False)
-class Group:
+class Group(Deferred):
     """Instances of a mechanism that were inserted or added together.
 
     Attributes
@@ -116,14 +117,20 @@ class Group:
     in_round: int = field(default=0, repr=False)
 
     def __getattr__(self, name: str) -> Any:
+        if name in vars(self).get("_made", {}):
+            return self._make(name)
         parameters = vars(self).get("parameters", {})
         expected = f"; expected parameters[{name!r}]" if name in parameters else ""
         raise AttributeError(f"Group has no attribute {shown(name)}{expected}")
 
     def __repr__(self) -> str:
-        return f"Group({self.number}: {self.mechanism.name} × {len(self.nodes)})"
+        return f"Group({self.number}: {self.mechanism.name} × {len(self)})"
 
     def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
         return len(self.nodes)
 
     @property
@@ -142,8 +149,8 @@ class Group:
         return ", ".join([f"× {len(self)}", *values])
 
     def freeze(self) -> None:
-        """Make the values of parameters read-only."""
-        for array in self.parameters.values():
+        """Make the values of parameters read-only, as deferred ones are."""
+        for array in vars(self).get("parameters", {}).values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from clhines.core.arrays import Deferred, offsets, place_of, ranges, stretch_of
+from clhines.core.arrays import offsets, place_of, ranges, stretch_of
 from clhines.core.errors import InputError
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.model.needs import EXACT, phrases
@@ -251,10 +251,6 @@ def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
     return replace(kind, parameters={**kind.parameters, **values}) if values else kind
 
 
-class _KindOfAll(Deferred, Kind):
-    """A kind of the whole network: where its instances are."""
-
-
 def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return the values of this rank, then those of the others."""
     others = [array for r, array in enumerate(arrays) if r != rank]
@@ -286,7 +282,7 @@ def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
     )
     forest = Forest.from_trees(Trees(bounds, parent), np.array(shape)[sort])
     kinds = tuple(
-        _KindOfAll(
+        Kind.deferred(
             {
                 "node": partial(_nodes, forest, sort, [s.nodes[k] for s in sorts]),
                 "factor": partial(_factor, [part.ratio[k] for part in parts], parts, k),

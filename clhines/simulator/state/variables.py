@@ -205,7 +205,7 @@ class Variables:
         """Names of each kind's parameters, and whether each is one number for all instances."""
         played = {(p.kind, p.parameter) for p in self.model.played}
         return [
-            [(n, kind.is_single(n) and (k, n) not in played) for n in kind.mechanism.parameters]
+            [(n, n in kind.singles and (k, n) not in played) for n in kind.mechanism.parameters]
             for k, kind in enumerate(self.model.kinds)
         ]
 

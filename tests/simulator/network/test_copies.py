@@ -1,6 +1,7 @@
 """Copies of a network whose arrays are made when they are asked for."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def test_arrays_are_made_when_asked_for_and_then_kept():
     np.testing.assert_array_equal(group.nodes.reshape(3, -1), own.nodes + n * np.arange(3)[:, None])
     assert group.nodes is group.nodes and not group.nodes.flags.writeable
     np.testing.assert_array_equal(group.parameters["gnabar"], np.tile(own.parameters["gnabar"], 3))
-    with pytest.raises(AttributeError, match="CopiedGroup has no attribute weights"):
+    with pytest.raises(AttributeError, match="Group has no attribute 'weights'"):
         _ = group.weights
     again = pickle.loads(pickle.dumps(net.groups[1]))
     np.testing.assert_array_equal(again.nodes, net.groups[1].nodes)
@@ -52,3 +53,4 @@ def test_a_model_of_copies_that_are_alike():
     for kind, own in zip(whole.kinds, model.kinds, strict=True):
         assert "node" not in vars(kind) and kind.count == 3 * own.count == len(kind.node)
         np.testing.assert_array_equal(kind.factor, np.tile(own.factor, 3))
+        assert replace(kind, first_instance=7).node is kind.node
