@@ -167,7 +167,7 @@ class GradientPlan:
         """Plan a kind; return it and its functions."""
         mechanism, count = kind.mechanism, kind.count // self.layout.count
         self.of_node[k, kind.node[:count]] = np.arange(count)
-        single = [name for name in mechanism.parameters if kind.is_single(name)]
+        single = [name for name in mechanism.parameters if name in kind.singles]
         text, blocks = functions_of(mechanism, wanted, real, self.layout.width, single)
         given = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
         tables, by = list[tuple[str, int]](), list[tuple[str, int]]()
