@@ -41,6 +41,11 @@ class Recordings:
         model = self._runner.model.compiled
         return any(r.kind == MEMBRANE or is_current(r, model) for r in self._records)
 
+    @property
+    def any_beside_v(self) -> bool:
+        """Whether anything but voltages is recorded."""
+        return any(r.kind != -1 for r in self._records)
+
     def add(
         self,
         what: str,

@@ -15,7 +15,7 @@ from clhines.core.errors import BuildError, InputError
 from clhines.core.progress import phase
 from clhines.core.summary import counted
 from clhines.simulator.choose import EngineRun, by_steps, make_own, make_run
-from clhines.simulator.engines.run import Request, Run, take_chunk
+from clhines.simulator.engines.run import DeviceRun, Request, Restarts, Run, take_chunk
 from clhines.simulator.engines.table import FAMILY
 from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.model.compiling import compile, with_values
@@ -27,6 +27,7 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.ranks.mpi import Ranks
 from clhines.simulator.records.records import Record
 from clhines.simulator.state import saved as saved_states
+from clhines.simulator.state.changes import DeviceChanges
 from clhines.simulator.state.chunk import Chunk, UnderWay
 from clhines.simulator.state.decisions import incoming_scale
 from clhines.simulator.state.host_grid import settled
@@ -123,6 +124,7 @@ class PendingChanges:
     initial_states: set[tuple[int, str]] = field(default_factory=set)  # groups, and their states
     constants: bool = False  # parameters of constant mechanisms
     start_values: bool = False  # values that the state at the start depends on
+    first_currents: bool = False  # values that only what the first step sets depends on
     only_on_device: bool = False  # parameters that the device has, and the model of the run has not
 
 
@@ -165,11 +167,30 @@ class Runner:
     def replace(self, engine_run: EngineRun, model: Model) -> None:
         """Use another run, of this model, from now on."""
         self.engine_run, self.moved, self._tried = engine_run, False, False
-        self.pending = PendingChanges()
-        run: Any = engine_run.run
-        self.on_device = run.changes(run) if getattr(run, "in_place", False) else None
+        self.pending, run = PendingChanges(), engine_run.run
+        in_place = isinstance(run, DeviceRun) and run.in_place
+        self.on_device = DeviceChanges(run) if in_place else None
         self.unit = incoming_scale(model) if model.has_sums else 1.0
         self.model.replace(model)
+
+    def restart(self, model: Model, in_place: bool = False) -> bool:
+        """Go to the start of a model with other values, see `Restarts`; whether the run could."""
+        run = self.run
+        if not isinstance(run, Restarts) or not run.restart(model, in_place):
+            return False
+        if self.on_device is not None:
+            self.on_device.run.keep_start()
+        self.moved, self._tried, self.pending = False, False, PendingChanges()
+        self.model.replace(model)
+        return True
+
+    def reset(self) -> bool:
+        """Go back to the start that the run has kept; False if there is none."""
+        run = self.run
+        if self.on_device is None or not isinstance(run, DeviceRun) or not run.reset():
+            return False
+        self.moved = False
+        return True
 
     @property
     def run(self) -> Run:

@@ -284,7 +284,7 @@ class Simulation(Holder):
             Ctrl-C, at the end of its chunk, from which `run` and `save` go on. A second Ctrl-C acts
             at once, and leaves no state.
         """
-        self._updates.settle()
+        self._updates.settle(first_currents=self._recordings.any_beside_v)
         with self.ranks.agreed():
             show = as_switch("progress", progress)
             steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP - self.step)

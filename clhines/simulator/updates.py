@@ -25,7 +25,7 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import refractory_steps
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.runner import Progress, Runner, Staleness, in_unit
-from clhines.simulator.state.changes import ParameterChanges, from_start, with_other_events
+from clhines.simulator.state.changes import DeviceChanges, affects_start, with_other_events
 from clhines.simulator.state.host_grid import settled
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Updates:
             if mechanism.constant:
                 pending.constants = True
                 continue
-            pending.start_values |= name in mechanism.initial_uses
+            pending.start_values |= affects_start(self._model.compiled, mechanism, name)
             if name in mechanism.program.begins:
                 pending.initial_states.add((group.number, name))
             device = None if pending.without_memory else self._runner.on_device
@@ -136,12 +136,11 @@ class Updates:
                 without_memory.append(name)
             else:
                 pending.only_on_device = True
+                pending.first_currents |= device.run.keeps_currents
         if without_memory:  # the run is made again when it is used next
             pending.without_memory.append(f"{mechanism.name}: {', '.join(without_memory)}")
 
-    def _put(
-        self, device: ParameterChanges, group: Group, name: str, value: ParameterValue
-    ) -> bool:
+    def _put(self, device: DeviceChanges, group: Group, name: str, value: ParameterValue) -> bool:
         """Change a parameter, and steps of a refractory time, in place; whether it could."""
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:
@@ -195,6 +194,8 @@ class Updates:
             # not with events, which may be wrong, and then nothing changes
             if values.events is None and self._put_weights(weight):
                 new_run_for.remove("weight")
+                # spikes of the start have weights
+                runner.pending.start_values |= bool(model.compiled.begins_above.any())
         if values.events is not None:
             changes.events = values.events
             model.mark_stale(Staleness.WIRING)
@@ -250,14 +251,10 @@ class Updates:
             if saved and new_events:
                 sources = inside(self._model.network).added.num_sources
                 saved = with_other_events(saved, self._model.compiled, model, sources)
-        restart = getattr(runner.run, "restart", None)  # of runs on one device
-        same = model.sources is self._model.compiled.sources
-        if same and restart is not None and restart(model):
-            engine_run = runner.engine_run
-        else:
+        if model.sources is not self._model.compiled.sources or not runner.restart(model):
             engine_run = runner.make(model)
             _log.info("the simulation is planned again (%s)", why)
-        runner.replace(engine_run, model)
+            runner.replace(engine_run, model)
         if not keep:
             return
         runner.pending.start_values = pending.start_values
@@ -276,27 +273,24 @@ class Updates:
                 saved |= {key: values for key, values in both.items() if key in saved}
         runner.load(saved, runner.unit)
 
-    def settle(self) -> None:
-        """Apply all changes to the run, before it is used."""
+    def settle(self, first_currents: bool = True) -> None:
+        """Apply all changes to the run, before it is used.
+
+        With `first_currents` also values at the start that the first step sets again, as currents.
+        """
         self._settle_values()
-        if self._progress.at_start and self._runner.pending.start_values:
+        pending = self._runner.pending
+        first_currents &= pending.first_currents
+        if self._progress.at_start and (pending.start_values or first_currents):
+            pending.start_values = True
             self._to_start()
 
     def _to_start(self) -> None:
         runner, new_values = self._runner, self._runner.pending.start_values
-        device = runner.on_device
-        if device is None or not device.keeps_start:
-            if runner.moved or new_values:
-                self._remake("back to the start")
+        if not new_values and (not runner.moved or runner.reset()):
             return
-        if not new_values and device.reset():
-            return
-        model = self._model.compiled
-        if new_values or device.run.grid.plasticity:
-            model = self._model.current
-        device.run.load(from_start(model, device.run.dtype))
-        device.keep_start(model)
-        runner.pending.start_values = False
+        if runner.on_device is None or not runner.restart(self._model.current, in_place=True):
+            self._remake("back to the start")
 
 
 def _digest(group: int, values: Mapping[str, object]) -> str:

@@ -32,7 +32,7 @@ from clhines.simulator.cpu.groups import (
     variable_nodes,
 )
 from clhines.simulator.cpu.plan import CellRanges, delivers_alone, plan_blocks
-from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
+from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
@@ -45,7 +45,7 @@ from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.sources import SENDING, Wires, wires_of
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import set_soon, within_reach
+from clhines.solver.device.arrays import copy_onto, set_soon, within_reach
 from clhines.solver.forest import Forest
 
 
@@ -575,16 +575,28 @@ class CellBlocks(ArenaKernels):
         self.layout = BlockLayout(model, tiles, most, twice)
         self.place = self.layout.number(np.arange(self.layout.count))
         self.v = [within_reach(self.queue, (len(self.place),), self.dtype)]
-        base, diagonal = constant_pivots(model, variable)
+        self._variable = variable
         self._given = {
             "num_blocks": np.int32(self.blocks.count), "num_nodes": np.int32(len(self.place)),
             "num_sources": np.int32(model.sources.count), "v": self.v[0],
-            "u": self._packed(model.u), "constant_g": self._packed(model.constant_g),
-            "constant_b": self._packed(model.constant_b),
-            "base": self._packed(base), "d": self._packed(diagonal),
+            "u": self._packed(model.u), **self._constants(),
             **{name: cla.zeros_like(self.v[0]) for name in "bx"},
             **{name: np.int32(0) for name in _CHANGES},
         }  # fmt: skip
+
+    def _constants(self) -> dict[str, cla.Array]:
+        """Return constant conductances and currents on the device, and what pivots need of them."""
+        model = self.model
+        base, diagonal = constant_pivots(model, self._variable)
+        of_nodes = {"constant_g": model.constant_g, "constant_b": model.constant_b}
+        of_nodes |= {"base": base, "d": diagonal}
+        return {name: self._packed(values) for name, values in of_nodes.items()}
+
+    def renew(self, before: Model) -> bool:
+        if not same_constants(before, self.model):
+            for name, values in self._constants().items():
+                copy_onto(self._given[name], values, self.queue)
+        return True
 
     def _packed(self, natural: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, natural[self.layout.nodes].astype(self.dtype))

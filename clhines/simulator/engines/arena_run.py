@@ -30,6 +30,7 @@ from clhines.simulator.kinds.layouts import (
     at_parameter,
     check_events,
     entries_come,
+    has_constants,
     locations,
     num_sums,
     owner_of,
@@ -315,6 +316,12 @@ class Taking:
         self._kernel.launch(queue, group * count, group)
 
 
+def same_constants(a: Model, b: Model) -> bool:
+    """Return whether two models of the same nodes have the same constant conductances."""
+    names = "constant_d", "constant_b", "constant_g"
+    return all(np.array_equal(getattr(a.once, n), getattr(b.once, n)) for n in names)
+
+
 class ArenaKernels(ABC):
     """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
 
@@ -342,8 +349,12 @@ class ArenaKernels(ABC):
         return found
 
     def suit(self, variables: Variables) -> bool:
-        """Whether kernels stay as they are, and arrays that `fill` sets where they are."""
+        """Whether kernels stay as they are with these values, where the arenas do."""
         return False
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Return the arrays on the device that `fill` sets beside the arenas."""
+        return [self.v[0]]
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
         """Take new values of a parameter that are put into its `storage`."""
@@ -352,10 +363,12 @@ class ArenaKernels(ABC):
     def put_matrix(self) -> None:
         """Put what does not change on the device, and number the nodes by `place`."""
 
-    def renew(self) -> bool:
-        """Take the model of the run, which has other values; False where another run is needed."""
-        self.put_matrix()
-        return True
+    @abstractmethod
+    def renew(self, before: Model) -> bool:
+        """Take the values of the run's model after those of `before`; False: another run is needed.
+
+        `fill` follows.
+        """
 
     @abstractmethod
     def fill(self, variables: Variables) -> dict[str, Arena]:
@@ -377,6 +390,11 @@ class ArenaKernels(ABC):
 class ArenaRun(DeviceRun):
     """Advance a model whose variables are in arenas, with its `kernels`; see `kinds.layouts`.
 
+    INITIAL blocks run on the host, in NumPy: a device's `exp` has other bits, and a reset must give
+    the state of a new simulation. A start that does not depend on what has changed is kept on the
+    device. Otherwise `restart` fills the arenas again, and keeps arrays and kernels where their
+    shape is the same.
+
     The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
     alike are put on the device when they are needed: until then they are of one copy, and a state
     of one may be loaded. Some kernels take each copy as cells of its own, `apart`. `whole` are
@@ -384,6 +402,7 @@ class ArenaRun(DeviceRun):
     networks with events in whole steps where the device has none. Else see `DeviceRun`.
     """
 
+    keeps_currents = True
     mem: cla.Array
     clock: cla.Array
     ints: cla.Array
@@ -412,33 +431,7 @@ class ArenaRun(DeviceRun):
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
         self.kernels.put_matrix()
-        self._start(model, Reference(model.once, decisions=job.decisions))
-
-    @property
-    def in_place(self) -> bool:
-        """Whether parameters change where they lie; those of copies do not."""
-        return self.model.copies == 1
-
-    # -- the start -----------------------------------------------------------------------------
-
-    def restart(self, model: Model) -> bool:
-        """Go to the start of the model with other parameters or `v_init`."""
-        if max(model.copies, self.model.copies) > 1:
-            return False
-        host = Reference(model, self.wires, self.wanted, self._decisions)  # which may refuse it
-        same, self.model = model is self.model, model
-        if not same and not self.kernels.renew():
-            return False
-        self._start(model, host)
-        return True
-
-    def _start(self, model: Model, host: Reference) -> None:
-        """Go to the start of a model; `host` is there, with one of its copies."""
-        self.model, self.host = model, host
-        self.taken = False
-        self._next = -1  # step to which the cursors of what is played belong; -1: to none
         self._shape: tuple[object, ...] | None = None  # what kernels are compiled for
-        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = None
         if model.has_sums:  # delivered after as many steps as come at once
             alone = self.kernels.alone
@@ -447,28 +440,71 @@ class ArenaRun(DeviceRun):
             spikes = SpikeList.on(self.queue, self.max_spikes, count)
             self.grid = Grid(model, self.queue, self.decisions, spikes, alone)
         self.failed = self.ending.reads.zeros("failed", (model.forest.num_cells,), np.int32)
-        self._forget_records()
         _, self.recorded_at = _recorded(self, 0, [], np.zeros(0, np.int64))
-        self.events.early = chunk_of_all(host.end(), model)
+        self._bound = False
+        self._start(model, Reference(model.once, decisions=job.decisions))
+
+    @property
+    def in_place(self) -> bool:  # type: ignore[override]
+        """Whether parameters change where they lie; those of copies do not."""
+        return self.model.copies == 1
+
+    # -- the start -----------------------------------------------------------------------------
+
+    def restart(self, model: Model, in_place: bool = False) -> bool:
+        if max(model.copies, self.model.copies) > 1:
+            return False
+        host = Reference(model, self.wires, self.wanted, self._decisions)  # which may refuse it
+        before, self.model = self.model, model
+        if not in_place and model is not before and not self.kernels.renew(before):
+            return False
+        if any(r.membrane is not None for r in self.reducers.each):  # made of parameters
+            self._forget_records()
+        self._start(model, host)
+        return True
+
+    def keep_start(self) -> None:
+        if self._waiting is None:
+            super().keep_start()
+
+    def reset(self) -> bool:
+        if _follows.get() or self._waiting is not None or not super().reset():
+            return False
+        self.taken, self.host.taken, self._next = False, False, -1
+        self.events.early = self._early
+        return True
+
+    def changing_arrays(self) -> list[cla.Array]:
+        grid = [] if self.grid is None else [self.grid.incoming]
+        return [self.mem, self.clock, self.ints, *self.kernels.voltage_arrays(), *grid]
+
+    def _start(self, model: Model, host: Reference) -> None:
+        """Go to the start of a model; `host` is there, with one of its copies."""
+        self.model, self.host = model, host
+        self.taken = False
+        self._next = -1  # step to which the cursors of what is played belong; -1: to none
+        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
+        self.events.early = self._early = chunk_of_all(host.end(), model)
         self.build(host.variables)
 
     def storage(self, k: int, name: str) -> list[Storage]:
-        """Where the values of a parameter of kind `k` are; empty where the start depends on it."""
+        if self._waiting is not None:
+            return []
         kind, singles = self.model.kinds[k], self.variables.singles[k]
-        program, names = kind.mechanism.program, [n for n, single in singles if single]
-        if not self.taken or program.tables or name in program.begins:
+        mechanism, names = kind.mechanism, [n for n, single in singles if single]
+        if name in mechanism.program.begins or name in mechanism.table_uses:
             return []
         first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
 
         def places() -> tuple[np.ndarray, np.ndarray]:
             return at_parameter(self.variables, self.kernels.layout, k, name, every), every
 
-        single = name in names
-        found = (
-            Storage(self.mem, first + names.index(name)) if single
-            else Storage(self.mem, first, (k, name), places)
-        )  # fmt: skip
-        return self.kernels.storage(k, name, [found])
+        arrays = [self.mem, *self._start_arrays[:1]]  # a reset copies the one onto the other
+        if name in names:
+            found = [Storage(array, first + names.index(name)) for array in arrays]
+        else:
+            found = [Storage(array, first, (k, name, *names), places) for array in arrays]
+        return self.kernels.storage(k, name, found)
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
         parameters = self.host.variables.parameters[k]
@@ -497,7 +533,8 @@ class ArenaRun(DeviceRun):
             self.grid.load(variables.save())
         kernels, before, self._shape = self.kernels, self._shape, None
         self.arenas = tables = kernels.fill(variables)
-        shape = variables, {name: table.offset for name, table in tables.items()}
+        regions = {name: table.offset for name, table in tables.items()}
+        shape = regions, variables.singles, variables.wanted, has_constants(variables.once)
         same = before == shape and kernels.suit(variables)
         self.mem, self.clock, self.ints = (
             tables[name].put(self.queue, getattr(self, name) if same else None)
@@ -508,7 +545,8 @@ class ArenaRun(DeviceRun):
             real, groups = real_name(self.dtype), kernels.layout.groups
             width = self.limits.vector_bytes if kernels.in_vectors else 0
             kernels.compile(*spec_of(variables, tables, real, width, groups))
-            self._bound = False
+            self._bound, self._start_arrays = False, []
+            self._begun = -1, []  # records may be elsewhere
             vars(self).pop("_taking", None)  # of the arenas before
         self._shape, self._waiting = shape, None  # last: what was interrupted is done again
 
@@ -571,11 +609,13 @@ class ArenaRun(DeviceRun):
             self.host.want(sources)
             for (k, name), values in self._changed.items():
                 self.host.variables.parameters[k][name] = values
-            self.wanted, self._shape = wanted, None
+            self.wanted = wanted
             self.build(self.host.variables if saved is None else self._with(saved))
         self.ready()
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
+        if self._waiting is not None:
+            self._begun = -1, []
         super().begin(rows, records)
         self.ready()
 

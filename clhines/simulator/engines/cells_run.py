@@ -20,7 +20,7 @@ from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.records.records import Record, is_current
 from clhines.simulator.records.reduced import View
-from clhines.simulator.state.changes import DeviceChanges, Storage
+from clhines.simulator.state.changes import Storage, from_start
 from clhines.simulator.state.chunk import Chunk, check_room
 from clhines.simulator.state.host_grid import HostGrid
 from clhines.solver.device.arrays import values_of
@@ -125,8 +125,7 @@ class CellStates:
 class CellsRun(DeviceRun):
     """Advance whole cells with `Cells`; where `alone`, their work-item delivers spikes itself."""
 
-    family, in_place = "epochs", True
-    changes = DeviceChanges
+    family = "epochs"
     grid: Grid
 
     def __init__(
@@ -145,10 +144,33 @@ class CellsRun(DeviceRun):
         found = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
         self.grid = Grid(model, queue, self.decisions, found, self.alone)
         self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
-        self.tell_early(model)
+        self._start_model = model
+        self._tell_early(model)
         self.cells = cells(self)
 
-    def tell_early(self, model: Model) -> None:
+    def restart(self, model: Model, in_place: bool = False) -> bool:
+        if not in_place and model is not self.model:  # parameters may have no memory
+            return False
+        self.load(from_start(model, self.dtype))
+        self._start_model = model
+        self._tell_early(model)
+        return True
+
+    def reset(self) -> bool:
+        could = super().reset()
+        if could:
+            self._tell_early(self._start_model)
+        return could
+
+    def changing_arrays(self) -> list[cla.Array]:
+        states = self.states
+        held = [states.detectors["detector_held"]] if states.detectors else []
+        return [*states.of_kinds, *held, *self.cells.voltage_arrays(), self.grid.incoming]
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        return self.cells.set_constants(d, b, g)
+
+    def _tell_early(self, model: Model) -> None:
         """Let sources that are above their thresholds at the start of a model send."""
         self.states.early = model.sources.detector_source[model.begins_above]
         if len(self.states.early) and not self.decisions.split:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol, TypeAlias, cast
+from typing import ClassVar, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import pyopencl as cl
@@ -19,11 +19,11 @@ from clhines.simulator.events.grid_run import Grid, Spikes
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
-from clhines.simulator.state.changes import ParameterChanges
+from clhines.simulator.state.changes import Storage
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device import trust
-from clhines.solver.device.arrays import Reads, part_of
+from clhines.solver.device.arrays import Reads, copied, copy_onto, part_of, set_zero
 from clhines.solver.device.copies import shares_memory
 
 _NO_MEMORY = (
@@ -40,6 +40,7 @@ for _family, _title, _float64 in (
 ):
     trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 
+_LEAST_LEFT = 8  # a copy of the start may take this part of a device's memory
 MOST_APART = 1 << 22  # nodes of copies: epochs have all values on the host, some 2 kB of a node
 
 Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
@@ -107,6 +108,18 @@ class Run(Protocol):
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` returned, of whichever run of the same network."""
+
+
+@runtime_checkable
+class Restarts(Protocol):
+    """A run that can go to the start of a model with other values, and stays the same run."""
+
+    def restart(self, model: Model, in_place: bool = False) -> bool:
+        """Go to the start of a model; return False if another run is needed.
+
+        The model differs in parameters, constants and `v_init` alone. With `in_place` the device
+        has its parameters and constants already.
+        """
 
 
 class PartRun(Run, Protocol):
@@ -256,14 +269,19 @@ class Ending:
 
 
 class DeviceRun(ABC):
-    """Advance a model on a device, see `Run`; `decisions` are those of the whole network."""
+    """Advance a model on a device, see `Run`; `decisions` are those of the whole network.
+
+    Parameters change `in_place`: `storage` says where they are. The state at the start is kept on
+    the device, so that `reset` copies it back; a parameter on which it depends needs `restart`.
+    """
 
     family: str
     device: cl.Device
     max_steps: int
     grid: Grid | None
     failed: cla.Array
-    changes: ClassVar[type[ParameterChanges]] = ParameterChanges
+    in_place = True
+    keeps_currents: ClassVar[bool] = False  # of the start, which change with parameters
 
     def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
         self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
@@ -272,15 +290,51 @@ class DeviceRun(ABC):
         self.max_spikes = job.request.max_spikes or usual_spikes
         self.request, self._decisions = job.request, job.decisions
         self.ending = Ending(self.queue)
+        self._start_arrays = list[cla.Array]()  # copies of `changing_arrays` at the start
         self._forget_records()
 
     @cached_property
     def decisions(self) -> Decisions:
         return self._decisions or Decisions.of(self.model)
 
+    # -- changes and the start -----------------------------------------------------------------
+
+    @abstractmethod
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Return where the values of a parameter of kind `k` are; empty if it has no memory."""
+
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
         """Note that instances of kind `k` have other values of a parameter where they lie."""
         return
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Set `Model.constant_d`, `constant_b` and `constant_g` in place; whether it could."""
+        return False
+
+    @abstractmethod
+    def restart(self, model: Model, in_place: bool = False) -> bool:
+        """See `Restarts`."""
+
+    @abstractmethod
+    def changing_arrays(self) -> list[cla.Array]:
+        """Return all arrays on the device that a step changes, but for `failed`."""
+
+    def keep_start(self) -> None:
+        """Keep the present state, which is that of the start, for `reset`."""
+        arrays = self.changing_arrays()
+        total = sum(array.nbytes for array in arrays)
+        self._start_arrays = []
+        if total <= self.device.global_mem_size // _LEAST_LEFT:
+            self._start_arrays = [copied(array, self.queue) for array in arrays]
+
+    def reset(self) -> bool:
+        """Go back to the start that `keep_start` has kept; False if there is none."""
+        if not self._start_arrays or (self.grid is not None and self.grid.plasticity is not None):
+            return False
+        for array, start in zip(self.changing_arrays(), self._start_arrays, strict=True):
+            copy_onto(array, start, self.queue)
+        set_zero(self.failed, self.queue)
+        return True
 
     # -- what engines say ----------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import pyopencl.array as cla
 
 from clhines.core.arrays import offsets
 from clhines.core.errors import DeviceMemoryError, InputError
-from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
+from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.spec import ArenaSpec
@@ -25,7 +25,7 @@ from clhines.simulator.refusals import refusal
 from clhines.simulator.state.arena import Arena, Tiler
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program, trust
-from clhines.solver.device.arrays import to_device
+from clhines.solver.device.arrays import copy_onto, to_device
 from clhines.solver.forest import Forest
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.methods import METHODS, make_plan
@@ -254,8 +254,7 @@ class Steps(ArenaKernels):
         return places
 
     def put_matrix(self) -> None:
-        once, solver, tiler = self.model.once, self.solver, self._tiler
-        pack = solver.to_device_order if tiler is None else tiler.pack
+        once, solver, tiler, pack = self.model.once, self.solver, self._tiler, self._pack
         d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
         self.layout, self.places = layouts.Layout(self.model), len(gather)
         remote = np.zeros(len(self.model.remote_v))
@@ -278,6 +277,24 @@ class Steps(ArenaKernels):
         self.matrix |= {"d": d, "b": b, "x": cla.zeros_like(b), "active": active}
         self.matrix |= zip(NEIGHBOURS, beside, strict=True)
 
+    @property
+    def _pack(self) -> Callable[[np.ndarray], cla.Array]:
+        """Return what puts values of nodes on the device, in the order of the plan."""
+        return self.solver.to_device_order if self._tiler is None else self._tiler.pack
+
+    def renew(self, before: Model) -> bool:
+        once = self.model.once
+        if not same_constants(before, self.model):
+            values = {name: getattr(once, name) for name in ("constant_g", "constant_b")}
+            values["d"] = once.capacitance_over_dt + once.constant_d
+            for name, of_nodes in values.items():
+                copy_onto(self.matrix[name], self._pack(of_nodes), self.queue)
+        return True
+
+    def suit(self, variables: Variables) -> bool:
+        """See `ArenaKernels`; of copies `compile` finds the places of nodes in the arenas."""
+        return self._tiler is None
+
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
@@ -293,7 +310,8 @@ class Steps(ArenaKernels):
         of_one = variables.once is not self.model
         tiler = self._tiler if of_one else None
         pack = self.solver.to_device_order if tiler is None else tiler.pack
-        self.v[0] = self._packed(pack, variables.v, variables.remote_v)
+        v = self._packed(pack, variables.v, variables.remote_v)
+        copy_onto(self.v[0], v, self.queue)
         place = self.place if tiler is None or self.model.pointers else None
         arenas = layouts.filled_arenas(
             variables, self.dtype, place, self.layout, self.run.instant, tiler

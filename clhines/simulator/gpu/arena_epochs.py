@@ -22,7 +22,7 @@ import pyopencl.array as cla
 
 from clhines.core.arrays import offsets, stretch_of
 from clhines.core.errors import InputError
-from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun
+from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.gpu.arena_spec import (
     BY_LAYERS,
@@ -47,7 +47,7 @@ from clhines.simulator.state.decisions import MAX_EPOCH, Decisions
 from clhines.simulator.state.sources import Wires, steps_between, steps_of_cells
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import to_device
+from clhines.solver.device.arrays import copy_onto, to_device
 from clhines.solver.plan.plan import real_name
 
 MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
@@ -322,16 +322,32 @@ class ArenaEpochs(ArenaKernels):
         self._node[self.place] = np.arange(len(self.place))
         self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
 
-    def renew(self) -> bool:
+    def renew(self, before: Model) -> bool:
         """See `ArenaKernels`: lists take other numbers where each cell has its own."""
-        inflow = layouts.has_constants(self.model)
-        if not all(launch.lists.renew(self.model, inflow) for launch in self._tables):
+        model, alike = self.model, same_constants(before, self.model)
+        for k, (kind, old) in enumerate(zip(model.kinds, before.kinds, strict=True)):
+            for name in kind.mechanism.parameters:
+                value, earlier = kind.parameters[name], old.parameters[name]
+                if np.shape(value) == np.shape(earlier) == ():
+                    if value != earlier:
+                        self.take(k, name, np.reshape(value, 1))
+                else:
+                    alike &= value is earlier or np.array_equal(value, earlier)
+        if alike:
+            return True
+        inflow = layouts.has_constants(model)
+        if not all(launch.lists.renew(model, inflow) for launch in self._tables):
             return False
         for launch in self._tables:
             numbers = launch.lists.numbers
             for name, a in (("node_scalars", numbers.scalars), ("node_values", numbers.values)):
-                launch.given[name] = to_device(self.queue, a, self.dtype)
+                values = to_device(self.queue, a, self.dtype)
+                copy_onto(launch.given[name], values, self.queue)
         return True
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        seen = self._others.v
+        return [self.v[0], *([seen] if seen is not None and self.model.pointers else [])]
 
     def _launch(self, plan: EpochPlan, base: int) -> _ListsKernel:
         lists, table, words = plan.lists, plan.table, node_words(self.model)
@@ -380,12 +396,15 @@ class ArenaEpochs(ArenaKernels):
         return arenas
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`."""
-        return constant_ions(self._kinds, variables) == self._constants
+        """See `ArenaKernels`; functions take terms that depend on tables."""
+        tables = zip(variables.tables, self._known_tables, strict=True)
+        same = all(np.array_equal(a[n], b[n]) for a, b in tables for n in a)
+        return same and constant_ions(self._kinds, variables) == self._constants
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         self._kinds = spec.kinds
         self._constants = constant_ions(spec.kinds, self.run.variables)
+        self._known_tables = self.run.variables.tables
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
             regions[name] = value
@@ -475,7 +494,7 @@ class ArenaEpochs(ArenaKernels):
     def take(self, k: int, name: str, values: np.ndarray) -> None:
         """See `ArenaKernels`: numbers for all instances are an argument of the kernels."""
         for launch in self._tables:
-            text = launch.given_to(k, name)
+            text = "" if launch.spec is None else launch.given_to(k, name)
             if text.startswith("numbers."):
                 numbers = launch.given["numbers"].copy()
                 numbers[int(text.removeprefix("numbers.n"))] = values[0]

@@ -15,7 +15,7 @@ import numpy as np
 from clhines.core.arrays import place_of
 from clhines.core.errors import InputError, RankError
 from clhines.simulator.engines.reference import Clock
-from clhines.simulator.engines.run import PartRun
+from clhines.simulator.engines.run import PartRun, Restarts
 from clhines.simulator.model.model import Model
 from clhines.simulator.ranks.exchange import (
     NO_VOLTAGES,
@@ -161,7 +161,7 @@ class JoinedExchange(Exchange):
         self._voltages = PointedVoltages(joints.ranks.rank, nodes, pointed)
         self._epoch, self._overlaps = self._agreed_epoch(model)
         self._noted: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
-        self.can_restart = hasattr(guard.run, "restart")
+        self.can_restart = isinstance(guard.run, Restarts)
         joints.exchange = self
 
     def _agreed_epoch(self, model: Model) -> tuple[int, bool]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from clhines.core.errors import RankError
 from clhines.simulator.engines.reference import check_globals
-from clhines.simulator.engines.run import Mark
+from clhines.simulator.engines.run import Mark, Restarts
 from clhines.simulator.model.model import Model
 from clhines.simulator.ranks.exchange import NO_WORDS, Exchange
 from clhines.simulator.ranks.partition import RankRecords, Share, join
@@ -84,9 +84,12 @@ class RankedRun:
         self._guard.call(self.run.load, saved)
         self._exchange.load()
 
-    def restart(self, model: Model) -> bool:
+    def restart(self, model: Model, in_place: bool = False) -> bool:
         """Go to the start of the same model, as the runs of one device do."""
-        return self._exchange.can_restart and self.run.restart(model)  # type: ignore[attr-defined]
+        run = self.run
+        if not self._exchange.can_restart or not isinstance(run, Restarts):
+            return False
+        return run.restart(model, in_place)
 
 
 class SharedRun(RankedRun):

@@ -13,13 +13,15 @@ import pyopencl.array as cla
 
 from clhines.core.arrays import inverse, stretch_of
 from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.ir.program import HELD_STEPS
+from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import ParameterValue
 from clhines.simulator.state.decisions import external_sums, shape_of
 from clhines.simulator.state.ranges import check_range
 from clhines.simulator.state.sources import ring_sizes
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import set_soon, set_zero
+from clhines.solver.device.arrays import set_soon
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
@@ -143,10 +145,11 @@ class Spread:
 _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
 
 
-class ParameterChanges:
-    """Changes parameters of a run where they lie; methods return whether they could."""
+class DeviceChanges:
+    """Changes the parameters, constants and weights of a run on one device in place.
 
-    keeps_start = False  # whether `reset` goes back to what was kept
+    Methods return whether they could; if not, another run is needed.
+    """
 
     def __init__(self, run: Any) -> None:
         self.run, self.queue, self.model = run, run.queue, run.model
@@ -172,57 +175,34 @@ class ParameterChanges:
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
-        return False
-
-    def set_weights(self, weight: np.ndarray) -> bool:
-        """Take other weights of all connections."""
-        return False
-
-
-class DeviceChanges(ParameterChanges):
-    """Changes a `CellsRun` where it lies; methods return whether they could."""
-
-    keeps_start = True
-
-    def __init__(self, run: Any) -> None:
-        super().__init__(run)
-        self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
-
-    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        return self.run.cells.set_constants(d, b, g)
+        return bool(self.run.set_constants(d, b, g))
 
     def set_weights(self, weight: np.ndarray) -> bool:
         """Take other weights of all connections, if the integers in which they are kept do."""
-        delivery, connections = self.run.grid.delivery, self.model.connections
-        if delivery is None or connections.rule is not None:
+        grid, connections = self.run.grid, self.model.connections
+        if grid is None or grid.delivery is None or connections.rule is not None:
             return False
+        delivery = grid.delivery
         unit, external = delivery.incoming_scale, external_sums(self.model)
-        largest = np.maximum(np.abs(weight), np.abs(self.run.weights()))  # both may be under way
+        largest = np.maximum(np.abs(weight), np.abs(grid.weights()))  # both may be under way
         finest = connections.scale(external, largest)
         if not unit / 2**_SPARE_BITS <= finest <= unit:
             return False
         delivery.set_weights(weight)
-        self.run.grid.weight = weight.copy()
+        grid.weight = weight.copy()
         return True
 
-    def keep_start(self, model: Model) -> None:
-        """Remember what the run has now as its state at the start."""
-        states, self._first = self.run.states, model
-        self.run.tell_early(model)
-        held = [states.detectors["detector_held"]] if states.detectors else []
-        arrays = [*states.of_kinds, *held, *self.run.cells.voltage_arrays()]
-        self._start = [(array, array.copy(self.queue)) for array in arrays]
 
-    def reset(self) -> bool:
-        """Go back to what `keep_start` has kept; nothing is under way."""
-        if not self._start or self.run.grid.plasticity is not None:
-            return False
-        for array, first in self._start:
-            cl.enqueue_copy(self.queue, array.data, first.data)
-        set_zero(self.run.grid.incoming, self.queue)
-        set_zero(self.run.failed, self.queue)
-        self.run.tell_early(self._first)
+def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
+    """Return whether the start depends on a parameter, but for what the first step sets again."""
+    spike = mechanism.program.spike
+    names = {name, HELD_STEPS} if spike is not None and name == spike.refractory else {name}
+    if names & mechanism.start_uses:
         return True
+    if not names & mechanism.current_uses:
+        return False
+    by_pointers = bool(model.read or model.written)  # others may read states
+    return by_pointers or any(kind.mechanism.reads_first_currents for kind in model.kinds)
 
 
 def with_other_events(

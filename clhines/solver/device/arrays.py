@@ -149,6 +149,26 @@ def set_soon(
     return cl.enqueue_copy(queue, a.base_data, values, dst_offset=place, is_blocking=False)
 
 
+def copied(a: cla.Array, queue: cl.CommandQueue) -> cla.Array:
+    """Return a copy on the device, within reach of the host if the array is."""
+    copy = within_reach(queue, a.shape, a.dtype, zeros=False)
+    copy_onto(copy, a, queue)
+    return copy
+
+
+def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> None:
+    """Copy, or enqueue a copy of, all of an array onto another one of its size."""
+    here, there = _host_of(target), _host_of(source)
+    if here is not None and there is not None:
+        queue.finish()
+        here[...] = there
+        return
+    places = {"src_offset": source.offset, "dst_offset": target.offset}
+    if target.nbytes:
+        size = target.nbytes
+        cl.enqueue_copy(queue, target.base_data, source.base_data, byte_count=size, **places)
+
+
 def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
     host = _host_of(a)
     if host is None:

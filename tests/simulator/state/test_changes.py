@@ -9,8 +9,10 @@ from networks import CABLES, DT, blocks
 
 import clhines
 from clhines import STDP, InputError, Mechanism, Network, Simulation
+from clhines.simulator.engines import arena_run
 from clhines.simulator.engines import run as device_run
 from clhines.simulator.engines.arena_run import ArenaRun
+from clhines.simulator.engines.reference import Reference
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
 from clhines.solver.device import copies, devices, program
@@ -718,3 +720,225 @@ def test_saved_states_have_the_unit_of_a_new_simulation(fast_queue, tmp_path):
     assert np.ptp(expected[0]) > 1.0
     for one in (sim, third):
         compare(one, one.network, expected)
+
+
+STARTS = {  # what the start of each depends on: rates, tables, ions, a steady state, events
+    "rates": """
+        NEURON { SUFFIX rates USEION na READ ena WRITE ina RANGE gbar, shift, now, least }
+        PARAMETER { gbar = 0.01 (S/cm2)  shift = 0 (mV)  least = 0.1 (ms) }
+        ASSIGNED { v (mV) ena (mV) ina (mA/cm2) now (S/cm2) }
+        STATE { m h }
+        FUNCTION inf(x (mV), half (mV), k (mV)) { inf = 1/(1 + exp(-(x - half - shift)/k)) }
+        INITIAL { m = inf(v, -40, 9)  h = inf(v, -60, -7) }
+        BREAKPOINT { SOLVE s METHOD cnexp now = gbar*m*m*m*h ina = now*(v - ena) }
+        DERIVATIVE s { m' = (inf(v, -40, 9) - m)/(least + 0.2)  h' = (inf(v, -60, -7) - h)/4 }
+    """,
+    "table": """
+        NEURON { SUFFIX tabled NONSPECIFIC_CURRENT i RANGE g GLOBAL q }
+        PARAMETER { g = 1e-3 (S/cm2)  q = 2 }
+        ASSIGNED { v (mV) i (mA/cm2) ninf ntau (ms) }
+        STATE { n }
+        INITIAL { rates(v) n = ninf }
+        BREAKPOINT { SOLVE s METHOD cnexp i = g*n*(v + 77) }
+        DERIVATIVE s { rates(v) n' = (ninf - n)/ntau }
+        PROCEDURE rates(v (mV)) {
+            TABLE ninf, ntau DEPEND q FROM -100 TO 100 WITH 200
+            ninf = 1/(1 + exp(-(v + 50)/9))
+            ntau = 3/q
+        }
+    """,
+    "steady": """
+        NEURON { SUFFIX steady NONSPECIFIC_CURRENT i RANGE g, on }
+        PARAMETER { g = 1e-4 (S/cm2)  on = 0.5 (/ms) }
+        ASSIGNED { v (mV) i (mA/cm2) }
+        STATE { c o }
+        INITIAL { SOLVE k STEADYSTATE sparse }
+        BREAKPOINT { SOLVE k METHOD sparse i = g*o*(v + 80) }
+        KINETIC k { ~ c <-> o (on*exp(v/40), 0.2)  CONSERVE c + o = 1 }
+    """,
+    "pool": """
+        NEURON { SUFFIX pool USEION ca READ ica, cai WRITE cai RANGE rest, tau, seen }
+        PARAMETER { rest = 1e-4 (mM)  tau = 20 (ms) }
+        ASSIGNED { ica (mA/cm2) seen (mA/cm2) }
+        STATE { cai (mM) }
+        INITIAL { cai = rest }
+        BEFORE BREAKPOINT { seen = ica }
+        BREAKPOINT { SOLVE s METHOD cnexp }
+        DERIVATIVE s { cai' = -1e-2*(ica + 0.5*seen) - (cai - rest)/tau }
+    """,
+    "calcium": """
+        NEURON { SUFFIX calcium USEION ca READ eca, cai WRITE ica RANGE p }
+        PARAMETER { p = 1e-4 (S/cm2) }
+        ASSIGNED { v (mV) eca (mV) cai (mM) ica (mA/cm2) }
+        BREAKPOINT { ica = p*(v - eca)/(1 + cai) }
+    """,
+    "point": """
+        NEURON { POINT_PROCESS twice NONSPECIFIC_CURRENT i RANGE tau1, tau2, e, use }
+        PARAMETER { tau1 = 0.5 (ms)  tau2 = 2 (ms)  e = 0 (mV)  use = 0.5 }
+        ASSIGNED { v (mV) i (nA) factor }
+        STATE { A (uS) B (uS) }
+        INITIAL {
+            LOCAL tp
+            A = 0  B = 0
+            tp = tau1*tau2/(tau2 - tau1)*log(tau2/tau1)
+            factor = 1/(exp(-tp/tau2) - exp(-tp/tau1))
+        }
+        BREAKPOINT { SOLVE s METHOD cnexp i = (B - A)*(v - e) }
+        DERIVATIVE s { A' = -A/tau1  B' = -B/tau2 }
+        NET_RECEIVE(weight (uS), r) {
+            INITIAL { r = use }
+            A = A + weight*factor*r  B = B + weight*factor*r  r = r*(1 - use)
+        }
+    """,
+    "clock": """
+        NEURON { ARTIFICIAL_CELL ticker RANGE first, every, ticks }
+        PARAMETER { first = 0.2 (ms)  every = 0.7 (ms) }
+        ASSIGNED { ticks }
+        INITIAL { ticks = 0  net_send(first, 1) }
+        NET_RECEIVE(w) { if (flag == 1) { ticks = ticks + 1  net_event(t)  net_send(every, 1) } }
+    """,
+}
+SETS = [  # groups and parameters that change together; in INITIAL, tables, currents or none of them
+    {"hh": {"gnabar": 0.2}},
+    {"rates": {"gbar": 0.02}},
+    {"rates": {"shift": 3.0}, "pas": {"g": 3e-4}},
+    {"table": {"q": 3.0}, "steady": {"on": 0.8}},
+    {"pool": {"rest": 2e-4}, "calcium": {"p": 3e-4}},
+    {"calcium": {"p": 2e-4}},  # `seen` is its current at the start
+    {"point": {"tau2": 3.0, "use": 0.3}, "clock": {"first": 0.3}, "hh": {"el": -60.0}},
+    {"calcium": {"p": 1e-4}, "clock": {"every": 0.5}},
+    {"rates": {"shift": np.array([-4.0, 0.0, 1.0, 5.0])}},  # by cell
+    {"rates": {"shift": np.array([2.0, 3.0, -4.0, 0.0]), "least": 0.3}},
+]
+
+
+PLACES = {"point": "soma", "rates": "all", "calcium": "all", "pool": "all"}
+
+
+def starting(values):
+    """Cells with all of `STARTS`, and texts, with values by group and name; groups by name."""
+    net, groups = Network(CABLES, 4), {}
+    for name in ("hh", "pas", *STARTS):
+        mechanism = Mechanism.from_nmodl(STARTS[name]) if name in STARTS else name
+        given = {"g": 1e-4} if name == "pas" else {}
+        for key, value in values.get(name, {}).items():
+            given[key] = net.per_cell(value) if np.ndim(value) and name != "clock" else value
+        if name == "clock":
+            groups[name] = net.add_artificial(mechanism, 4, **given)
+        elif name == "point":
+            groups[name] = net.add(mechanism, at=net.soma, **given)
+        else:
+            at = "dendrites" if name == "pas" else PLACES.get(name, "soma")
+            groups[name] = net.insert(mechanism, at, **given)
+    net.connect(groups["clock"], groups["point"], weight=0.02, delay=0.1)
+    detector = net.add_detector(net.soma, -20.0)
+    net.connect(detector, groups["point"], [1, 2, 3, 0], 0.01, 1.0)
+    return net, groups
+
+
+def arrays_after(sim, *durations):
+    """All arrays of a state after each of some times, in ms."""
+    states = []
+    for duration in durations:
+        if duration:
+            sim.run(duration)
+        states.append(sim.arrays())
+    return states
+
+
+def assert_same_bits(states, expected):
+    """Check that two results of `arrays_after` have the same bits."""
+    for one, other in zip(states, expected, strict=True):
+        assert one.keys() == other.keys()
+        for key, array in one.items():
+            assert np.array_equal(array, other[key], equal_nan=True), key
+
+
+def put(sim, groups, sets):
+    """Set parameters by group and name."""
+    for group, named in sets.items():
+        for name, value in named.items():
+            by_cell = np.ndim(value) and group != "clock"
+            sim.set(groups[group], **{name: sim.network.per_cell(value) if by_cell else value})
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
+def test_a_reset_after_set_has_the_bits_of_a_new_simulation(engine, fast_queue):
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu is for CPUs")
+    options = {"queue": fast_queue, "engine": engine}
+    net, groups = starting({})
+    sim, values = Simulation(net, DT, **options), {}
+    before = arrays_after(sim, DT)[0]["v"]
+    sim.reset()  # keeps the start
+    for sets in SETS:
+        put(sim, groups, sets)
+        sim.reset()
+        for group, named in sets.items():
+            values.setdefault(group, {}).update(named)
+        fresh = Simulation(starting(values)[0], DT, **options)
+        found, expected = (arrays_after(each, DT, 1.0) for each in (sim, fresh))
+        assert_same_bits(found, expected)  # without a look at the start
+        assert not np.array_equal(found[1]["v"], before)
+        before = found[1]["v"]
+        for each in (sim, fresh):
+            each.reset()
+        assert_same_bits(arrays_after(sim, 0), arrays_after(fresh, 0))
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
+def test_records_at_the_start_are_those_of_new_values(engine, fast_queue):
+    """Currents and outputs at 0 ms, which a reset alone does not need."""
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu is for CPUs")
+
+    def rows(sim, net, groups):
+        if not len(sim._recordings):
+            for what, at in (("ica", net.soma), ("ina", net.soma)):
+                sim.record(what, at)
+            for what, group in (("now", "rates"), ("i", "table"), ("seen", "pool"), ("i", "hh")):
+                sim.record(what, groups[group])
+        result = sim.run(0.5)
+        return [result[k] for k in range(6)]
+
+    options = {"queue": fast_queue, "engine": engine}
+    net, groups = starting({})
+    sim = Simulation(net, DT, **options)
+    sim.run(1.0)
+    first = {"rates": {"gbar": 0.03}, "calcium": {"p": 2e-4}, "hh": {"gnabar": 0.2}}
+    second = {"rates": {"gbar": 0.02}, "calcium": {"p": 3e-4}, "table": {"g": 2e-3}}
+    third = {"hh": {"gnabar": np.array([0.1, 0.2, 0.3, 0.1])}}  # which moves what is recorded
+    for sets, values in ((first, first), (second, first | second), (third, first | second | third)):
+        sim.reset()
+        put(sim, groups, sets)
+        new, known = starting(values)
+        expected = rows(Simulation(new, DT, **options), new, known)
+        for one, other in zip(rows(sim, net, groups), expected, strict=True):
+            assert np.array_equal(one, other)
+            assert np.abs(one[-1]).max() > 0
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
+def test_a_reset_makes_nothing_again_where_the_start_stays(engine, fast_queue, monkeypatch):
+    """INITIAL and the arenas' layout: neither a text's conductance nor a .mod file's needs them."""
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu is for CPUs")
+    net, groups = starting({})
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.run(DT)
+    sim.reset()  # keeps the start
+    run, starts = sim.runner, []
+
+    def counted(*given):
+        starts.append(given)
+        return Reference(*given)
+
+    monkeypatch.setattr(arena_run, "Reference", counted)
+    for k in range(3):
+        put(sim, groups, {"hh": {"gnabar": 0.1 + k / 100}, "steady": {"g": 1e-4 * k}})
+        sim.reset()
+        sim.run(DT)
+    assert not starts and sim.runner is run
+    put(sim, groups, {"steady": {"on": 0.7}})
+    sim.reset()
+    assert len(starts) == 1 and sim.runner is run
