@@ -203,7 +203,7 @@ class GradientPlan:
                 continue
             if a.role == "parameter":
                 values = self._variables.parameters[k][a.name]
-                found[a.name] = self.columns.add(values, kind.is_single(a.name))
+                found[a.name] = self.columns.add(values, a.name in kind.singles)
             elif a.role == "ion":
                 found[a.name] = self.columns.add(self._variables.ions[a.name][kind.node])
         return found
