@@ -76,6 +76,7 @@ static inline int in_group(const int position, const uint width, const uint line
 }
 
 ${part("simulator/common/arena_functions")}\
+${part("simulator/common/diffusing_rows") if spec.diffuses else ""}\
 ${part("simulator/common/runaway")}\
 % for w in spec.group_widths:
 // Numbers at the places of a group
@@ -385,7 +386,7 @@ static __attribute__((noinline)) void finish_block(
     const int turn = done % ${spec.turns};
 ${lead("advance")}\
 % endif
-% for block in ("advance", "after_solve", "before_step"):
+% for block in ("advance", "diffuse", "after_solve", "before_step"):
 % for kind in spec.grouped:
 % if kind.has(block):
 % if block in dict(kind.vectors):
@@ -405,6 +406,7 @@ ${kind.call(block, after, 8)}\
 % endif
 % endif
 % endfor
+${part("simulator/common/block_diffusion", 4) if block == "diffuse" and spec.diffuses else ""}\
 % endfor
 % if spec.sums:
     for (int n = ints[block_sum + block]; n < ints[block_sum + block + 1]; n++) {

@@ -12,6 +12,7 @@ PROGRAM = Path(__file__).with_name("diffusion_program.py")
 # 1.1e-16 along a path of 10 segments make 2e-15 a step. They decay no slower than concentrations
 # do: in 140 steps at most 3e-13 adds up.
 TOLERANCE = 1e-12
+ENGINES = ("reference", "steps", "epochs", "epochs-gpu")
 CASES = (
     *("spread", "part", "first", "second", "shells", "pieces", "twice", "changed", "again"),
     *("joined", "played", "saved"),
@@ -19,7 +20,7 @@ CASES = (
 
 
 PAIRS = [
-    *((case, engine) for case in CASES for engine in ("reference", "steps")),
+    *((case, engine) for case in CASES for engine in ENGINES),
     ("shells", "auto"),
 ]
 

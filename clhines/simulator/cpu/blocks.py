@@ -35,6 +35,7 @@ from clhines.simulator.cpu.plan import CellRanges, delivers_alone, plan_blocks
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.diffusing import add_diffusing_rows
 from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
 from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.ir.program import Argument
@@ -609,6 +610,10 @@ class CellBlocks(ArenaKernels):
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)
         layouts.add_turns(self.model, arenas["mem"], self._turns)
+        if self.model.diffusions:
+            mem, ints, order = arenas["mem"], arenas["ints"], self.blocks.order
+            rows = add_diffusing_rows(self.model, self.layout, mem, ints, order)
+            ints.add("diffusing_block", rows.first[rows.levels * self.blocks.cells])
         return arenas
 
     @property

@@ -18,6 +18,7 @@ from clhines.core.errors import DeviceMemoryError, InputError
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.diffusing import diffusing_places
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.diffusion import trees_of
 from clhines.simulator.model.model import Model
@@ -131,7 +132,10 @@ class Diffusing:
     def bind(self) -> list[Enqueue]:
         """Return the launches of a step."""
         run, given, solver = self._run, self._given, self._solver
-        places = zip(("value", "volume", "diffusion"), diffusing_places(run), strict=True)
+        where = diffusing_places(
+            run.model, run.kernels.layout, run.arenas["mem"].offset, lambda one: one.rows
+        )
+        places = zip(("value", "volume", "diffusion"), where, strict=True)
         given |= {n: to_device(run.queue, np.where(self._gather < 0, -1, a[self._gather]), np.int32)
                   for n, a in places}  # fmt: skip
         spec = DiffusionSpec(real_name(run.dtype))
@@ -197,25 +201,6 @@ class Surrounded:
         given = {**arguments, **self._given}
         alone = devices.is_cpu(self._run.device)
         return bound(self._run.queue, built, "solve_layers", given, self._items, alone)
-
-
-def diffusing_places(run: ArenaRun) -> np.ndarray:
-    """(3, n) int64: where in ``mem`` the rows of `trees_of` have state, volume and coefficient."""
-    places, layout, offset = [], run.kernels.layout, run.arenas["mem"].offset
-    for one in run.model.diffusions:
-        kind, rows = run.model.kinds[one.kind], one.rows
-        columns, states = layout.columns(one.kind, kind), [*run.variables.states[one.kind]]
-        for line, name in enumerate(one.names):
-            lines = offset[f"diffusing_{one.kind}"] + np.stack([
-                columns.at(rows, 2 * line + k, 2 * len(one.names)) for k in range(2)
-            ])  # fmt: skip
-            value = (
-                offset[f"states_{one.kind}"] + columns.at(rows, states.index(name), len(states))
-                if name in states
-                else offset[f"ion_{name}"] + layout.number(kind.node[rows])
-            )
-            places.append(np.stack([value, *lines]))
-    return np.concatenate(places, axis=1)
 
 
 def _check_bins(model: Model) -> None:

@@ -49,7 +49,7 @@ steered_weights             -             o             -             o
 played_artificial           -             x             -             x
 ranks                       x             x             x             x
 ranked_pointers             -             o             -             o
-diffusion                   -             o             -             o
+diffusion                   -             x             -             x
 layers                      o             o             o             o
 copies                      -             x             -             x
 solver                      o             o             o             o

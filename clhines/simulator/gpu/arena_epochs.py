@@ -38,6 +38,7 @@ from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulator.gpu.spec import WARP, SeriesNumbers
 from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.diffusing import add_diffusing_rows
 from clhines.simulator.kinds.spec import ArenaSpec, fields_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import artificial_sources
@@ -393,6 +394,11 @@ class ArenaEpochs(ArenaKernels):
         regions = CellRegions(self.model, self.run.wires, self._within, spreads)
         self._num_layers = regions.add(self.network, arenas)
         layouts.add_turns(self.model, arenas["mem"], self._steps + 2)
+        self._levels = 0
+        if self.model.diffusions:
+            order = np.arange(self.model.forest.num_cells)
+            mem, ints = arenas["mem"], arenas["ints"]
+            self._levels = add_diffusing_rows(self.model, self.layout, mem, ints, order).levels
         return arenas
 
     def suit(self, variables: Variables) -> bool:
@@ -419,7 +425,7 @@ class ArenaEpochs(ArenaKernels):
             launch.spec, numbers = with_blocks(plan, spec, *known, number < self._num_leading)
             launch.spec = replace(
                 launch.spec, joins=self._others.groups, ends_later=self._others.later,
-                layers=self._num_layers,
+                layers=self._num_layers, levels=self._levels,
             )  # fmt: skip
             num_cells = len(launch.plan.cells.numbers)
             if launch.spec.meets:

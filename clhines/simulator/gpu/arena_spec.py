@@ -182,6 +182,7 @@ class ArenaEpochSpec(EpochSpec):
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     reads_nodes: bool = False  # pointers lead to states at other nodes
     turns: int = 0  # steps of which values of last instances are kept; 0: none are read
+    levels: int = 0  # of what diffuses along cells; 0: nothing does
     leads: bool = False  # has the cells of these instances, of which other kernels read a step's
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
@@ -274,6 +275,20 @@ class ListLoop:
     def seen(self) -> str:
         """Voltages of all cells at the begin of a step, as pointers have them; others write it."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
+
+    @property
+    def passes(self) -> tuple[tuple[str, ...], ...]:
+        """Sections of a step for which lists are gone through one after the other.
+
+        ``states`` and ``end`` end the step before; ``begin`` is that of a step. Between two passes
+        the nodes of a cell meet.
+        """
+        spec = self.spec
+        assert spec.arena is not None
+        meets = spec.layers or spec.arena.sums or spec.reads_nodes or spec.leads
+        if spec.levels:
+            return (("states",), ("end",), ("begin",)) if meets else (("states",), ("end", "begin"))
+        return (("states", "end"), ("begin",)) if meets else (("states", "end", "begin"),)
 
     @property
     def in_lists(self) -> tuple[EpochBlocks, ...]:
@@ -472,7 +487,7 @@ def with_blocks(
     """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
-    held = set() if leads else held_kinds(functions.kinds, network)
+    held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
     added = network.added_kinds
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):

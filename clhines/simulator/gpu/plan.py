@@ -290,7 +290,8 @@ class EpochPlan:
         )
         network = self._decisions.network
         spreads = limits.ptx and model.has_times and not network.pointers and not network.written
-        spreads &= not network.needs & {*BY_LAYERS, "read_pointers", "last_instances"}
+        meeting = {*BY_LAYERS, "read_pointers", "last_instances", "diffusion"}
+        spreads &= not network.needs & meeting
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:
             raise self._too_large(spec.lanes)

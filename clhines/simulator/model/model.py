@@ -303,13 +303,14 @@ class Model:
 
     @property
     def added_kinds(self) -> frozenset[int]:
-        """Kinds whose states other instances set by pointers, or add to."""
+        """Kinds whose states change outside of their blocks: by pointers, or as they diffuse."""
         assigned = {
             to.kind
             for (k, name), to in self.read.items()
             if name in self.kinds[k].mechanism.program.assigned
         }
-        return frozenset(assigned | {to.kind for to in self.written.values()})
+        written, diffusing = self.written.values(), self.diffusions
+        return frozenset(assigned | {x.kind for x in (*written, *diffusing)})
 
     def states_read(self, k: int) -> tuple[str, ...]:
         """States of kind `k` that other instances read by pointers."""

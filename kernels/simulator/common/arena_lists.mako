@@ -4,11 +4,11 @@
     kinds = spec.loop.in_lists
     old, new = spec.loop.old, spec.loop.new
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
-    ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
+    def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
+    ends = [block for block in ("advance", "diffuse", "after_solve", "before_step") if any(takes(k, block) for k in kinds)]
+    of_states = [block for block in ends if block in ("advance", "diffuse")]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
     nets = [k for k in kinds if k.takes_events]
-    # of the loop, with events of all nodes, or sums of what these have added, between
-    halves = ("end", "begin") if spec.layers or e.sums or spec.reads_nodes or spec.leads else ("",)
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
@@ -19,7 +19,6 @@
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
     reads_a = bool(nets or spec.nernst or second or now) or any(k.reads_node(b) for k, b in given)
     last = "step == first_step" if spec.ends_later else "closes"   # ends a step that is the last of a launch
-    def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     def asks(some):   # whether a list has any of some kinds
         return " || ".join(spec.loop.present(k) for k in some)
 %>\
@@ -161,25 +160,8 @@ ${copied(kind, ends)}\
         // where values of the last instances are for currents of this step, and for states of the one before
         const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
 % endif
-% for half in halves:
-% if half == "end" and (spec.reads_nodes or spec.leads):
-        MEET_ALL();   // currents have set what other nodes read
-% endif
-% if half == "begin":
-% if e.sums:
-        MEET_ALL();   // all have added
-        for (int n = present && !opens ? ints[cell_sum + mine.s6] + lane : 0, last = present && !opens ? ints[cell_sum + mine.s6 + 1] : 0; n < last; n += LANES) {
-            const int s = ints[cell_sums + n];
-            const long row = record_row + step - 1 - first_step;
-${part("simulator/common/arena_sums", 12)}\
-        }
-% endif
-        if (closes) break;
-        MEET_ALL();   // thresholds have been compared, and states have advanced
-% if spec.layers:
-${part("simulator/common/layer_events")}\
-% endif
-% endif
+% for sections in spec.loop.passes:
+${part("simulator/common/arena_between", sections=sections)}\
         for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
             const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
@@ -213,7 +195,7 @@ ${part("simulator/common/layer_events")}\
 % for ion in now:
             real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
-% if half != "begin":
+% if "states" in sections:
             // phase 6: continuously played values, of the step before
 % if e.played:
             if (special && !opens) {
@@ -230,7 +212,9 @@ ${part("simulator/common/layer_events")}\
             }
 % endif
             // phase 7: states, of the step before
+% endif
 % for block in ends:
+% if ("states" if block in of_states else "end") in sections:
 <% some = [kind for kind in kinds if takes(kind, block)] %>\
 % for number, known in enumerate(spec.classes if block == "advance" else ()):
             ${"else " if number else ""}if (bits == ${hex(known)}) {
@@ -245,7 +229,9 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
             }
 % endif
             ${spec.loop.begin}
+% endif
 % endfor
+% if "end" in sections:
             if (special && !opens) {
                 ${spec.loop.times("old", "end")}
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
@@ -264,7 +250,7 @@ ${for_each(recorded, of_record)}\
             }
             if (closes) continue;
 % endif
-% if half != "end":
+% if "begin" in sections:
             // phase 1: events
 % if nets and not spec.layers:
             if (${asks(nets)}) {

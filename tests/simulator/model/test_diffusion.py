@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import mod_files
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from clhines.simulator.ranks.partition import Share
 from clhines.solver.device import devices
 
 DT = 0.1
+ENGINES = ("reference", "steps", "epochs", "epochs-gpu")
 CABLE = discretise(sample_cells()[0], max_length=60)
 SEEP = """
 NEURON { SUFFIX seep RANGE D, w, start }
@@ -98,33 +100,34 @@ def states(sim):
     return np.stack([found[f"state0_{name}"] for name in ("c", "q__0", "q__1")])
 
 
-def simulated(engine, dtype="float64", steps=5, **given):
+def simulated(engine, queue, dtype="float64", steps=5, **given):
     net, group = built(**given)
-    sim = Simulation(net, dt=DT, engine=engine, dtype=dtype)
+    sim = Simulation(net, dt=DT, engine=engine, dtype=dtype, queue=queue)
     sim.run(steps * DT)
     return sim, expected(net, group, steps)
 
 
 @pytest.mark.parametrize("dtype", EPS)
-@pytest.mark.parametrize("engine", ["reference", "steps", "auto"])
-def test_steps_are_those_of_dense_systems(engine, dtype):
-    sim, want = simulated(engine, dtype if engine != "reference" else "float64")
-    assert sim.engine == ("steps" if engine == "auto" else engine)
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+def test_steps_are_those_of_dense_systems(fast_queue, needs, engine, dtype):
+    needs(fast_queue, "float64")
+    sim, want = simulated(engine, fast_queue, dtype if engine != "reference" else "float64")
     assert np.ptp(want, axis=1).min() > 0.3
     np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
 
 
 @pytest.mark.parametrize("dtype", EPS)
-def test_steps_of_gpus_have_a_work_item_for_each_node(dtype, monkeypatch):
+def test_steps_of_gpus_have_a_work_item_for_each_node(fast_queue, needs, dtype, monkeypatch):
+    needs(fast_queue, "float64")
     others = {**vars(devices), "is_cpu": lambda _: False}
     monkeypatch.setattr(steps, "devices", SimpleNamespace(**others))
-    sim, want = simulated("steps", dtype)
+    sim, want = simulated("steps", fast_queue, dtype)
     assert not sim.runner.kernels.in_vectors
     np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_nothing_flows_where_the_mechanism_is_not(engine):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nothing_flows_where_the_mechanism_is_not(fast_queue, needs, engine):
     """Each connected piece is a tree of its own: of some sections, one of which has a gap."""
     chosen = np.random.default_rng(2).random(len(CABLE.nseg)) < 0.6
     some = chosen[CABLE.section]
@@ -132,20 +135,24 @@ def test_nothing_flows_where_the_mechanism_is_not(engine):
     some[CABLE.section == long] = True
     some &= CABLE.area > 0
     some[CABLE.first_node[long] + 2] = False
-    sim, want = simulated(engine, cells=1, at=np.flatnonzero(some))
+    needs(fast_queue, "float64")
+    sim, want = simulated(engine, fast_queue, cells=1, at=np.flatnonzero(some))
     (one,) = compile(sim.network, DT).diffusions
     assert 2 < one.forest.num_cells < some.sum() / 2
     np.testing.assert_allclose(states(sim), want, 5 * EPS["float64"])
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_runs_go_on_from_states_and_files_and_take_other_coefficients(engine, tmp_path):
-    sim, want = simulated(engine)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_runs_go_on_from_states_and_files(fast_queue, needs, engine, tmp_path):
+    """And take other coefficients."""
+    needs(fast_queue, "float64")
+    sim, want = simulated(engine, fast_queue)
     np.testing.assert_allclose(states(sim), want, 5 * EPS["float64"])
-    half = simulated(engine, steps=2)[0]
+    half = simulated(engine, fast_queue, steps=2)[0]
     half.save(tmp_path / "state.npz")
     half.network.save(tmp_path / "network.npz")
-    again = Simulation(Network.load(tmp_path / "network.npz"), dt=DT, engine=engine)
+    net = Network.load(tmp_path / "network.npz")
+    again = Simulation(net, dt=DT, engine=engine, queue=fast_queue)
     again.restore(tmp_path / "state.npz")
     again.run(3 * DT)
     np.testing.assert_array_equal(states(again), states(sim))
@@ -156,12 +163,13 @@ def test_runs_go_on_from_states_and_files_and_take_other_coefficients(engine, tm
     np.testing.assert_allclose(states(again)[0], start, 5 * EPS["float64"])
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_copies_and_recordings(engine):
-    sim, want = simulated(engine)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_copies_and_recordings(fast_queue, needs, engine):
+    needs(fast_queue, "float64")
+    sim, want = simulated(engine, fast_queue)
     once = built()[0]
     for many in (copies_of(once, 3), None):
-        made = Simulation(once if many is None else many, dt=DT, engine=engine)
+        made = Simulation(once if many is None else many, dt=DT, engine=engine, queue=fast_queue)
         copies = made if many is not None else made.replicate(3)
         group = copies.network.groups[0]
         recording = copies.record("q[1]", group)
@@ -169,6 +177,41 @@ def test_copies_and_recordings(engine):
         assert group.nodes.shape == (3 * want.shape[1],)
         np.testing.assert_allclose(states(copies), np.tile(states(sim), 3), 5 * EPS["float64"])
         np.testing.assert_array_equal(recorded[-1], states(copies)[2])
+
+
+SEES = """
+NEURON { SUFFIX sees NONSPECIFIC_CURRENT i POINTER here, there RANGE g }
+PARAMETER { g = 1e-5 }
+ASSIGNED { v (mV) i (mA/cm2) here there }
+STATE { x }
+INITIAL { x = 0 }
+BREAKPOINT { SOLVE states METHOD cnexp i = g*(there + x)*(v + 60) }
+DERIVATIVE states { x' = (here - x)/2 }
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:])
+@pytest.mark.parametrize("secondorder", [0, 2])
+def test_beside_pointers_and_variables_set_in_turn(fast_queue, needs, engine, secondorder):
+    """What diffuses is read at the node before it does, elsewhere after it; cells go in turns."""
+    needs(fast_queue, "float64")
+    net, group = built(cells=3)
+    nodes, n = group.nodes, len(group) // 3
+    sees = net.insert(Mechanism.from_nmodl(SEES), nodes)
+    net.set_pointer(sees, "here", (group, "c", np.arange(3 * n)))
+    others = np.concatenate([k * n + np.roll(np.arange(n), 7) for k in range(3)])
+    net.set_pointer(sees, "there", (group, "c", others))
+    turns = net.insert(mod_files.ours("nmodl/nmlast"), nodes)
+    found = []
+    for given in ({"engine": "reference"}, {"engine": engine, "queue": fast_queue}):
+        sim = Simulation(net, DT, secondorder=secondorder, **given)
+        numbers = sim.record("v", nodes), sim.record("x", sees), sim.record("m", turns)
+        numbers += (sim.record("c", group),)
+        results = [sim.run(t) for t in (0.7, 0.1, 4.2)]
+        found.append([np.concatenate([r[k] for r in results]) for k in numbers])
+    for values, want in zip(found[1], found[0], strict=True):
+        assert np.ptp(want) > 1e-3
+        np.testing.assert_allclose(values, want, 0, 50 * EPS["float64"] * np.abs(want).max())
 
 
 def test_ranks_have_the_trees_of_their_cells():
@@ -200,6 +243,3 @@ def test_what_cannot_be_had_is_refused_in_one_line():
     net.set_pointer(puts, "p", (group, "c", [0]))
     with pytest.raises(InputError, match="^puts: pointer p points to c of seep, which uses it"):
         Simulation(net)
-    for engine in ("epochs-gpu", "epochs-cpu"):
-        with pytest.raises(InputError, match="takes no LONGITUDINAL_DIFFUSION; expected 'steps'"):
-            Simulation(built()[0], engine=engine)

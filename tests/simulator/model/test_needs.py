@@ -17,7 +17,6 @@ BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
     "steered_weights": ("steps", "steps"),
-    "diffusion": ("steps", "steps"),
     "layers": ("steps", "steps"),
     "read_elsewhere": ("steps", "steps"),
 }

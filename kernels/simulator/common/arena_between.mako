@@ -1,0 +1,25 @@
+<%page args="spec, sections"/>\
+## Before the lists are gone through for some sections of a step, see `ListLoop.passes`: what must have come from
+## all nodes of the cell, and what the cell does that no list has.
+<% e = spec.arena %>\
+% if "states" in sections and (spec.reads_nodes or spec.leads):
+        MEET_ALL();   // currents have set what other nodes read
+% endif
+% if "end" in sections and "states" not in sections:
+${part("simulator/common/arena_diffusion")}\
+% endif
+% if sections == ("begin",):
+% if e.sums:
+        MEET_ALL();   // all have added
+        for (int n = present && !opens ? ints[cell_sum + mine.s6] + lane : 0, last = present && !opens ? ints[cell_sum + mine.s6 + 1] : 0; n < last; n += LANES) {
+            const int s = ints[cell_sums + n];
+            const long row = record_row + step - 1 - first_step;
+${part("simulator/common/arena_sums", 12)}\
+        }
+% endif
+        if (closes) break;
+        MEET_ALL();   // thresholds have been compared, and states have advanced
+% if spec.layers:
+${part("simulator/common/layer_events")}\
+% endif
+% endif
