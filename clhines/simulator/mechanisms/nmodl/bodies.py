@@ -330,7 +330,7 @@ class _Work:
         self.shared.is_stale = not (
             uses(block.body, "v") or all_of(self._main("BREAKPOINT"), "solve")
         )
-        declared = {one[0] for s in all_of(block.body, "local") for one in s.names}  # type: ignore[index]
+        declared = {one[0] for s in all_of(block.body, "local") for one in s.names}
         self.shared.sets_v = "v" not in declared.union(block.arguments) and any(
             s.names[0] == "v" for s in all_of(block.body, "assign")
         )
@@ -458,7 +458,7 @@ class _Work:
     def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
             raise Refused(refusal("mod.watch-condition"), line)
-        left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
+        left, right = (run.expression(e) for e in condition[1:])
         return left - right if condition[0] in (">", ">=") else right - left
 
     def assigned(self) -> None:

@@ -103,17 +103,17 @@ class Evaluation(BlockValues):
         """Return the value of an expression."""
         sort = e[0]
         if sort == "number":
-            return self.graph.number(e[1])  # type: ignore[arg-type]
+            return self.graph.number(e[1])
         if sort == "name":
             return self.read(str(e[1]), self.index(e[2], 0))
         if sort == "call":
-            return self.call(str(e[1]), e[2], int(e[3]))  # type: ignore[arg-type, call-overload]
+            return self.call(str(e[1]), e[2], int(e[3]))
         if sort == "neg":
-            return -self.expression(e[1])  # type: ignore[arg-type]
+            return -self.expression(e[1])
         if sort == "not":
-            return self.graph.negated(self.truth(self.expression(e[1])))  # type: ignore[arg-type]
+            return self.graph.negated(self.truth(self.expression(e[1])))
         if sort == "^":  # a call in C
-            return built_in(self.graph, "pow", self.in_any_order(e[1:]))  # type: ignore[arg-type]
+            return built_in(self.graph, "pow", self.in_any_order(e[1:]))
         if sort == "text":
             raise Refused(refusal("mod.text-expression"))
         return self._operators(e)
@@ -122,8 +122,8 @@ class Evaluation(BlockValues):
         """Return a chain of operators, from its left end on."""
         chain: list[tuple[str, Expression]] = []
         while e[0] in _OPERATORS:
-            chain.append((str(e[0]), e[2]))  # type: ignore[arg-type]
-            e = e[1]  # type: ignore[assignment]
+            chain.append((str(e[0]), e[2]))
+            e = e[1]
         value = self.expression(e)
         place = len(chain) - 1
         while place >= 0:
@@ -200,7 +200,7 @@ class Evaluation(BlockValues):
         """Return the value of an expression of NMODL's whole numbers, of which each name is one."""
         if e[0] not in ("+", "-", "*", "/"):
             return whole(self.expression(e))
-        a, b = (self.integer(part) for part in e[1:])  # type: ignore[arg-type]
+        a, b = (self.integer(part) for part in e[1:])
         if e[0] == "+":
             return a + b
         if e[0] == "-":

@@ -68,9 +68,9 @@ def _is_break(s: Statement) -> bool:
 def _literal_turns(s: Statement) -> int:
     """Return the turns of a FROM whose bounds are numbers; 1 of others."""
     bounds = [e[1] for e in s.values if e[0] == "number"] if s.kind == "from" else []
-    if len(bounds) < 3 or bounds[2] <= 0:  # type: ignore[operator]
+    if len(bounds) < 3 or bounds[2] <= 0:
         return 1
-    return max(int((bounds[1] - bounds[0]) / bounds[2]) + 1, 0)  # type: ignore[operator]
+    return max(int((bounds[1] - bounds[0]) / bounds[2]) + 1, 0)
 
 
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
@@ -119,7 +119,7 @@ class Execution(Evaluation):
             self.write(str(name), self.index(index, s.line), value, s.line)
         elif s.kind == "local":
             for declared in s.names:
-                self.new_local(*declared)  # type: ignore[misc]
+                self.new_local(*declared)
         elif s.kind == "call":
             self.expression(s.values[0])
         elif s.kind == "if":
@@ -359,7 +359,7 @@ class Execution(Evaluation):
         t = self.read("t")
         first, sign = arguments[0] if arguments else (), ""
         while first and first[0] in ("+", "-", "*", "/"):
-            first, sign = first[1], str(first[0])  # type: ignore[assignment]
+            first, sign = first[1], str(first[0])
         if name == "net_send" and sign in "*/" and sign and first[1] in self.turning:
             what = refusal("mod.net-send-delay", first=first[1], sign=sign)
             raise Refused(what, line, f"begin with another factor than {first[1]}")
@@ -487,22 +487,22 @@ class Execution(Evaluation):
             if not columns:
                 raise Refused(refusal("mod.table-without-names", name=block.name), s.line)
             keys = []
-            for name in columns:  # type: ignore[attr-defined]
+            for name in columns:
                 if self.names.variable(name) is None:
                     raise Refused(refusal("mod.not-declared", name=name), s.line)
                 keys += self.names.all_elements(name)
-        if not 1 <= int(n) <= 1_000_000:  # type: ignore[call-overload]
+        if not 1 <= int(n) <= 1_000_000:
             raise Refused(refusal("mod.table-with", n=n), s.line)
-        use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
+        use = TableUse(block, keys, low, high, int(n))
         given = self.shared.given.get(MADE.format(block.name))
         if given is not None:
-            use.made, use.depends = given.values, frozenset(s.names[1])  # type: ignore[call-overload]
+            use.made, use.depends = given.values, frozenset(s.names[1])
             if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):
                 raise Refused(refusal("mod.table-rows", name=block.name), s.line)
             return use
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))
-        use.depends = frozenset(s.names[1])  # type: ignore[call-overload]
+        use.depends = frozenset(s.names[1])
         if any(self._is_set(name) for name in use.depends):
             known = [n for n in use.depends if self.names.variable(n)]
             use.again = frozenset(key for n in known for key in self.names.all_elements(n))

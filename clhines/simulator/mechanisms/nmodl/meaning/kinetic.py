@@ -67,7 +67,7 @@ class _Reactions:
 
     def _find_volumes(self) -> None:
         for s in all_of(self.block.body, "compartment"):
-            for one in s.names[1]:  # type: ignore[attr-defined]
+            for one in s.names[1]:
                 variable = self.run.names.variable(one)
                 if variable is None or variable.sort != "state":
                     continue  # it does not change here; NEURON takes names of nothing, too
@@ -88,16 +88,16 @@ class _Reactions:
             self._set_fluxes(graph.zero, rates[0])
             inside = run.guard is not self.guard  # an IF: added where its branch is taken
             added = graph.where(run.guard, rates[0], graph.zero) if inside else rates[0]
-            for number, e in left:  # type: ignore[attr-defined]
+            for number, e in left:
                 key, own = self._state(e, s.line)
                 if own:
                     self._add(key, graph.number(number) * added)
             return
         self._is_always(s)
         backward = rates[1] if sign == "<->" else graph.zero
-        sides: list[tuple[Terms, Node]] = [(left, rates[0])]  # type: ignore[list-item]
+        sides: list[tuple[Terms, Node]] = [(left, rates[0])]
         if sign == "<->":
-            sides.append((right, backward))  # type: ignore[arg-type]
+            sides.append((right, backward))
         fluxes, slopes = [], list[dict[str, Node]]()
         for terms, rate in sides:
             flux, slope = self._flux(terms, rate, s.line)
@@ -108,7 +108,7 @@ class _Reactions:
         self._set_fluxes(forward, back)
         net = graph.local("_net", forward - back)
         for side_terms, direction in ((left, -1), (right, 1)):
-            for number, e in side_terms:  # type: ignore[attr-defined]
+            for number, e in side_terms:
                 key, own = self._state(e, s.line)
                 if not own:
                     continue
@@ -164,7 +164,7 @@ class _Reactions:
         owner = self.owners[self.place]
         total = self.run.expression(s.values[0])
         entries: dict[str, Node] = {}
-        for number, e in s.names[0]:  # type: ignore[attr-defined]
+        for number, e in s.names[0]:
             for key in _elements(self.run, e, s.line):
                 share = graph.number(number) * self.volumes.get(key, graph.one)
                 total = total - share * self.run.value(key)
@@ -192,7 +192,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
             if all(s is not other for other in block.body):
                 raise Refused(refusal("mod.diffusion-in-if"), s.line)
         for s in block.body:
-            for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():  # type: ignore[attr-defined]
+            for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():
                 if s.kind == "compartment":
                     compartments.setdefault(name, s)  # NEURON takes the first
                     continue
@@ -243,7 +243,7 @@ def _conserved(run: Execution, block: Block) -> list[str]:
     taken: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
-        for _, e in s.names[0]:  # type: ignore[attr-defined]
+        for _, e in s.names[0]:
             variable = run.names.variable(str(e[1]))
             if variable is None or variable.sort != "state":
                 raise Refused(refusal("mod.conserve-no-state", e=e[1]), s.line)
@@ -260,9 +260,9 @@ def _rows(run: Execution, block: Block) -> list[str]:
     found: dict[str, None] = {}
     named: list[str] = []
     for s in all_of(block.body, "reaction"):
-        named += [str(e[1]) for side in s.names[1:] for _, e in side]  # type: ignore[attr-defined]
+        named += [str(e[1]) for side in s.names[1:] for _, e in side]
     for s in all_of(block.body, "conserve"):
-        named += [str(e[1]) for _, e in s.names[0]]  # type: ignore[attr-defined]
+        named += [str(e[1]) for _, e in s.names[0]]
     for name in named:
         variable = run.names.variable(name)
         if variable is not None and variable.sort == "state":

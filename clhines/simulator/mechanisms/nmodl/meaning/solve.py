@@ -145,8 +145,8 @@ def _degree(e: Expression, name: str) -> int:
     total = 0
     pending: list[tuple[str, int]] = []
     while e[0] in ("+", "-", "*", "/"):
-        pending.append((str(e[0]), _degree(e[2], name)))  # type: ignore[arg-type]
-        e = e[1]  # type: ignore[assignment]
+        pending.append((str(e[0]), _degree(e[2], name)))
+        e = e[1]
     total = _leaf_degree(e, name)
     for sign, other in reversed(pending):
         if min(total, other) < 0:
@@ -164,11 +164,11 @@ def _leaf_degree(e: Expression, name: str) -> int:
     if e[0] == "name":
         return int(e[1] == name)
     if e[0] == "neg":
-        return _degree(e[1], name)  # type: ignore[arg-type]
+        return _degree(e[1], name)
     if e[0] == "number":
         return 0
-    inner: Sequence[object] = e[2] if e[0] == "call" else e[1:]  # type: ignore[assignment]
-    used = any(_degree(a, name) for a in inner)  # type: ignore[arg-type]
+    inner: Sequence[Expression] = e[2] if e[0] == "call" else e[1:]
+    used = any(_degree(a, name) for a in inner)
     return (-2 if e[0] == "^" else -1) if used else 0
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from clhines.core.errors import InputError
 from clhines.simulator.refusals import Sentence, way_out_of
 
-Expression: TypeAlias = tuple[object, ...]
+Expression: TypeAlias = tuple[Any, ...]  # the first entry says what the others are
 CALLED = "(called)"  # in place of a method: a block that is called, by no SOLVE
 PICK = "nrn_random_pick"  # draws a number of a Random, in VERBATIM
 GIVEN = "given"  # end of the name of a parameter: 1 where a POINTER has a stream, else 0; or none
@@ -78,7 +78,7 @@ class Statement:
 
     kind: str
     line: int
-    names: tuple[object, ...] = ()
+    names: tuple[Any, ...] = ()  # `kind` says what they are
     values: tuple[Expression, ...] = ()
     blocks: list[list[Statement]] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ def set_by(
     found = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
         if name not in known and uses(body, name):
-            local = {one[0] for s in block.body if s.kind == "local" for one in s.names}  # type: ignore[index]
+            local = {one[0] for s in block.body if s.kind == "local" for one in s.names}
             found |= set_by(block.body, blocks, known | {name}).difference(local, block.arguments)
     return found
 

@@ -89,7 +89,7 @@ def without_returns(body: Sequence[Statement]) -> list[Statement]:
         if s.kind == "if" and any(map(is_return, all_of([s], "verbatim"))):
             after = [one for one in body[k + 1 :] if one.kind not in _FIXED]
             blocks = [*s.blocks, []][:2]
-            own = {one[0] for local in all_of([s], "local") for one in local.names}  # type: ignore[index]
+            own = {one[0] for local in all_of([s], "local") for one in local.names}
             if any(uses(after, str(name)) for name in own):
                 raise Refused(refusal("mod.verbatim-return-beside-local"), s.line)
             moved = replace(s, blocks=[without_returns([*block, *after]) for block in blocks])
