@@ -32,7 +32,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances, Things
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player
-from clhines.neuron.read.tree import Tree
+from clhines.neuron.read.tree import Tree, TreeLayers
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.refusals import refusal
 
@@ -167,15 +167,15 @@ class Outside:
         transfers: bool,
     ) -> list[Rejected]:
         """List constructs around extracellular that are not supported."""
-        if self.instances is None:
+        instances, layers = self.instances, self._tree.layers
+        if instances is None:
             return []
-        rejected = [*self._parameters(), *self._records(recorded)]
+        rejected = [*self._parameters(instances), *self._records(recorded)]
         if transfers:
             what = refusal("neuron.source-var-extracellular")
             rejected.append(Rejected(OUTSIDE, what))
-        layered = self._tree.layers is not None
-        if (self.acts or layered) and order:
-            which = f"{POTENTIAL} other than 0" if not layered else f"{OUTSIDE} with {_LAYERS}"
+        if (self.acts or layers is not None) and order:
+            which = f"{POTENTIAL} other than 0" if layers is None else f"{OUTSIDE} with {_LAYERS}"
             rejected.append(
                 Rejected(OUTSIDE, refusal("neuron.outside-secondorder", what=which, order=order))
             )
@@ -186,18 +186,18 @@ class Outside:
             for one in sorted(kept & self.pointing[name].unknown):
                 what = refusal("neuron.variable-depends-on-i-membrane", one=one)
                 rejected.append(Rejected(name, what))
-        return rejected + (
-            self._beside_layers(every, mechanisms, recorded)
-            if layered
-            else self._beside(every, mechanisms)
-        )
+        if layers is None:
+            return rejected + self._beside(instances, every, mechanisms)
+        return rejected + self._beside_layers(instances, layers, every, mechanisms, recorded)
 
     def _beside(
-        self, every: Mapping[str, Instances], mechanisms: Mapping[str, Mechanism]
+        self,
+        instances: Instances,
+        every: Mapping[str, Instances],
+        mechanisms: Mapping[str, Mechanism],
     ) -> list[Rejected]:
         """List mechanisms that are not supported at nodes with a prescribed potential outside."""
-        assert self.instances is not None
-        at, rejected = self.instances.nodes, list[Rejected]()
+        at, rejected = instances.nodes, list[Rejected]()
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
         for name, mechanism in mechanisms.items():
             program, nodes = mechanism.program, every[name].nodes
@@ -215,13 +215,14 @@ class Outside:
 
     def _beside_layers(
         self,
+        instances: Instances,
+        layers: TreeLayers,
         every: Mapping[str, Instances],
         mechanisms: Mapping[str, Mechanism],
         recorded: Sequence[Variable],
     ) -> list[Rejected]:
         """List mechanisms and records that are not supported at nodes with layers around them."""
-        rejected, layers = list[Rejected](), self._tree.layers
-        assert layers is not None
+        rejected = list[Rejected]()
         for name, mechanism in mechanisms.items():
             roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
             nodes = every[name].nodes
@@ -231,19 +232,16 @@ class Outside:
                 rejected.append(
                     Rejected(name, refusal("neuron.electrode-in-layers", what=what, layers=_LAYERS))
                 )
-        assert self.instances is not None
         seen = [v.number for v in recorded if (v.owner, v.name) == (OUTSIDE, "i_membrane")]
         whole = [v.number for v in recorded if (v.owner, v.name) == ("", "i_membrane")]
-        if self._at_joints()[[*self.instances.nodes[seen], *whole]].any():
+        if self._at_joints(layers.around)[[*instances.nodes[seen], *whole]].any():
             what = refusal("neuron.vector-record-i-membrane-at-joint")
             rejected.append(Rejected(OUTSIDE, what))
         return rejected
 
-    def _at_joints(self) -> np.ndarray:
+    def _at_joints(self, around: np.ndarray) -> np.ndarray:
         """(n,) bool: nodes with others around them, beside some that have none."""
         tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
-        assert tree.layers is not None
-        around = tree.layers.around
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))
         pairs = np.stack([child, tree.parent[child]])
@@ -251,10 +249,8 @@ class Outside:
         is_joint[pairs[:, first != second]] = True
         return is_joint
 
-    def _parameters(self) -> list[Rejected]:
-        instances, rejected = self.instances, list[Rejected]()
-        assert instances is not None
-        layered = self._tree.layers is not None
+    def _parameters(self, instances: Instances) -> list[Rejected]:
+        rejected, layered = list[Rejected](), self._tree.layers is not None
         for name, held in OWN.items():
             least = np.nextafter(0, 1) if name == "xraxial" else 0.0
             for layer in range(instances.entry.ranges[name]):
