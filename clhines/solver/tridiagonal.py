@@ -670,21 +670,35 @@ def solve_tridiagonal(
         `cell` is the system, `node` the row of all; the module says which pivots are good.
     """
     system = {"dl": dl, "d": d, "du": du, "b": b}
+    batch = method, dtype, options
     list_sizes = _sizes_of_list(d)
-    if list_sizes is not None:
-        if sizes is not None or out is not None or columns:
-            raise InputError("d is a list of several sizes; expected no sizes, out, columns")
-        system = {name: _joined(name, a, list_sizes) for name, a in system.items()}
-        sizes = list_sizes
+    if list_sizes is None:
+        return _solve_arrays(system, sizes, *batch, out=out, check=check, columns=columns)
+    if sizes is not None or out is not None or columns:
+        raise InputError("d is a list of several sizes; expected no sizes, out, columns")
+    system = {name: _joined(name, a, list_sizes) for name, a in system.items()}
+    x = _solve_arrays(system, list_sizes, *batch, out=None, check=check, columns=False)
+    return np.split(x, np.cumsum(list_sizes)[:-1]) if x.size else []
+
+
+def _solve_arrays(
+    system: dict[str, Any],
+    sizes: ArrayLike | None,
+    method: str,
+    dtype: DTypeLike | None,
+    options: dict[str, Any],
+    **how: Any,
+) -> np.ndarray:
+    """Solve systems in one array each; `how` is as in `Tridiagonal.solve`."""
     arrays = {name: _real_array(name, a) for name, a in system.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)
     if _is_empty(arrays):
-        return np.empty(arrays["b"].shape, dtype) if list_sizes is None else list[np.ndarray]()
-    grid = _grid(arrays, columns) if sizes is None else sizes_of(sizes)
+        return np.empty(arrays["b"].shape, dtype)
+    grid = _grid(arrays, how["columns"]) if sizes is None else sizes_of(sizes)
     kept = _kept(grid, method, np.dtype(dtype), options)
-    x = cast("np.ndarray", kept.solve(**arrays, out=out, check=check, columns=columns))
-    return x if list_sizes is None else np.split(x, np.cumsum(list_sizes)[:-1])
+    arguments: dict[str, Any] = {**arrays, **how}
+    return cast("np.ndarray", kept.solve(**arguments))
 
 
 def _sizes_of_list(d: object) -> list[int] | None:
