@@ -245,8 +245,8 @@ def test_events_beyond_the_ring_come_when_the_others_do(
         net, syn = simple_network()
         net.connect([0, 1], syn, [2, 3], 0.2, [200 * DT, 3 * DT])
         with monkeypatch.context() as patch:
-            patch.setattr("clhines.simulator.model.compiling.RING_STEPS", most)
-            patch.setattr("clhines.simulator.model.compiling.MOST_RING", most)
+            patch.setattr("clhines.simulator.model.deliveries.RING_STEPS", most)
+            patch.setattr("clhines.simulator.model.deliveries.MOST_RING", most)
             sim = Simulation(net, DT, dtype, engine=engine, queue=queue)
         assert sim.model.has_times is (most == 4)
         found = sim.run(30.0)

@@ -4,11 +4,11 @@ Who owns what
     `compiling`: `compile`, from a `Network` to its `Model`, made lazily of copies. `model`: `Model`
     and `Kind`, all instances of one mechanism, ions, everything that sends events, connections with
     exact times; `instances` makes kinds of groups, and sums mechanisms that are constant.
-    `connections`: those delivered in whole steps. `pointers`: where pointers lead. `diffusion`:
-    trees of instances between which states diffuse. `layers`: nodes around others, and the step
-    that solves for these. `needs`: what a network asks of an engine. `schema`: the fields of a
-    saved state, which files, ranks, copies and NEURON's values go through; a field more is an array
-    more in all.
+    `deliveries`: which events act in whole steps; `connections`: the connections that do.
+    `pointers`: where pointers lead. `diffusion`: trees of instances between which states diffuse.
+    `layers`: nodes around others, and the step that solves for these. `needs`: what a network asks
+    of an engine. `schema`: the fields of a saved state, which files, ranks, copies and NEURON's
+    values go through; a field more is an array more in all.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm

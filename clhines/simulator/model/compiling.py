@@ -9,20 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import (
-    Repeated,
-    each,
-    inverse,
-    joined,
-    offsets,
-    once,
-    starts,
-)
+from clhines.core.arrays import Repeated, inverse, offsets
 from clhines.core.checks import as_number, as_seed, shown, spread
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.ir.program import GENERATOR, IonUse
-from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.model.deliveries import (
+    by_delivery,
+    compiled_connections,
+    compiled_events,
+    given_weights,
+    numbered,
+)
 from clhines.simulator.model.diffusion import Diffusion
 from clhines.simulator.model.instances import (
     ConstantSums,
@@ -40,7 +37,6 @@ from clhines.simulator.model.model import (
     KNOWN_IONS,
     OTHER_ION,
     Alike,
-    Events,
     IonNodes,
     Kind,
     Model,
@@ -64,20 +60,11 @@ from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.copies import step_of
 from clhines.simulator.network.groups import Group, Inside, inside
 from clhines.simulator.network.network import CopyNumbers, Network
-from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.structure import NodeValues, Structure
 from clhines.simulator.network.times import (
-    LAST_STEP,
-    MAX_SLOTS,
-    ROUNDING,
     as_step,
-    delay_steps,
-    event_steps,
 )
 from clhines.simulator.network.wiring import CallColumns, Wiring
-
-RING_STEPS = 2**13  # of a delay, for which a ring of sums of events always has room
-MOST_RING = 2**26  # sums of such a ring, unless it is as short as that
 
 
 def compile(
@@ -146,15 +133,10 @@ def _compiled(
     kinds, instances = _kinds(parts, groups, network.celsius, stored)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
-    most_steps = longest_on_grid(targets)
-    exact = (
-        bool(features - GRID)
-        or (bool(features) and has_short(wiring, added, dt))
-        or has_long(wiring, added, dt, most_steps)
+    on_steps, at_times, on_grid = by_delivery(
+        network, wiring, groups, dt, targets, bool(features), bool(features - GRID)
     )
-    on_steps, at_times = wiring, Wiring(network)
-    if exact:
-        on_steps, at_times, on_grid = divided(wiring, added, groups, dt, most_steps)
+    exact = on_grid is not None
     places = (
         dt,
         targets if on_steps.columns or on_steps.outside or not exact else 0,
@@ -162,11 +144,7 @@ def _compiled(
         instances,
     )
     connections, numbers = compiled_connections(on_steps, added, *places)
-    if exact:
-        numbers = on_grid[numbers]  # without those of trains
-    all_here = not exact and len(numbers) == sum(len(c[0]) for c in wiring.columns)
-    weights = connections.weight if all_here else given_weights(wiring)
-    exactly = np.delete(np.arange(len(weights)), on_grid) if exact else np.zeros(0, np.int64)
+    numbers, weights, exactly = numbered(connections, numbers, wiring, on_grid)
     threshold = spread("threshold", network.threshold, network.num_cells)
     kinds, threshold = spiking(network, kinds, threshold, dt)
     second_order = _second_order(times[2], exact)
@@ -368,242 +346,6 @@ def are_alike(network: Network, model: Model) -> bool:
         and streams == {*model.random_ids}
         and not parts.wiring.outside
     )
-
-
-_COLUMNS: tuple[np.ndarray, ...] = tuple(
-    np.zeros(0, t) for t in (int, int, int, float, float, bool)
-)
-
-
-def given_weights(wiring: Wiring) -> np.ndarray:
-    """(w,) float64: weights of all connections, in the order given."""
-    rows = (columns[3] for columns in wiring.calls)
-    return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
-
-
-def has_short(wiring: Wiring, added: Additions, dt: float) -> bool:
-    """Whether a connection of a cell or a detector has a delay shorter than a step."""
-    train, least = _trains(added), dt * (1 - ROUNDING)
-    short = ((c[0], once(c[4]) < least) for c in wiring.columns)
-    return any(is_short.any() and (is_short & ~train[source]).any() for source, is_short in short)
-
-
-def longest_on_grid(num_targets: int) -> int:
-    """Return the longest delay, in steps, for which a ring of sums of events has room."""
-    return max(RING_STEPS, min(MOST_RING // max(num_targets, 1), MAX_SLOTS)) - 2
-
-
-def has_long(wiring: Wiring, added: Additions, dt: float, most_steps: int) -> bool:
-    """Whether a connection of a cell or a detector has a longer delay, and is not plastic."""
-    train, most = _trains(added), dt * most_steps
-    long = ((c[0], once(c[4]) > most, c[5]) for c in wiring.columns)
-    return any(
-        is_long.any() and (is_long & ~train[source] & ~plastic).any()
-        for source, is_long, plastic in long
-    )
-
-
-def divided(
-    wiring: Wiring, added: Additions, groups: Sequence[Group], dt: float, most_steps: int
-) -> tuple[Wiring, Wiring, np.ndarray]:
-    """Return connections on the grid, those at exact times, and places of weights of the former.
-
-    By the grid, as sums of whole steps, go events of cells, detectors and trains to mechanisms
-    whose events add up, unless the network asks for exact times, or a delay is too long.
-    """
-    parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
-    train, sends = _trains(added), np.zeros(added.num_sources, bool)
-    for group, begin in added.emitters:
-        sends[begin : begin + len(group)] = True
-    masks, exactly = [np.zeros(0, bool)], added.exact or added.bins or bool(added.steered)
-    for columns in wiring.calls:
-        source, of_group, _, rows, delay, plastic = columns
-        on_grid = np.zeros(len(source), bool)
-        if len(of_group):
-            short = ~train[source] & (delay < dt * (1 - ROUNDING))
-            mechanism = groups[int(of_group[0])].mechanism
-            on_grid = _on_grid(mechanism, rows.shape[1], sends[source], short, plastic, dt)
-        is_long = ~train[source] & (delay > dt * most_steps)
-        on_grid = plastic if exactly else on_grid & (plastic | ~is_long)
-        masks.append(np.repeat(on_grid, rows.shape[1]))
-        for (kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
-            if mask.any():
-                first = rows[mask, 0] if rows.shape[1] else np.zeros(np.count_nonzero(mask))
-                kept.append((*(a[mask] for a in columns[:3]), first, delay[mask], plastic[mask]))
-                weights.append(rows[mask])
-    grid, exact = (Wiring(wiring.network, *part) for part in parts)
-    sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
-    events = [
-        [e for e, s in zip(wiring.outside, sums_of, strict=True) if s is w] for w in (True, False)
-    ]
-    grid.keep(events[0], wiring.rule)
-    exact.keep(events[1])
-    return grid, exact, np.flatnonzero(np.concatenate(masks))
-
-
-def _on_grid(
-    mechanism: Mechanism,
-    num_weights: int,
-    sent: np.ndarray,
-    short: np.ndarray,
-    plastic: np.ndarray,
-    dt: float,
-) -> np.ndarray:
-    """(c,) bool: connections whose events may act as sums of whole steps; plastic ones have to.
-
-    `sent` come from instances that send events, `short` have delays shorter than a step.
-    """
-    sums = _sums(mechanism) and num_weights == 1
-    able = ~sent & ~short & sums
-    if not (plastic & ~able).any():
-        return able
-    if (plastic & short).any():
-        why = f"a delay is shorter than a step of {dt:g} ms"
-    elif sums:
-        why = "its source is an instance that sends events"
-    else:
-        why = "the mechanism takes events one by one"
-    raise InputError(
-        f"rule: a connection to {mechanism.name} is not plastic, as {why}; expected no rule"
-    )
-
-
-def _sums(mechanism: Mechanism) -> bool:
-    """Whether events of a step may act once, with the sum of their weights."""
-    net = mechanism.program.net
-    return net is not None and net.summed and mechanism.kind != "artificial"
-
-
-def _trains(added: Additions) -> np.ndarray:
-    is_train = np.zeros(added.num_sources, bool)
-    for sources in added.sources:
-        is_train[sources.first : sources.first + len(sources)] = bool(sources.times)
-    return is_train
-
-
-def compiled_connections(
-    wiring: Wiring,
-    added: Additions,
-    dt: float,
-    num_targets: int,
-    first: np.ndarray,
-    instances: Sequence[tuple[int, np.ndarray]],
-) -> tuple[GridConnections, np.ndarray]:
-    """Return the connections of cells and detectors, and their places among those given."""
-    train, begin = _trains(added), 0
-    every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
-    parts = list[tuple[np.ndarray, ...]]()
-    for source, group, index, weight, delay, plastic in wiring.columns:
-        numbers = every[begin : begin + len(source)]
-        begin += len(source)
-        if not len(source):
-            continue
-        of_train = train[source] if train.any() else once(np.broadcast_to(False, len(source)))
-        if of_train.any():
-            if plastic[0]:
-                raise InputError(
-                    f"rule: connection {numbers[np.argmax(of_train)]} comes from a train of given "
-                    "times, and is not plastic; expected a cell or a detector"
-                )
-            fields = source, index, weight, delay, plastic, numbers
-            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in fields)
-        _check_delays(delay, dt, source, numbers, added)
-        number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
-        target = index if (number == np.arange(len(number))).all() else number[index]
-        steps = each(lambda values: np.maximum(delay_steps(values, dt), 1), delay)
-        parts.append((source, target, weight, steps, plastic, numbers))
-    dtypes = np.int32, np.int32, float, np.int32, bool
-    *columns, places = zip(*parts, strict=True) if parts else [()] * (len(dtypes) + 1)
-    source, target, weight, steps, plastic = (
-        joined(arrays, dtype) for arrays, dtype in zip(columns, dtypes, strict=True)
-    )
-    numbers = every if len(source) == len(every) else joined(places, np.int32)
-    _check_bounds(wiring.rule, source, weight, plastic, added)
-    sizes = added.num_sources, max(num_targets, 1)
-    connections = GridConnections(source, target, weight, steps, *sizes, plastic, wiring.rule)
-    return connections, numbers
-
-
-def _check_delays(
-    delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray, added: Additions
-) -> None:
-    steps = once(delay) / dt
-    bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
-    if len(bad):
-        k = int(bad[0])
-        short = steps[k] < 1
-        expected = "at least one step, dt =" if short else f"less than {LAST_STEP} steps of"
-        raise InputError(
-            f"delay of connection {numbers[k]}, from cell {added.shown(source[k])}, is "
-            f"{delay[k]:g} ms; "
-            f"expected {expected} {dt:g} ms"
-        )
-
-
-def _check_bounds(
-    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray, added: Additions
-) -> None:
-    if rule is None:
-        return
-    low, high = rule.w_min, rule.w_max
-    outside = np.flatnonzero(plastic & ((weight < low) | (weight > high)))
-    if len(outside):
-        k = int(outside[0])
-        raise InputError(
-            f"weight of connection {k}, from cell {added.shown(source[k])}, is {weight[k]:g}; "
-            f"expected {low:g} to {high:g}, the bounds of its rule"
-        )
-
-
-def compiled_events(
-    wiring: Wiring,
-    added: Additions,
-    dt: float,
-    first: np.ndarray,
-    instances: Sequence[tuple[int, np.ndarray]],
-) -> Events:
-    empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
-    outside = [*wiring.outside, *_of_trains(wiring, added)]
-    group, index, time, weight = joined_columns(outside, empty)
-    soon = time / dt < LAST_STEP
-    group, index, time, weight = (a[soon] for a in (group, index, time, weight))
-    step = event_steps(time, dt)
-    order = np.argsort(step, kind="stable")
-    target = targets_of(group, index, first, instances)
-    return Events(target[order], step[order], weight[order])
-
-
-def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield group, instance, time and weight of all events of trains, by connection."""
-    trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
-    if not trains:
-        return
-    source, group, index, weight, delay, _ = joined_columns(wiring.columns, _COLUMNS)
-    for k in np.flatnonzero(_trains(added)[source]).tolist():
-        times = trains[int(source[k])] + delay[k]
-        of_group, instance, of_weight = (np.full(len(times), a[k]) for a in (group, index, weight))
-        yield of_group, instance, times, of_weight
-
-
-def joined_columns(
-    parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]
-) -> list[np.ndarray]:
-    return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
-
-
-def targets_of(
-    group: np.ndarray,
-    index: np.ndarray,
-    first: np.ndarray,
-    instances: Sequence[tuple[int, np.ndarray]],
-) -> np.ndarray:
-    """Look up the number among all targets of instances of groups."""
-    if not len(group):
-        return np.zeros(0, np.int64)
-    used, which = np.unique(group, return_inverse=True)
-    numbers = [instances[k][1] for k in used.tolist()]
-    start = starts(np.array([len(number) for number in numbers]))
-    return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
 
 
 # needs of copies that are compiled as cells of one network
