@@ -1,11 +1,13 @@
 """Run the scripts of a folder of repositories in NEURON and with the switch, and print a table.
 
     python tests/neuron/zoo/compare.py FOLDER [NAME ...] [--stop MS] [--limit S] [--script PATH]
+        [--coin SEED]
 
 Each folder in FOLDER is a repository. Its script is the highest mosinit.hoc, init.hoc or main.hoc,
 or `--script`; the .mod files of the script's folder are compiled, or else all below it. A script of
 hoc that only shows buttons gets them pressed, then run(). Up to two runs of each script are
 compared, of at most MS each: spikes by section and step, voltages in each step. Nothing is kept.
+With a SEED, run() takes `PIECES` calls, and a coin decides who takes each.
 The exit code is 1 if one differs or fails here alone.
 """
 
@@ -24,6 +26,15 @@ import numpy as np
 ROOT = Path(__file__).parents[3]
 STARTS = "mosinit.hoc", "init.hoc", "main.hoc"
 MOST_RUNS, MOST_SECTIONS, MOST_BUTTONS = 2, 150, 4
+PIECES = 5
+IN_PIECES = f"""
+    proc run() {{ local k, end
+        running_ = 1
+        stdinit()
+        end = tstop
+        for k = 1, {PIECES} continuerun(end*k/{PIECES})
+    }}
+"""
 EQUAL_MV, SPIKE_MV = 1e-6, 0.0
 BUTTON = re.compile(r'x(?:radio)?button\(\s*"[^"]*"\s*,\s*"((?:[^"\\]|\\.)*)"')
 LOADED = re.compile(r'(?:load_file|xopen)\(\s*(?:1,\s*)?"([^"]+)"')
@@ -101,7 +112,15 @@ def load(h, script, recorder):
             return
 
 
-def child(way, script, library, stop, out):
+def toss(seed):
+    """Let a coin decide who takes each call."""
+    from clhines.neuron.switch.cost import Accounts
+
+    coin = np.random.default_rng(int(seed))
+    Accounts.device_is_sooner = lambda *_: bool(coin.random() < 0.5)
+
+
+def child(way, script, library, stop, seed, out):
     """Run one script, by "neuron" or by "switch", and write its voltages."""
     from neuron import h
 
@@ -112,7 +131,11 @@ def child(way, script, library, stop, out):
     if way == "switch":
         import clhines
 
-        recorder.switch = clhines.neuron.enable(when="always")
+        recorder.switch = clhines.neuron.enable(when="faster" if seed else "always")
+        if seed:
+            toss(seed)
+    if seed:
+        h(IN_PIECES)
     error = ""
     try:
         load(h, script, recorder)
@@ -152,7 +175,8 @@ def compiled(script, place):
 def voltages(way, script, library, args, place):
     """Return what one way records of a script in a copy of its repository, and its last line."""
     out = place / f"{way}.npz"
-    command = [sys.executable, __file__, "--child", way, script.name, library, str(args.stop), out]
+    words = way, script.name, library, str(args.stop), args.coin, out
+    command = [sys.executable, __file__, "--child", *words]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
     env |= {"NEURON_MODULE_OPTIONS": "-nogui"}
@@ -215,6 +239,7 @@ def main(words):
     parser.add_argument("--stop", type=float, default=300.0, metavar="MS")
     parser.add_argument("--limit", type=float, default=90.0, metavar="S")
     parser.add_argument("--script", help="path in each repository")
+    parser.add_argument("--coin", default="", metavar="SEED", help="decide each call at random")
     args = parser.parse_args(words)
     outcomes = []
     print(f"{'repository':<30} {'outcome':<22} {'spikes':>6} {'same step':>9} {'mV apart':>8}  why")

@@ -2,8 +2,9 @@
 
     python -m bench measures.random.worker SEED STOP ENGINE DTYPE DEVICE LIBRARY
 
-With the engine "switch" NEURON's own calls run, and a seeded coin decides who takes each. It
-prints a line of JSON.
+With the engine "switch" NEURON's own calls run, and a seeded coin decides who takes each. Before
+some calls values change, and some calls are taken back by SaveState and taken again. It prints a
+line of JSON.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bench.measures.random.models import Random, make
 
 MARK = "RANDOM "
 CALLS = 8  # of a run in which a coin decides who takes each call
+MOVES = "ext_move", "ext_sum"  # mechanisms with net_move
 SAME = 1e-9  # ms between times of one spike
 # NEURON takes conductances as differences of currents over 0.001 mV, which rounds: a voltage moves
 # by about this in a step beside exact slopes, mV.
@@ -40,16 +42,57 @@ def pieces(model: Random, stop: float) -> list[tuple[float, bool]]:
     return list(zip(ends, turns, strict=True))
 
 
-def decided_at_random(h: Any, seed: int, stop: float) -> list[tuple[float, Callable[[float], Any]]]:
-    """Turn the switch on, let a coin decide each call, and return the calls of a run."""
+def decide_at_random(seed: int) -> None:
+    """Turn the switch on, and let a coin decide each call."""
     import clhines
     from clhines.neuron.switch.cost import Accounts
 
     coin = np.random.default_rng(seed)
     Accounts.device_is_sooner = lambda *_: bool(coin.random() < 0.5)  # type: ignore[method-assign]
     clhines.neuron.enable(when="faster")
-    ends = [*np.sort(coin.uniform(0.02 * stop, 0.98 * stop, CALLS - 1)).tolist(), stop]
-    return [(until, h.continuerun) for until in ends]
+
+
+def visits(
+    h: Any, model: Random, seed: int, stop: float
+) -> list[tuple[float, Callable[[float], Any]]]:
+    """Return the calls of a run: plain ones, some after a change, some taken twice by SaveState."""
+    rng = np.random.default_rng([17, seed])
+    ends = [*np.sort(rng.uniform(0.02 * stop, 0.98 * stop, CALLS - 1)).tolist(), stop]
+    sections = list(h.allsec())
+    section, factor = sections[int(rng.integers(len(sections)))], float(rng.uniform(0.8, 1.25))
+    wires = [thing for thing in model.events.kept if hasattr(thing, "wcnt") and thing.wcnt() >= 1]
+    wire = wires[int(rng.integers(len(wires)))] if wires and not model.events.plastic else None
+    values = section.cm, wire.weight[0] if wire is not None else 0.0
+
+    def put(factor: float) -> None:
+        section.cm = values[0] * factor
+        if wire is not None:
+            wire.weight[0] = values[1] * factor
+
+    def begin(until: float) -> None:
+        put(1.0)
+        h.continuerun(until)
+
+    def plain(until: float) -> None:
+        h.continuerun(until)
+
+    def changed(until: float) -> None:
+        put(factor)
+        h.continuerun(until)
+
+    def twice(until: float) -> None:
+        saved = h.SaveState()
+        saved.save()
+        h.continuerun(until)
+        saved.restore(1)
+        h.continuerun(until)
+
+    kinds = [plain, changed, twice]
+    things = (*model.events.points, *(thing for thing, _ in model.events.targets))
+    if any(str(thing).split("[")[0] in MOVES for thing in things):
+        kinds.remove(twice)  # NEURON restores no self event for net_move to find
+    ways = [begin, *rng.choice(kinds, CALLS - 1)]
+    return list(zip(ends, ways, strict=True))
 
 
 def first_difference(truth: Taken, other: Taken) -> float | None:
@@ -165,13 +208,18 @@ def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None
     if model.refused:
         model.reset(h)
         return row | _refusal(h, model.refused, ours)
-    begin = time.perf_counter()
-    run_all(h, model, [(until, h.continuerun) for until, _ in plan])  # what no INITIAL sets
-    truth = run_all(h, model, [(until, h.continuerun) for until, _ in plan])
-    end_state = state_of(h, model)
-    middle, calls = time.perf_counter(), [(u, ours if mine else h.continuerun) for u, mine in plan]
+    calls = [(until, ours if mine else h.continuerun) for until, mine in plan]
+    by_neuron = [(until, h.continuerun) for until, _ in plan]
     if engine == "switch":
-        calls = decided_at_random(h, seed, stop)
+        calls = by_neuron = visits(h, model, seed, stop)
+        row["calls"] = [way.__name__ for _, way in calls]
+    begin = time.perf_counter()
+    run_all(h, model, by_neuron)  # what no INITIAL sets
+    truth = run_all(h, model, by_neuron)
+    end_state = state_of(h, model)
+    middle = time.perf_counter()
+    if engine == "switch":
+        decide_at_random(seed)
     try:
         got = run_all(h, model, calls)
     except clhines.ClhinesError as error:
