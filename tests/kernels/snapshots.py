@@ -230,8 +230,8 @@ def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
     yield from (PermuteSpec(real), ChainsSpec(real))
-    for limits, symmetric in itertools.product(DEVICES.values(), (True, False)):
-        yield many_spec(real, symmetric, limits)
+    for limits, chains in itertools.product(DEVICES.values(), (True, False)):
+        yield from (many_spec(real, symmetric, limits, chains) for symmetric in (True, False))
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from gradient_specs(dtype)

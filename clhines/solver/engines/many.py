@@ -17,12 +17,14 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.solver.device import copies, devices, program
-from clhines.solver.device.arrays import Array, to_device, values_of, within_reach
+from clhines.solver.device import copies, program
+from clhines.solver.device.arrays import Array, set_soon, to_device, values_of, within_reach
 from clhines.solver.engines import hosted
 from clhines.solver.engines.loaded import Resident, only_event
+from clhines.solver.engines.memory import Buffer, KeptBuffers
 from clhines.solver.engines.pivots import BadPivots
-from clhines.solver.plan.by_cell.many import TILE, ManySpec, many_spec, steps_of
+from clhines.solver.plan.by_cell.many import ManySpec, many_spec, steps_of
+from clhines.solver.plan.kernel_spec import NOT_FINITE
 from clhines.solver.plan.plan import Limits, real_name
 
 _ITEMS = 4  # work-items of a CPU per core
@@ -52,21 +54,23 @@ class ManySolve:
             "node": self._put(node),
             "parent": self._put(parent),
         }
+        self._chains = bool((parent[parent >= 0] == np.flatnonzero(parent >= 0) - 1).all())
         if not limits.is_cpu:
             inner = parent[(parent >= 0) & (parent != np.arange(len(parent)) - 1)]
             self._tables["branches"] = self._put(np.bincount(inner, minlength=len(parent)) > 0)
-        self._kernels: dict[tuple[bool, str], program.Kernel] = {}
+        self._kernels: dict[tuple[bool, str], tuple[program.Kernel, ManySpec]] = {}
         self._values: cla.Array | None = None
+        self._kept = KeptBuffers(self.queue)
 
     def _put(self, values: np.ndarray) -> cla.Array:
         return to_device(self.queue, values, np.int32)
 
     def _kernel(self, symmetric: bool, name: str) -> tuple[program.Kernel, ManySpec]:
-        spec = many_spec(self._real, symmetric, self._limits)
         key = symmetric, name
         if key not in self._kernels:
-            self._kernels[key] = program.kernel_of(self.queue.context, spec, name)
-        return self._kernels[key], spec
+            spec = many_spec(self._real, symmetric, self._limits, self._chains)
+            self._kernels[key] = program.kernel_of(self.queue.context, spec, name), spec
+        return self._kernels[key]
 
     def _launch(
         self, name: str, symmetric: bool, arguments: Mapping[str, object],
@@ -87,19 +91,34 @@ class ManySolve:
 
         Host arrays must stay as they are until the next solve with the result has ended.
         """
-        made = self._new() if keep else self._shared
-        arrays = {name: self._buffer(a) for name, a in matrix.items()}
+        made, symmetric = self._new() if keep else self._shared, "l" not in matrix
         arguments = {
-            "num_cells": self._forest.num_cells,
             **{name: a.base_data for name, a in vars(made).items()},
-            **arrays,
+            **self._on_device(matrix),
         }
-        items, group = devices.wide_groups(self.queue.device, self._forest.num_cells)
+        group = self._kernel(symmetric, "eliminate")[1].group
+        size = (self._forest.num_cells * group,)
         waits = [event for a in matrix.values() for event in getattr(a, "events", ())]
-        event = self._launch("eliminate", "l" not in arrays, arguments, items, group, waits)
+        event = self._launch("eliminate", symmetric, arguments, size, (group,), waits)
         for a in vars(made).values():
             only_event(a, event)
         return made
+
+    def _on_device(self, matrix: Mapping[str, Array]) -> dict[str, cl.Buffer]:
+        """Return the buffers of arrays; those of the host are lent, or copied to kept buffers."""
+        host = {name: a for name, a in matrix.items() if isinstance(a, np.ndarray)}
+        device = {name: a for name, a in matrix.items() if not isinstance(a, np.ndarray)}
+        buffers = {name: a.base_data for name, a in device.items()}
+        if copies.lends_all(self.queue.device):
+            return buffers | {name: copies.lend(self.queue, a) for name, a in host.items()}
+        kept = self._kept.of([Buffer(name, a.size, self.dtype) for name, a in host.items()])
+        targets = {name: kept[name].base_data for name in host}
+        self._carrier(1).bring([(name, a, targets[name]) for name, a in host.items()])
+        return buffers | targets
+
+    def _carrier(self, rows: int) -> hosted.Carrier:
+        names = ("d", "u", "l", "b", "x")
+        return hosted.Carrier(self._resident, self._transfer, names, rows, None)
 
     def _new(self) -> EliminatedCells:
         n, cells = self._forest.num_nodes, self._forest.num_cells
@@ -111,13 +130,14 @@ class ManySolve:
     def _shared(self) -> EliminatedCells:
         return self._new()
 
-    def _buffer(self, a: Array) -> cl.Buffer:
-        if isinstance(a, np.ndarray) and copies.lends_all(self.queue.device):
-            return copies.lend(self.queue, a)
-        return self._transfer.to_device(a).base_data
-
-    def bad_pivots(self, matrix: EliminatedCells) -> BadPivots:
-        return self._resident.bad_of(values_of(matrix.status, self.queue))
+    def status(self, matrix: EliminatedCells) -> tuple[BadPivots, bool]:
+        """Wait, and return the bad pivots, and whether the last solutions are finite."""
+        status = values_of(matrix.status, self.queue)
+        finite = not (status & NOT_FINITE).any()
+        if not finite:
+            set_soon(matrix.status, 0, status & ~np.int32(NOT_FINITE), self.queue)
+            self.queue.finish()
+        return self._resident.bad_of(status), finite
 
     # -- right-hand sides ------------------------------------------------------------------------
 
@@ -149,12 +169,12 @@ class ManySolve:
             self._enqueue(matrix, source, lent, rows, list(matrix.inverse.events))
             copies.returned(self.queue, lent, out)
             return
-        values = self._transfer.copied(b, cla.empty(self.queue, b.shape, self.dtype))
-        self.solve_device(matrix, values, values)
-        if self._transfer.staged(out.nbytes) and not copies.is_pinned(out):
-            self._transfer.copies.fetch(values.base_data, list(out))
-        else:
-            cl.enqueue_copy(self.queue, out, values.base_data)
+        listed = [Buffer(name, self._forest.num_nodes, self.dtype) for name in "dul"]
+        kept = self._kept.of([*listed, Buffer("b", b.size, self.dtype)])
+        values, carrier = kept["b"].base_data, self._carrier(rows)
+        carrier.bring([("b", b, values)])
+        self._enqueue(matrix, values, values, rows, list(matrix.inverse.events))
+        carrier.fetch(values, out)
 
     def _enqueue(
         self,
@@ -169,20 +189,16 @@ class ManySolve:
             "rows": rows, "size": forest.num_nodes, "num_cells": forest.num_cells,
             "room": int(forest.sizes.max()), "b": b, "x": x,
             "inverse": matrix.inverse.base_data, "up": matrix.up.base_data,
-            "factor": matrix.factor.base_data,
+            "factor": matrix.factor.base_data, "status": matrix.status.base_data,
         }  # fmt: skip
-        if self._limits.is_cpu:
-            lanes = many_spec(self._real, symmetric, self._limits).lanes
-            items = min(_ITEMS * self._limits.compute_units, forest.num_cells * -(-rows // lanes))
-            arguments["values"] = self._room(items * arguments["room"] * lanes)
-            return self._launch("substitute", symmetric, arguments, (items,), (1,), waits)
-        arguments["values"] = self._room(rows * forest.num_nodes)
-        tiles = tuple(-(-count // TILE) * TILE for count in (forest.num_nodes, rows))
-        self._launch("bring", symmetric, arguments, tiles, (TILE, TILE), waits)
-        group = min(devices.SMALL_GROUP, self._limits.max_work_group)
-        size = -(-rows // group) * group, forest.num_cells
-        self._launch("substitute", symmetric, arguments, size, (group, 1), [])
-        return self._launch("give", symmetric, arguments, tiles, (TILE, TILE), [])
+        spec = self._kernel(symmetric, "substitute")[1]
+        size: tuple[int, ...] = -(-rows // spec.group) * spec.group, forest.num_cells
+        if not spec.apart:
+            tasks = forest.num_cells * -(-rows // spec.lanes)
+            size = (min(_ITEMS * self._limits.compute_units, tasks),)
+            arguments["values"] = self._room(size[0] * arguments["room"] * spec.lanes)
+        group = (spec.group, 1)[: len(size)]
+        return self._launch("substitute", symmetric, arguments, size, group, waits)
 
     def _room(self, count: int) -> cl.Buffer:
         """Return room for values, which is kept for the next call if it is not large."""

@@ -93,7 +93,8 @@ class Whole(SolveEngine):
 
     @functools.cached_property
     def finds_finite(self) -> bool:
-        return all(part.finds_infinite(1) for part in self.plan.parts)
+        few = all(part.finds_infinite(1) for part in self.plan.parts)
+        return few or self._limits is not None
 
     def device_order(self, what: str) -> Whole:
         return self
@@ -181,7 +182,8 @@ class Whole(SolveEngine):
             with hosted.FinishOnError(self.queue):
                 cells = many.eliminate(matrix_of(arrays), keep=False)
                 many.solve_host(cells, b, target)
-                return many.bad_pivots(cells)
+                pivots, self.found_finite = many.status(cells)
+                return pivots
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
             nonlocal pivots, finite
@@ -280,7 +282,9 @@ class Whole(SolveEngine):
         if many is not None:
             self.found_finite = False
             with hosted.FinishOnError(self.queue):
-                many.solve_host(factors.by_step(many), b, target)
+                cells = factors.by_step(many)
+                many.solve_host(cells, b, target)
+                self.found_finite = many.status(cells)[1]
             return
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:

@@ -3,6 +3,10 @@
     width, vectors = spec.width, spec.vectors
     wide = spec.real + (str(width) if width > 1 else "")
     lanes = width * vectors
+
+    def each_step(where, reads):
+        lines = ["        for (int k = 0; k < AHEAD; ++k) {", f"            {where}"]
+        return "\n".join([*lines, *(f"            {text}" for text in reads), "        }", ""])
 %>\
 // Many right-hand sides of few cells (Hines 1984), in lanes over the right-hand sides.
 // spec: ${spec}
@@ -19,14 +23,24 @@ typedef ${wide} wide;
 ${part("solver/common/pivot_bounds")}\
 #define BAD (${spec.status.write(bad="1")})
 #define GROWTH ${spec.growth}   // see STATUS in kernel_spec.py
+#define NOT_FINITE ((int)${hex(spec.not_finite & 0xffffffff)})
 
-// One work-item a cell: inverse pivots, the entries u, and l over the pivots, by step.
-__kernel void eliminate(${signature(spec, "eliminate")})
+// A work-group a cell: inverse pivots, the entries u, and l over the pivots, by step. All work-items bring
+// the values into the order of the steps, then one eliminates.
+__kernel __attribute__((reqd_work_group_size(${spec.group}, 1, 1)))
+void eliminate(${signature(spec, "eliminate")})
 {
-    const int cell = get_global_id(0);
-    if (cell >= num_cells) return;
-    const int first = cell_first[cell], end = cell_first[cell + 1];
-    for (int i = first; i < end; ++i) inverse[i] = d[node[i]];
+    const int cell = get_group_id(0), first = cell_first[cell], end = cell_first[cell + 1];
+    for (int i = first + (int)get_local_id(0); i < end; i += ${spec.group}) {
+        const bool root = parent[i] < 0;
+        inverse[i] = d[node[i]];
+        up[i] = root ? (real)0 : u[node[i]];
+% if not spec.symmetric:
+        factor[i] = root ? (real)0 : l[node[i]];
+% endif
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    if (get_local_id(0)) return;
     int bad = 0, grown = 0;
     real carry = 0;   // what the step before loses
     for (int i = end - 1; i >= first; --i) {
@@ -34,11 +48,9 @@ __kernel void eliminate(${signature(spec, "eliminate")})
         const real before = inverse[i], pivot = before - carry;
         if (fabs(carry) > GROWTH * fabs(before)) grown = i - first + 1;
         if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST) && !bad) bad = i - first + 1;
-        const real one = (real)1 / pivot;
-        const real coupling = above < 0 ? (real)0 : u[node[i]];
-        const real f = (above < 0 ? (real)0 : ${"coupling" if spec.symmetric else "l[node[i]]"}) * one;
+        const real one = (real)1 / pivot, coupling = up[i];
+        const real f = ${"coupling" if spec.symmetric else "factor[i]"} * one;
         inverse[i] = one;
-        up[i] = coupling;
         factor[i] = f;
         carry = coupling * f;
         if (above != i - 1) {
@@ -53,82 +65,64 @@ __kernel void eliminate(${signature(spec, "eliminate")})
 }
 
 % if spec.apart:
-#define TILE ${spec.tile}
-
-// b of rows to steps, in which the rows lie side by side: a tile at a time, through local memory.
-__kernel __attribute__((reqd_work_group_size(TILE, TILE, 1)))
-void bring(${signature(spec, "bring")})
-{
-    __local real tile[TILE][TILE + 1];
-    const int x = get_local_id(0), y = get_local_id(1);
-    const int first = (int)get_group_id(0) * TILE, top = (int)get_group_id(1) * TILE;
-    if (first + x < size && top + y < rows) tile[y][x] = b[(long)(top + y) * size + node[first + x]];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (first + y < size && top + x < rows) values[(long)(first + y) * rows + top + x] = tile[x][y];
-}
-
-// And back: x of the rows.
-__kernel __attribute__((reqd_work_group_size(TILE, TILE, 1)))
-void give(${signature(spec, "give")})
-{
-    __local real tile[TILE][TILE + 1];
-    const int lane = get_local_id(0), y = get_local_id(1);
-    const int first = (int)get_group_id(0) * TILE, top = (int)get_group_id(1) * TILE;
-    if (first + y < size && top + lane < rows) tile[y][lane] = values[(long)(first + y) * rows + top + lane];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (first + lane < size && top + y < rows) x[(long)(top + y) * size + node[first + lane]] = tile[lane][y];
-}
+#define AHEAD ${spec.ahead}   // steps whose values are read at once: memory answers to all of them in the time of one
 
 // One work-item a cell and right-hand side.
-__kernel void substitute(${signature(spec, "substitute")})
+__kernel __attribute__((reqd_work_group_size(${spec.group}, 1, 1)))
+void substitute(${signature(spec, "substitute")})
 {
     const int row = get_global_id(0), cell = get_global_id(1);
     if (row >= rows) return;
-    const int first = cell_first[cell], last = cell_first[cell + 1] - 1;
-    real carry = 0, next[${spec.ahead}];
-    // backward sweep: ${spec.ahead} values are read before they are needed
-    for (int k = 0; k < ${spec.ahead}; ++k) next[k] = last - k >= first ? values[(long)(last - k) * rows + row] : 0;
-    for (int i = last; i >= first; i -= ${spec.ahead}) {
-        real now[${spec.ahead}];
-        for (int k = 0; k < ${spec.ahead}; ++k) {
-            const int at = i - ${spec.ahead} - k;
-            now[k] = next[k];
-            next[k] = at >= first ? values[(long)at * rows + row] : 0;
-        }
-        for (int k = 0; k < ${spec.ahead}; ++k) {
-            const int at = i - k;
-            if (at < first) break;
-            const int above = parent[at];
-            // other children than the next step may have changed it since it was read
-            const real right = branches[at] ? values[(long)at * rows + row] : now[k];
-            const real g = (right - carry) * inverse[at];
-            values[(long)at * rows + row] = g;
-            carry = up[at] * g;
-            if (above != at - 1) {
-                if (above >= 0) values[(long)above * rows + row] -= carry;
+    const int first = cell_first[cell], end = cell_first[cell + 1];
+    b += (long)row * size;
+    x += (long)row * size;
+% if not spec.chains:
+    // nodes with several children begin with b, and lose what each child hands over
+    for (int i = first; i < end; ++i)
+        if (branches[i]) x[node[i]] = b[node[i]];
+% endif
+    // backward sweep: from the tips to the root
+    real carry = 0;
+    for (int top = end - 1; top >= first; top -= AHEAD) {
+        real right[AHEAD], one[AHEAD], coupling[AHEAD];
+        int place[AHEAD];
+${each_step("const int i = max(top - k, first);", ("place[k] = node[i];", "right[k] = b[place[k]];", "one[k] = inverse[i];", "coupling[k] = up[i];"))}\
+        for (int k = 0; k < AHEAD; ++k) {
+            if (top - k < first) break;
+% if not spec.chains:
+            const int above = parent[top - k];
+            if (branches[top - k]) right[k] = x[place[k]];
+% endif
+            const real g = (right[k] - carry) * one[k];
+            x[place[k]] = g;
+            carry = coupling[k] * g;
+% if not spec.chains:
+            if (above != top - k - 1) {
+                if (above >= 0) x[node[above]] -= carry;
                 carry = 0;
             }
+% endif
         }
     }
-    // forward sweep
-    for (int k = 0; k < ${spec.ahead}; ++k) next[k] = first + k <= last ? values[(long)(first + k) * rows + row] : 0;
+    // forward sweep: from the root to the tips
     real before = 0;
-    for (int i = first; i <= last; i += ${spec.ahead}) {
-        real now[${spec.ahead}];
-        for (int k = 0; k < ${spec.ahead}; ++k) {
-            const int at = i + ${spec.ahead} + k;
-            now[k] = next[k];
-            next[k] = at <= last ? values[(long)at * rows + row] : 0;
-        }
-        for (int k = 0; k < ${spec.ahead}; ++k) {
-            const int at = i + k;
-            if (at > last) break;
-            const int above = parent[at];
-            const real x_above = above < 0 ? 0 : above == at - 1 ? before : values[(long)above * rows + row];
-            before = now[k] - factor[at] * x_above;
-            values[(long)at * rows + row] = before;
+    bool finite = true;
+    for (int top = first; top < end; top += AHEAD) {
+        real g[AHEAD], f[AHEAD];
+        int place[AHEAD];
+${each_step("const int i = min(top + k, end - 1);", ("place[k] = node[i];", "g[k] = x[place[k]];", "f[k] = factor[i];"))}\
+        for (int k = 0; k < AHEAD; ++k) {
+            if (top + k >= end) break;
+% if not spec.chains:
+            const int above = parent[top + k];
+            if (above >= 0 && above != top + k - 1) before = x[node[above]];
+% endif
+            before = g[k] - f[k] * before;
+            x[place[k]] = before;
+            finite = finite && isfinite(before);
         }
     }
+    if (!finite) atomic_or(&status[cell], NOT_FINITE);   // rare
 }
 % else:
 #define WIDTH ${width}   // right-hand sides in a vector
@@ -184,15 +178,18 @@ void substitute(${signature(spec, "substitute")})
                 kept[i * VECTORS + v] = before[v];
             }
         }
+        wide most = 0;   // not finite if a value is not
         for (int i = 0; i < steps; ++i) {
             const int at = node[first + i];
             for (int v = 0; v < VECTORS; ++v) {
                 const wide found = kept[i * VECTORS + v];
+                most += found * 0;
 % for k in range(width):
                 x[place[v * WIDTH + ${k}] + at] = found${f".s{k:x}" if width > 1 else ""};
 % endfor
             }
         }
+        if (${"any(most != 0)" if width > 1 else "most != 0"}) atomic_or(&status[cell], NOT_FINITE);   // rare: NaN
     }
 }
 % endif

@@ -12,12 +12,12 @@ import numpy as np
 
 from clhines.core.arrays import ranges
 from clhines.solver.forest import Forest
-from clhines.solver.plan.kernel_spec import GROWTH, STATUS, TemplateSpec, Word
+from clhines.solver.plan.kernel_spec import GROWTH, NOT_FINITE, STATUS, TemplateSpec, Word
 from clhines.solver.plan.plan import Limits, Plan
 
 _LANES = 8  # right-hand sides of a work-item of a CPU
 _CELL_BYTES = 64 << 20  # of a block of right-hand sides of the largest cell
-TILE, _AHEAD = 16, 8  # of a GPU
+_AHEAD, _GROUP = 8, 32  # of a GPU
 # Seconds of the cost model. Of lanes over right-hand sides: of the launches, of a node in the chain
 # of operations, and of a value. Of the plan: of a launch, and of a node in it. Times of values on a
 # CPU, and of nodes, are those of a core.
@@ -27,57 +27,63 @@ _GPU_LANES, _GPU_PLAN = (30e-6, 0.3e-6, 4e-11), (15e-6, 4e-11)
 
 @dataclass(frozen=True)
 class ManySpec(TemplateSpec):
-    """``many.mako``: `vectors` of `width` right-hand sides; `apart` if they are transposed."""
+    """``many.mako``: `vectors` of `width` right-hand sides; `apart`: a work-item for each.
+
+    In `chains` each node is the only child of the one before.
+    """
 
     template: ClassVar[str] = "solver/by_cell/many"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "eliminate": (
-            "int num_cells, const int *restrict cell_first, const int *restrict node",
+            "const int *restrict cell_first, const int *restrict node",
             "const int *restrict parent, const real *restrict d, const real *restrict u",
             "const real *restrict l if unsymmetric",
             "real *restrict inverse, real *restrict up, real *restrict factor",
             "int *restrict status",
         ),
-        "bring": (
-            "int rows, int size, const int *restrict node if apart",
-            "const real *restrict b if apart, real *restrict values if apart",
-        ),
         "substitute": (
             "int rows, int size, int num_cells if not apart, int room if not apart",
-            "const int *restrict cell_first, const int *restrict node if not apart",
-            "const int *restrict parent, const int *restrict branches if apart",
+            "const int *restrict cell_first, const int *restrict node",
+            "const int *restrict parent if reads_parents",
+            "const int *restrict branches if apart and not chains",
             "const real *restrict inverse, const real *restrict up",
-            "const real *restrict factor, const real *b if not apart",
-            "real *x if not apart, real *values",
-        ),
-        "give": (
-            "int rows, int size, const int *restrict node if apart",
-            "const real *restrict values if apart, real *restrict x if apart",
+            "const real *restrict factor, const real *b, real *x, real *values if not apart",
+            "int *status",
         ),
     }
     status: ClassVar[Word] = STATUS
     growth: ClassVar[int] = GROWTH
-    tile: ClassVar[int] = TILE
+    not_finite: ClassVar[int] = NOT_FINITE
     ahead: ClassVar[int] = _AHEAD
     real: str
     symmetric: bool
     width: int = 1
     vectors: int = 1
     apart: bool = False
+    chains: bool = False
 
     @property
     def unsymmetric(self) -> bool:
         return not self.symmetric
 
     @property
+    def reads_parents(self) -> bool:
+        return not (self.apart and self.chains)
+
+    @property
+    def group(self) -> int:
+        """Work-items of a work-group."""
+        return _GROUP if self.apart else 1
+
+    @property
     def lanes(self) -> int:
         return self.width * self.vectors
 
 
-def many_spec(real: str, symmetric: bool, limits: Limits) -> ManySpec:
+def many_spec(real: str, symmetric: bool, limits: Limits, chains: bool) -> ManySpec:
     """Return the spec for a device, as wide as its compiler is known to get right."""
     if not limits.is_cpu:
-        return ManySpec(real, symmetric, apart=True)
+        return ManySpec(real, symmetric, apart=True, chains=chains)
     itemsize = 8 if real == "double" else 4
     width = max(1, min(_LANES, limits.vector_bytes // itemsize, limits.trusted_bytes // itemsize))
     return ManySpec(real, symmetric, width, max(1, _LANES // width))
