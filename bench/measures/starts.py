@@ -5,18 +5,21 @@
 Each is run in a process of its own, first with empty folders for kernels and all else that is
 cached, then twice more; `cold` is the first time, `warm` the last. Of a model in the folder
 ``CLHINES_MODELS`` (see `bench models`) the time is that of the first two steps, without NEURON's
-own to build and start it. Examples that lack a package are left out, by name. The exit code is 1
-where a cold start takes more than 60 s, or a warm one more than 20 s.
+own to build and start it; a second table says how long its phases take, and NEURON's building.
+Examples that lack a package are left out, by name. The exit code is 1 where a cold start takes more
+than 60 s, or a warm one more than 20 s.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +39,90 @@ CACHES = {
 }
 COMMANDS = {"clhines solve": ["-m", "clhines.cli", "solve"]}
 OF_MODEL = """
-import sys, time
+import json, sys, time
+start = time.perf_counter()
 sys.path.insert(0, {root!r})
 from bench.measures.model_cases import CASES
 from bench.measures.model_runs import began
+from bench.measures.starts import Phases
 h, sections, v_init, kept = began(CASES[{name!r}])
 h.finitialize(v_init)
 begin = time.perf_counter()
-import clhines
+phases = Phases({{"building": begin - start}})
+import clhines, clhines.neuron.entry
+phases.watch()
+phases.add("imports", time.perf_counter() - begin)
 clhines.neuron.run(2 * h.dt)
-print("took", time.perf_counter() - begin)
+spent = time.perf_counter() - begin
+phases.add("rest", begin - start + spent - sum(phases.seconds.values()))
+print("took", spent, json.dumps(phases.seconds))
 """
+WATCHED = {  # functions and methods -> phase, which does not count those in them
+    "clhines.neuron.memory.versions.supported": "self-tests",
+    "clhines.solver.device.trust._tried": "self-tests",
+    "clhines.neuron.entry.read_model": "reading",
+    "clhines.neuron.reading.convert_all": "converting",
+    "clhines.neuron.entry.network_of": "network",
+    "clhines.neuron.entry.take_values": "planning",
+    "clhines.neuron.entry.Simulation": "planning",
+    "clhines.solver.device.program._compile": "compiling",
+    "clhines.solver.device.program.first_launch": "compiling",
+    "clhines.neuron.kept.ModelRun.advance": "steps",
+    "clhines.neuron.kept.ModelRun._write": "writing back",
+    "clhines.neuron.kept.KeptModel.step": "NEURON's step",
+}
+PHASES = ["building", "imports", *dict.fromkeys(WATCHED.values()), "rest"]
 
 
-def taken(arguments: Sequence[str], folder: Path, env: dict[str, str]) -> float:
-    """Return the seconds of a process, or those that it prints as ``took``; RuntimeError."""
+class Phases:
+    """Seconds of phases, each without the phases that begin in it."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0) | seconds
+        self._open, self._since = list[str](), 0.0
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] += seconds
+
+    def watch(self) -> None:
+        """Put clocks around the functions and methods of `WATCHED`."""
+        for path, phase in WATCHED.items():
+            place, _, name = path.rpartition(".")
+            try:
+                owner: Any = importlib.import_module(place)
+            except ImportError:  # a class
+                module, _, of = place.rpartition(".")
+                owner = getattr(importlib.import_module(module), of)
+            setattr(owner, name, self._timed(getattr(owner, name), phase))
+
+    def _timed(self, function: Callable[..., Any], phase: str) -> Callable[..., Any]:
+        def timed(*given: Any, **named: Any) -> Any:
+            self._turn(phase)
+            try:
+                if function.__name__ == "first_launch":
+                    given[1].wait()  # PoCL compiles when a kernel is launched
+                return function(*given, **named)
+            finally:
+                self._turn("")
+
+        return timed
+
+    def _turn(self, phase: str) -> None:
+        """Begin a phase, or end the last one that has begun."""
+        now = time.perf_counter()
+        if self._open:
+            self.add(self._open[-1], now - self._since)
+        self._since = now
+        if phase:
+            self._open.append(phase)
+        else:
+            self._open.pop()
+
+
+def taken(
+    arguments: Sequence[str], folder: Path, env: dict[str, str]
+) -> tuple[float, dict[str, float]]:
+    """Return the seconds of a process, or those that it prints as ``took``, with their phases."""
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True,
@@ -60,7 +132,10 @@ def taken(arguments: Sequence[str], folder: Path, env: dict[str, str]) -> float:
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or ["nothing is said"])[-1])
     told = [line for line in done.stdout.splitlines() if line.startswith("took ")]
-    return float(told[-1].split()[1]) if told else spent
+    if not told:
+        return spent, {}
+    _, seconds, phases = told[-1].split(maxsplit=2)
+    return float(seconds), json.loads(phases)
 
 
 def started(name: str, arguments: Sequence[str], device: str, folder: Path) -> dict[str, Any]:
@@ -76,7 +151,9 @@ def started(name: str, arguments: Sequence[str], device: str, folder: Path) -> d
             runs = [taken(arguments, folder if name in CASES else Path(here), env) for _ in "abc"]
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             return {"name": name, "failed": str(error)[:200]}
-    return {"name": name, "cold_seconds": runs[0], "warm_seconds": runs[-1]}
+    (cold, cold_phases), _, (warm, warm_phases) = runs
+    row = {"name": name, "cold_seconds": cold, "warm_seconds": warm}
+    return row | ({"cold": cold_phases, "warm": warm_phases} if cold_phases else {})
 
 
 def good(row: dict[str, Any]) -> bool:
@@ -90,6 +167,16 @@ def text(result: dict[str, Any]) -> str:
     lines = [f"{r['name']:<28} {r['cold_seconds']:>7.1f} {r['warm_seconds']:>7.1f}" for r in whole]
     failed = [f"{r['name']}: {r['failed']}" for r in result["rows"] if "failed" in r]
     said = table.ruled(f"{'what':<28} {'cold s':>7} {'warm s':>7}", lines)
+    timed = [(r, way) for r in whole if "cold" in r for way in ("cold", "warm")]
+    if timed:
+        widths = {phase: max(len(phase), 6) for phase in PHASES}
+        head = " ".join(f"{phase:>{width}}" for phase, width in widths.items())
+        lines = [
+            f"{r['name']:<15} {way} "
+            + " ".join(f"{r[way][phase]:>{width}.2f}" for phase, width in widths.items())
+            for r, way in timed
+        ]
+        said += "\n\n" + table.ruled(f"{'seconds of':<20} {head}", lines)
     return "\n".join([said, *table.wrapped([f"Left out: {line}" for line in failed])])
 
 
