@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,3 +88,14 @@ PROBLEMS: dict[str, trust.Problem] = {
     "blocks": blocks,
     "lists": partial(_network, "epochs-gpu", [_NMODL]),
 }
+
+
+def main() -> None:
+    """Test the default device, for a process that is busy otherwise and finds the result later."""
+    from clhines.core.errors import ClhinesError
+    from clhines.solver.device import devices
+
+    import_module("clhines.simulator.engines.run")  # registers the families
+    with suppress(ClhinesError):  # which that process will meet
+        device = devices.choose()
+        trust.is_right(device, "blocks" if devices.is_cpu(device) else "lists", np.float64)

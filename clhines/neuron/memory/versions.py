@@ -2,8 +2,8 @@
 
 There are two self-tests. `switch.selftest` tests the hooks that the switch needs before it knows
 who takes a call; it takes half a second. `selftest` tests these and all that is read of a model.
-The first use of a version runs them in a process of their own, which may crash. Results are kept
-in clhines' cache folder.
+The first use of a version runs them in a process of their own, which may crash. The default device
+is tested at the same time. Results are kept in clhines' cache folder.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from clhines.neuron.memory.session import ANY, Hoc, VersionError, as_flag, inter
 SWITCH = "CLHINES_NEURON_TRUST"  # 1 leaves the self-test out
 WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON
 _MODULES = {"neuron": "clhines.neuron.selftest", "hooks": "clhines.neuron.switch.selftest"}
+_DEVICE = "clhines.simulator.known_answers"  # whose test of the device comes next
 _SECONDS = 180.0
 _SCHEMA = 1  # of the files
 _PROGRAM = (
@@ -32,6 +33,7 @@ _PROGRAM = (
 )
 _NOT_INHERITED = "PMI", "PMIX", "OMPI_", "HYDRA", "MPI", "NEURON_", "CLHINES_NEURON"
 _log = logging.getLogger(__name__)
+_beside: list[object] = []  # process that tests the device
 _results: dict[tuple[str, str], str] = {}  # by version and test: what is wrong, empty if nothing
 
 
@@ -90,6 +92,12 @@ def _tested(version: str, test: str) -> str:
     arguments, environment = child_command(_MODULES[test])
     environment[SWITCH] = "1"
     try:
+        if test == "neuron":
+            command, variables = child_command(_DEVICE)
+            null = subprocess.DEVNULL
+            _beside[:] = [
+                subprocess.Popen(command, env=variables, stdin=null, stdout=null, stderr=null)
+            ]
         # NEURON loads the mechanisms that are compiled in the folder in which it starts
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
             done = subprocess.run(

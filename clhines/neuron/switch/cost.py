@@ -84,12 +84,9 @@ class Counts:
 
 def first_use() -> float:
     """Seconds to import modules and to run self-tests, if that is still to be done."""
-    parts = 0.0
-    if not any(files.cache_folder().glob("trust-*.json")):
-        parts += _TRUST
-    if not is_tested():
-        parts += _SELF_TEST
-    return parts * machine_factor() + import_seconds()
+    is_trusted = any(files.cache_folder().glob("trust-*.json"))
+    tests = 0.0 if is_trusted else _TRUST, 0.0 if is_tested() else _SELF_TEST  # side by side
+    return max(tests) * machine_factor() + import_seconds()
 
 
 def is_tested() -> bool:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,6 +63,17 @@ def test_a_version_passes_once_and_the_result_is_kept(cell, monkeypatch):
         monkeypatch.setattr(versions, "_results", {})
         with pytest.raises(clhines.InputError, match="planted"):
             clhines.neuron.check()
+
+
+def test_the_device_is_tested_meanwhile(monkeypatch):
+    monkeypatch.delenv("CLHINES_TRUST")
+    answer = SimpleNamespace(stdout=f'{versions.WORD}""', returncode=0)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **named: answer)
+    assert versions._tested("a version", "neuron") == ""
+    (process,) = versions._beside
+    assert process.wait(300) == 0
+    (kept,) = files.cache_folder().glob("trust-*.json")
+    assert json.loads(kept.read_text())["outcome"]["family"] in ("blocks", "lists")
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
