@@ -25,7 +25,7 @@ from clhines import (
     solve_tridiagonal,
 )
 from clhines.core.quantities import as_numbers
-from clhines.simulator.analysis import Features, extract, voltage_at
+from clhines.simulator.analysis import Features, extract
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
 from clhines.simulator.population.protocols import by_step
@@ -166,7 +166,7 @@ def recorded(what="v", at=(0, 5), **given):
 def featured(**given):
     known = {"stim_start": 10.0, "stim_end": 60.0, "stimulus_current": 0.1, **given}
     found = Features(["voltage_base", "spike_count"], **known)
-    return found.times, found.threshold, *found.windows(T, 1)
+    return found.threshold, *found.windows(T, 1)
 
 
 def extracted(v=V, t=T, stim_start=10.0, stim_end=60.0, **given):
@@ -266,17 +266,12 @@ CONVERTED = {
     "Features.stim_end": (lambda x: featured(stim_end=x), 62.0, "ms"),
     "Features.stimulus_current": (lambda x: featured(stimulus_current=x), *NA),
     "Features.threshold": (lambda x: featured(threshold=x), *MV),
-    "Features.times": (lambda x: featured(times=x), [12.0, 15.0], "ms"),
     "extract.v": (lambda x: extracted(v=x), V, "mV"),
     "extract.t": (lambda x: extracted(t=x), T, "ms"),
     "extract.stim_start": (lambda x: extracted(stim_start=x), 12.0, "ms"),
     "extract.stim_end": (lambda x: extracted(stim_end=x), 62.0, "ms"),
     "extract.stimulus_current": (lambda x: extracted(stimulus_current=x), *NA),
     "extract.threshold": (lambda x: extracted(threshold=x), *MV),
-    "extract.interp_step": (lambda x: extracted(interp_step=x), *MS),
-    "voltage_at.v": (lambda x: voltage_at(x, T, 3.2), V, "mV"),
-    "voltage_at.t": (lambda x: voltage_at(V, x, 3.2), T, "ms"),
-    "voltage_at.times": (lambda x: voltage_at(V, T, x), 3.2, "ms"),
     "Mechanism.initial.v": (lambda x: hh_start(x), *MV),
     "Mechanism.current.v": (lambda x: PAS.current(x, 1.0), *MV),
     "Mechanism.current.t": (lambda x: PAS.current(-70.0, x), *MS),
@@ -424,7 +419,6 @@ def test_every_argument_is_tried():
     functions += [
         discretise,
         extract,
-        voltage_at,
         Solver.__init__,
         Solver.solve,
         Solver.to_device_order,

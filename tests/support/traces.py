@@ -6,10 +6,10 @@ START, END, STOP = 100.0, 400.0, 500.0  # ms
 INDICES = {"peak_indices", "min_AHP_indices"}
 
 
-def made_traces(count, dt, seed=4, ties=True):
+def made_traces(count, dt, seed=4):
     """Voltages of all kinds: silent, sagging, spiking before, in and after the stimulus, noisy.
 
-    With ties some samples are exactly the threshold and some peaks flat. Some traces begin above
+    Some samples are exactly the threshold and some peaks flat. Some traces begin above
     the threshold, and some end in a spike or within an afterhyperpolarisation. Voltages are
     multiples of 2**-10 mV, so that where `dt` is a power of 2, eFEL's interpolation is exact.
     """
@@ -32,7 +32,7 @@ def made_traces(count, dt, seed=4, ties=True):
             row += rng.uniform(30, 110) * np.exp(-((x / rng.uniform(0.4, 1.5)) ** 2))
             row -= rng.uniform(0, 15) * np.where(x > 0, x / 4 * np.exp(1 - np.maximum(x, 0) / 4), 0)
         row += rng.choice([0.0, 0.02, 2.0]) * rng.normal(size=len(t))
-        kind = rng.integers(0, 6) if ties else rng.integers(2, 6)
+        kind = rng.integers(0, 6)
         if kind == 0:
             row[:] = np.minimum(row, rng.uniform(-10, 20))  # flat peaks
         elif kind == 1:

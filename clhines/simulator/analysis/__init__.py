@@ -7,12 +7,12 @@ largest samples. Features with one value per spike are a `RaggedArray`: flat val
 Values that eFEL does not compute are NaN or empty arrays.
 
 Who owns what
-    `extract`: `extract`, `FEATURES`, the table of names, `voltage_at`, and means and extremes
-    between times. `spikes`: `Traces`, checked, and eFEL's interpolation; `RaggedArray`; crossings,
-    peaks, minima after them. Bounds of windows are indices that depend on times alone;
-    sums, extremes and crossings of the voltages are computed in the order of the samples, in one
-    pass per trace. `features`: `Features`, which a run computes from sums and extremes of windows
-    and, in `segments`, from a few samples of each spike.
+    `extract`: `extract`, `FEATURES`, the table of names, and means and extremes between times.
+    `spikes`: `Traces`, checked; `RaggedArray`; crossings, peaks, minima after them. Bounds of
+    windows are indices that depend on times alone; sums, extremes and crossings of the voltages
+    are computed in the order of the samples, in one pass per trace. `features`: `Features`, which
+    a run computes from sums and extremes of windows and, in `segments`, from a few samples of each
+    spike.
 
 >>> import numpy as np
 >>> from clhines.simulator import analysis
@@ -33,8 +33,8 @@ To add a feature: a function of `Traces` in `extract`, and its row in `FEATURES`
 each row with eFEL.
 """
 
-from clhines.simulator.analysis.extract import FEATURES, extract, voltage_at
+from clhines.simulator.analysis.extract import FEATURES, extract
 from clhines.simulator.analysis.features import Features
 from clhines.simulator.analysis.spikes import RaggedArray
 
-__all__ = ["FEATURES", "Features", "RaggedArray", "extract", "voltage_at"]
+__all__ = ["FEATURES", "Features", "RaggedArray", "extract"]

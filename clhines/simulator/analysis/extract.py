@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_real, shown
+from clhines.core.checks import shown
 from clhines.core.errors import InputError, meant
 from clhines.simulator.analysis.spikes import (
     RaggedArray,
@@ -328,9 +328,10 @@ def extract(
     stim_end: ArrayLike | None = None,
     stimulus_current: ArrayLike | None = None,
     threshold: float = -20.0,
-    interp_step: float | None = None,
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Compute features of traces, by eFEL's definitions and with its default settings.
+    """Compute features of traces, by eFEL's definitions and default settings, from all samples.
+
+    eFEL first interpolates each trace to steps of 0.1 ms; here the samples stay as they are.
 
     Parameters
     ----------
@@ -347,9 +348,6 @@ def extract(
         Needed for input resistances.
     threshold : float, mV
         Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
-    interp_step : float, optional, ms
-        Interpolate the traces first, as eFEL does with 0.1 by default. Default:
-        the samples as they are.
 
     Returns
     -------
@@ -362,31 +360,6 @@ def extract(
     """
     wanted = known_features(names)
     check_stimulus(wanted, stim_start, stim_end)
-    arguments = v, t, stim_start, stim_end, stimulus_current, threshold, interp_step
-    traces = checked_traces(*arguments)
+    traces = checked_traces(v, t, stim_start, stim_end, stimulus_current, threshold)
     with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
         return {name: traces.of(FEATURES[name]) for name in wanted}
-
-
-def voltage_at(v: ArrayLike, t: ArrayLike, times: ArrayLike) -> np.ndarray:
-    """Voltages at times between samples, linearly interpolated.
-
-    Parameters
-    ----------
-    v : (k,) or (m, k) float, mV
-    t : (k,) float, ms
-    times : (q,) float, ms
-        Within `t`.
-
-    Returns
-    -------
-    (m, q) float64, mV
-    """
-    wanted = np.atleast_1d(as_real("times", times, "ms"))
-    at = as_real("t", t, "ms")
-    ends = at[[0, -1]] if at.ndim == 1 and at.size else np.zeros(2)
-    traces = checked_traces(v, at, ends[0], ends[1], None, 0.0, None)
-    outside = wanted[(wanted < ends[0]) | (wanted > ends[1])]
-    if len(outside):
-        raise InputError(f"times has {outside[0]:g}; expected {ends[0]:g} to {ends[1]:g} ms")
-    return np.stack([np.interp(wanted, traces.t, row) for row in traces.v])

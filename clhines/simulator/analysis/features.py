@@ -27,8 +27,6 @@ from clhines.simulator.analysis.spikes import (
     peak_indices,
 )
 
-VOLTAGE_AT = "voltage_at"
-
 
 @dataclass(frozen=True, eq=False)
 class WindowSums:
@@ -94,8 +92,6 @@ class Features:
         Needed for input resistances.
     threshold : float, mV
         Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
-    times : (q,) float, ms, optional
-        Compute ``voltage_at``, too: voltages at times within the run, linearly interpolated.
 
     Attributes
     ----------
@@ -117,13 +113,8 @@ class Features:
         stim_end: ArrayLike | None = None,
         stimulus_current: ArrayLike | None = None,
         threshold: float = -20.0,
-        times: ArrayLike | None = None,
     ) -> None:
         wanted = known_features(names)
-        self.times = np.zeros(0)
-        if times is not None:
-            self.times = as_real("times", np.atleast_1d(as_real("times", times, "ms")).reshape(-1))
-            wanted.append(VOLTAGE_AT)
         if not wanted:
             raise InputError(f"names is empty; expected some of {', '.join(FEATURES)}")
         self.names = tuple(dict.fromkeys(wanted))
@@ -155,15 +146,10 @@ class Features:
         Raises
         ------
         InputError
-            A stimulus or one of `times` is not within the run.
+            A stimulus is not within the run.
         """
         if len(t) < 3:
             raise InputError(f"features are of {len(t)} samples; expected 3 or more, a longer run")
-        if len(self.times) and not (t[0] <= self.times.min() and self.times.max() <= t[-1]):
-            raise InputError(
-                f"times has {self.times.min():g} to {self.times.max():g} ms; expected times within "
-                f"the run, {t[0]:g} to {t[-1]:g} ms"
-            )
         traces = _WindowsOnly(*self._arguments(t, count))
         self._of_none(traces)
         begin, end = (np.zeros((len(traces.requested), count), np.int64) for _ in range(2))
@@ -172,7 +158,7 @@ class Features:
         return begin, end
 
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
-        """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
+        """Return (m,) arrays or `RaggedArray` by name; see `extract`."""
         segments, length = sums.segments, len(t)
         traces = _WindowedTraces(*self._arguments(t, segments.count), window_sums=sums)
         spike_values = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
@@ -205,18 +191,5 @@ class Features:
         return np.zeros((count, 0)), t, *stimuli, self.threshold
 
     def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
-        values: dict[str, np.ndarray | RaggedArray] = {}
         with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
-            for name in self.names:
-                values[name] = self._at(traces) if name == VOLTAGE_AT else traces.of(FEATURES[name])
-        return values
-
-    def _at(self, traces: Traces) -> np.ndarray:
-        t, columns = traces.t, list[np.ndarray]()
-        for time in self.times:
-            left = int(np.clip(np.searchsorted(t, time, side="right") - 1, 0, len(t) - 2))
-            at = np.full(len(traces.stim_start), left)
-            v, after = traces.mean(at, at + 1), traces.mean(at + 1, at + 2)
-            columns.append(v + (after - v) / (t[left + 1] - t[left]) * (time - t[left]))
-        none = np.zeros((len(traces.stim_start), 0))
-        return np.stack(columns, axis=1) if columns else none
+            return {name: traces.of(FEATURES[name]) for name in self.names}

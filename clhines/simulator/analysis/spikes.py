@@ -80,9 +80,8 @@ def checked_traces(
     stim_end: ArrayLike | None,
     current: ArrayLike | None,
     threshold: float,
-    interp_step: float | None,
 ) -> Traces:
-    """Check and, on request, interpolate; see `extract`."""
+    """Check the arguments of `extract`."""
     rows, times = np.atleast_2d(as_real("v", v, "mV")), as_real("t", t, "ms")
     if times.ndim != 1 or len(times) < 3 or not (np.diff(times) > 0).all():
         raise InputError(f"t has shape {times.shape}; expected (k,) ascending times, 3 or more")
@@ -90,12 +89,7 @@ def checked_traces(
         raise InputError(f"v has shape {rows.shape}; expected (m, {len(times)}), as many as t")
     begin, end, amplitude = checked_stimuli(times, len(rows), stim_start, stim_end, current)
     level = as_number("threshold", threshold, "mV")
-    if interp_step is not None:
-        step = as_number("interp_step", interp_step, "ms")
-        if not 0 < step <= times[-1] - times[0]:
-            raise InputError(f"interp_step is {step:g}; expected above 0 and within the trace, ms")
-        times, rows = interpolated(times, rows, step)
-    return Traces(rows, as_real("t", times), begin, end, amplitude, level)
+    return Traces(rows, times, begin, end, amplitude, level)
 
 
 def checked_stimuli(
@@ -125,17 +119,6 @@ def checked_stimuli(
         end,
         None if current is None else spread("stimulus_current", current, count, unit="nA"),
     )
-
-
-def interpolated(t: np.ndarray, v: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolate as eFEL does: at times that are added up, the last at or after the end."""
-    count = int(np.ceil((t[-1] - t[0]) / step))
-    grid = np.add.accumulate(np.concatenate([t[:1], np.full(count, step)]))
-    grid = grid if grid[count - 1] < t[-1] else grid[:count]
-    left = np.clip(np.searchsorted(t, grid, side="left") - 1, 0, len(t) - 2)
-    slope = (v[:, left + 1] - v[:, left]) / (t[left + 1] - t[left])
-    values = v[:, left] + slope * (grid - t[left])
-    return grid, np.where(grid > t[-1], v[:, -1:], values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ import pytest
 from traces import END, START, made_traces
 
 from clhines import InputError
-from clhines.simulator.analysis import FEATURES, Features, extract, voltage_at
+from clhines.simulator.analysis import FEATURES, Features, extract
 from clhines.simulator.analysis.features import WindowSums
 from clhines.simulator.analysis.segments import segments_of
 
@@ -14,8 +14,7 @@ def test_sums_of_windows_and_segments_are_enough():
     """`extract` has the traces; a run keeps a sum, a smallest and a largest of each window."""
     t, v, current = made_traces(30, 0.25)
     given = {"stim_start": START, "stim_end": END, "stimulus_current": current}
-    times = [0.0, 3.1, 499.9]
-    features = Features(FEATURES, **given, times=times)
+    features = Features(FEATURES, **given)
     begin, end = features.windows(t, 30)
     assert begin.shape == end.shape and (begin >= 0).all() and (end <= len(t)).all()
     kept = np.full((3, *begin.shape), np.nan)
@@ -24,12 +23,11 @@ def test_sums_of_windows_and_segments_are_enough():
         kept[:, k, row] = part.sum(), part.min(), part.max()
     found = features.of_windows(t, WindowSums(segments_of(v, features.threshold), *kept))
     expected = extract(v, t, FEATURES, **given)
-    assert list(found) == [*FEATURES, "voltage_at"]
+    assert list(found) == [*FEATURES]
     for name in FEATURES:
         mine, theirs = (getattr(x[name], "values", x[name]) for x in (found, expected))
         # sums of at most 1,200 samples of 100 mV, in another order
         np.testing.assert_allclose(mine, theirs, 1e-11, 1e-11, err_msg=name)
-    np.testing.assert_allclose(found["voltage_at"], voltage_at(v, t, times), rtol=1e-12)
 
 
 def test_a_run_that_failed_has_none():
@@ -44,7 +42,6 @@ def test_a_run_that_failed_has_none():
         ([], {}, "names is empty; expected some of "),
         (["spike_cuont"], {}, "no feature 'spike_cuont'; expected spike_count.*'spike_count'"),
         (["spike_count"], {"threshold": np.nan}, "threshold is nan; expected a finite number"),
-        (["spike_count"], {"times": ["now"]}, "times has dtype <U3; expected real numbers"),
         (["spike_count"], {"stim_begin": 1.0}, "there is no parameter 'stim_begin'"),
     ],
 )
@@ -54,9 +51,5 @@ def test_wrong_requests(names, given, text):
 
 
 def test_windows_are_within_the_run():
-    for t, given, text in (
-        (np.arange(2.0), {}, "features are of 2 samples; expected 3 or more"),
-        (np.arange(9.0), {"times": [9.5]}, "expected times within the run, 0 to 8 ms"),
-    ):
-        with pytest.raises(InputError, match=text):
-            Features(["spike_count"], **given).windows(t, 1)
+    with pytest.raises(InputError, match="features are of 2 samples; expected 3 or more"):
+        Features(["spike_count"]).windows(np.arange(2.0), 1)

@@ -1,10 +1,10 @@
-"""Lists of a value for each trace, and voltages at shared times."""
+"""Lists of values for each trace."""
 
 import numpy as np
 import pytest
 
 from clhines import InputError
-from clhines.simulator.analysis import RaggedArray, voltage_at
+from clhines.simulator.analysis import RaggedArray
 
 
 def test_lists():
@@ -23,11 +23,3 @@ def test_lists():
     for wrong in ("a", 1.0, True, [0, 1]):
         with pytest.raises(InputError, match="expected the number of a trace, or a slice"):
             lists[wrong]
-
-
-def test_voltages_at_times():
-    t = np.array([0.0, 1.0, 3.0])
-    v = np.array([[0.0, 10.0, 30.0], [5.0, 5.0, -5.0]])
-    np.testing.assert_array_equal(voltage_at(v, t, [0.5, 2.0, 3.0]), [[5, 20, 30], [5, 0, -5]])
-    with pytest.raises(InputError, match="times has 4; expected 0 to 3 ms"):
-        voltage_at(v, t, [4.0])

@@ -8,11 +8,10 @@ from traces import END, START, made_traces, matched
 
 from clhines import Network, Simulation, discretise, sample_cells
 from clhines.core.errors import InputError
-from clhines.simulator.analysis import FEATURES, Features, extract, voltage_at
+from clhines.simulator.analysis import FEATURES, Features, extract
 from clhines.simulator.records.features import DeviceFeatures, FeatureWindows, HostFeatures
 
 DT = 0.025
-TIMES = [0.0, 3.01, 100.0, 499.99]
 
 
 def taken(features, t, v, cuts, device=None):
@@ -44,14 +43,13 @@ def test_traces_of_all_kinds(fast_queue, needs):
     needs(fast_queue, "float64")
     t, v, given = traces_and_stimuli(40, 0.25)
     expected = extract(v, t, FEATURES, **given)
-    features = Features(FEATURES, **given, times=TIMES)
+    features = Features(FEATURES, **given)
     cuts = [0, 1, 2, 5, 700, 701, len(t)]
     for device in (None, (fast_queue, np.float64)):
         found = taken(features, t, v, cuts, device)
         for name in FEATURES:
             for mine, theirs in zip(found[name], expected[name], strict=True):
                 matched(name, mine, np.atleast_1d(theirs))
-        np.testing.assert_allclose(found["voltage_at"], voltage_at(v, t, TIMES), rtol=1e-12)
         alone = taken(Features(["spike_count"], **given), t, v, cuts, device)  # of no window
         np.testing.assert_array_equal(alone["spike_count"], expected["spike_count"])
     assert expected["spike_count"].max() > 100  # more than the room for a chunk at first
@@ -98,7 +96,7 @@ def test_runs(fast_queue, needs, driven, engine, dtype, chunk):
     sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, chunk=chunk)
     v, some = sim.record("v", net.soma), sim.record("v", net.soma[:0], reduce=Features(
         ["spike_count"], stim_start=5.0, stim_end=9.0))  # fmt: skip
-    features = sim.record("v", net.soma, reduce=Features(FEATURES, **given, times=[20.01]))
+    features = sim.record("v", net.soma, reduce=Features(FEATURES, **given))
     result = sim.run(26.0)
     expected = extract(result[v].T, result.t, FEATURES, **given)
     found = result.features[features]
@@ -106,15 +104,11 @@ def test_runs(fast_queue, needs, driven, engine, dtype, chunk):
     for name in FEATURES:
         for mine, theirs in zip(found[name], expected[name], strict=True):
             np.testing.assert_allclose(mine, theirs, tolerance, 100 * tolerance, err_msg=name)
-    at = voltage_at(result[v].T, result.t, [20.01])
-    np.testing.assert_allclose(found["voltage_at"], at, rtol=max(tolerance, 1e-6))
     spikes = found["spike_count"].tolist()
     assert spikes[0] == 0 and spikes[-1] > 1
     assert result[v].shape[0] == len(result.t) and len(result.features[some]["spike_count"]) == 0
     with pytest.raises(InputError, match=r"record 2 has features; expected result.features\[2\]"):
         result[features]
-    with pytest.raises(InputError, match="times has 20.01 to 20.01 ms; expected times within"):
-        sim.run(5.0)  # from 26 ms on
 
 
 def test_features_of_spikes_alone_need_no_window(fast_queue, needs, driven):
@@ -135,7 +129,6 @@ def test_features_of_spikes_alone_need_no_window(fast_queue, needs, driven):
         ({"names": "spikes"}, "no feature 'spikes'; expected spike_count"),
         ({"names": []}, "names is empty"),
         ({"stim_start": [1.0, 2.0]}, r"stim_start has shape \(2,\); expected a number or \(4,\)"),
-        ({"times": [99.0]}, "times has 99 to 99 ms; expected times within the run, 0 to 10 ms"),
         ({"names": "ohmic_input_resistance"}, "stimulus_current is None; expected nA"),
     ],
 )
