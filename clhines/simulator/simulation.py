@@ -429,9 +429,9 @@ class Simulation(Holder):
         A parameter that was one number for all instances is a constant of the kernels on GPUs, and
         has no memory for several values elsewhere: the first change to several values plans the run
         again, and the logger ``clhines`` says so at INFO. Other changes cost a copy to the device,
-        or less on CPUs. With exact event times the host computes INITIAL blocks again at the start;
-        for mechanisms with TABLEs, on GPUs by epochs and with copies also later. Weights plan again
-        if they grow, become much smaller, or are plastic; events, and several ranks, always do.
+        or less on CPUs. If an INITIAL block reads the parameter, the host computes INITIAL blocks
+        again at the start; a parameter of a TABLE plans the run again later. Weights plan again if
+        they grow, become much smaller, or are plastic; events, and several ranks, always do.
 
         Raises
         ------

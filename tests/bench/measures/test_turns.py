@@ -12,7 +12,9 @@ def test_turns_are_timed(measured_on, monkeypatch, tmp_path):
     turns.main(["--rounds", "2", "--turns", "3", "--out", str(tmp_path)])
     (path,) = tmp_path.glob("turns-*.json")
     rows = json.loads(path.read_text("utf-8"))["rows"]
-    assert [(r["cell"], r["events"]) for r in rows] == [("small", "grid"), ("small", "exact")]
+    resets = [("ring", "reset"), ("ring", "reset+mod")]
+    cases = [(r["cell"], r["events"]) for r in rows]
+    assert cases == [("small", "grid"), ("small", "exact"), *resets]
     assert all(0 < r["seconds"] <= r["median_seconds"] for r in rows)
 
 
