@@ -594,9 +594,11 @@ class CellBlocks(ArenaKernels):
         return {name: self._packed(values) for name, values in of_nodes.items()}
 
     def renew(self, before: Model) -> bool:
-        if not same_constants(before, self.model):
-            for name, values in self._constants().items():
-                copy_onto(self._given[name], values, self.queue)
+        return same_constants(before, self.model) or self.renew_constants()
+
+    def renew_constants(self) -> bool:
+        for name, values in self._constants().items():
+            copy_onto(self._given[name], values, self.queue)
         return True
 
     def _packed(self, natural: np.ndarray) -> cla.Array:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from clhines.simulator.events.grid_run import Grid, SpikeList
 from clhines.simulator.kinds.layouts import (
     Layout,
     at_parameter,
+    base_diagonal,
     check_events,
     entries_come,
     has_constants,
@@ -370,6 +371,10 @@ class ArenaKernels(ABC):
         `fill` follows.
         """
 
+    def renew_constants(self) -> bool:
+        """Take the constant conductances and currents of the run's model; whether it could."""
+        return False
+
     @abstractmethod
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
@@ -511,6 +516,22 @@ class ArenaRun(DeviceRun):
         parameters[name][own] = values
         self._changed[k, name] = parameters[name]
         self.kernels.take(k, name, values)
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        before, of_nodes = self.model, self.model.of_nodes
+        of_nodes = of_nodes.changed(constant_d=d, constant_b=b, constant_g=g)
+        self.model = model = replace(before, of_nodes=of_nodes)
+        same = self._waiting is None and has_constants(model) == has_constants(before)
+        if not same or not self.kernels.renew_constants():
+            self.model = before
+            return False
+        for variables in (self.variables, self.host.variables):
+            variables.model = variables.once = model
+        self.host.model = model
+        base, first = base_diagonal(model, self.kernels.layout), self.arenas["mem"].offset["base_d"]
+        for array in (self.mem, *self._start_arrays[:1]):
+            set_soon(array, first, base.astype(self.dtype), self.queue)
+        return True
 
     def build(self, variables: Variables) -> None:
         """Go on from variables, of one copy or of all."""

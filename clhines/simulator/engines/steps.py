@@ -268,12 +268,14 @@ class Steps(ArenaKernels):
         return self.solver.to_device_order if self._tiler is None else self._tiler.pack
 
     def renew(self, before: Model) -> bool:
+        return same_constants(before, self.model) or self.renew_constants()
+
+    def renew_constants(self) -> bool:
         once = self.model.once
-        if not same_constants(before, self.model):
-            values = {name: getattr(once, name) for name in ("constant_g", "constant_b")}
-            values["d"] = once.capacitance_over_dt + once.constant_d
-            for name, of_nodes in values.items():
-                copy_onto(self.matrix[name], self._pack(of_nodes), self.queue)
+        values = {name: getattr(once, name) for name in ("constant_g", "constant_b")}
+        values["d"] = once.capacitance_over_dt + once.constant_d
+        for name, of_nodes in values.items():
+            copy_onto(self.matrix[name], self._pack(of_nodes), self.queue)
         return True
 
     def suit(self, variables: Variables) -> bool:

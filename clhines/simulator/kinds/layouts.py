@@ -117,6 +117,11 @@ def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
     return _ACTIVE[sources]
 
 
+def base_diagonal(model: Model, layout: Layout) -> np.ndarray:
+    """Return the constant part of the diagonal of each active node, (a,) float64, µS."""
+    return (model.capacitance_over_dt + model.constant_d)[layout.nodes]
+
+
 def has_constants(model: Model) -> bool:
     return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
 
@@ -153,7 +158,7 @@ def filled_arenas(
     check_range("a voltage", variables.v, dtype)
     check_range("a weight", variables.exact.weight, dtype)
     mem.tile("area", once.area[nodes][None])
-    mem.tile("base_d", (once.capacitance_over_dt + once.constant_d)[nodes][None])
+    mem.tile("base_d", base_diagonal(once, layout)[None])
     if tiler is None:
         assert place is not None
         ints.add("place_of", place[nodes])

@@ -805,6 +805,7 @@ SETS = [  # groups and parameters that change together; in INITIAL, tables, curr
     {"table": {"q": 3.0}, "steady": {"on": 0.8}},
     {"pool": {"rest": 2e-4}, "calcium": {"p": 3e-4}},
     {"calcium": {"p": 2e-4}},  # `seen` is its current at the start
+    {"pas": {"g": 2e-4, "e": -70.0}},
     {"point": {"tau2": 3.0, "use": 0.3}, "clock": {"first": 0.3}, "hh": {"el": -60.0}},
     {"calcium": {"p": 1e-4}, "clock": {"every": 0.5}},
     {"rates": {"shift": np.array([-4.0, 0.0, 1.0, 5.0])}},  # by cell
@@ -936,9 +937,46 @@ def test_a_reset_makes_nothing_again_where_the_start_stays(engine, fast_queue, m
     monkeypatch.setattr(arena_run, "Reference", counted)
     for k in range(3):
         put(sim, groups, {"hh": {"gnabar": 0.1 + k / 100}, "steady": {"g": 1e-4 * k}})
+        if engine != "epochs-gpu":
+            put(sim, groups, {"pas": {"g": 1e-4 * (1 + k)}})
         sim.reset()
         sim.run(DT)
     assert not starts and sim.runner is run
     put(sim, groups, {"steady": {"on": 0.7}})
     sim.reset()
     assert len(starts) == 1 and sim.runner is run
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
+def test_weights_beside_mod_files_change_in_place(engine, fast_queue, caplog):
+    """Events in whole steps: weights of pending events too, and of spikes at the start."""
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu is for CPUs")
+
+    def build(weight, v_init=-65.0):
+        net = Network(CABLES, CELLS)
+        net.insert("hh", "all")
+        net.insert(Mechanism.from_nmodl(LEAK), at=net.soma[:1])
+        syn = net.add("expsyn", at=net.soma)
+        cells = np.arange(CELLS)
+        net.connect(cells, syn, (cells + 1) % CELLS, weight, 2.0)
+        net.add("iclamp", at=net.soma[0], dur=0.5, amp=2.0)
+        return Simulation(net, DT, queue=fast_queue, engine=engine, v_init=v_init)
+
+    sim = build(0.02)
+    sim.run(1.0)
+    sim.reset()
+    with caplog.at_level(logging.INFO, "clhines"):
+        sim.set(weight=0.021)
+        sim.reset()
+        found = arrays_after(sim, DT, 5.0)
+    assert not [m for m in caplog.messages if "planned again" in m]
+    assert_same_bits(found, arrays_after(build(0.021), DT, 5.0))
+    low = build(0.02)
+    low.run(5.0 + DT)
+    assert not np.array_equal(low.voltages(), sim.voltages())
+    sim = build(0.02, 20.0)  # above the thresholds
+    sim.run(1.0)
+    sim.set(weight=0.021)
+    sim.reset()
+    assert_same_bits(arrays_after(sim, 0, 4.0), arrays_after(build(0.021, 20.0), 0, 4.0))
