@@ -42,7 +42,8 @@ from clhines.simulator.gpu.arena_epochs import ArtificialSpec, CellRegions
 from clhines.simulator.gpu.arena_spec import with_blocks
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.kinds import spec as kinds
-from clhines.simulator.kinds.layouts import add_vectors, filled_arenas, spec_of
+from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
+from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.mechanisms.emit.noise import normal_source
 from clhines.simulator.model import compile
 from clhines.simulator.network.plasticity import RULES, Rule

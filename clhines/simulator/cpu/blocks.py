@@ -35,6 +35,7 @@ from clhines.simulator.cpu.plan import CellRanges, delivers_alone, plan_blocks
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.arenas import add_cells, add_turns, filled_arenas
 from clhines.simulator.kinds.diffusing import add_diffusing_rows
 from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
 from clhines.simulator.mechanisms.emit.functions import Functions
@@ -471,7 +472,7 @@ class BlockTables:
         ints.add("detector_run", consecutive(detectors, width))
         for name, value in level_ions(variables, network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
-        layouts.add_cells(self.model, self.layout, ints, numbers=True)
+        add_cells(self.model, self.layout, ints, numbers=True)
         self._mark_connections(ints)
         self._add_lists(ints)
 
@@ -606,12 +607,10 @@ class CellBlocks(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
-        arenas = layouts.filled_arenas(
-            variables, self.dtype, self.place, self.layout, self.run.instant
-        )
+        arenas = filled_arenas(variables, self.dtype, self.place, self.layout, self.run.instant)
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)
-        layouts.add_turns(self.model, arenas["mem"], self._turns)
+        add_turns(self.model, arenas["mem"], self._turns)
         if self.model.diffusions:
             mem, ints, order = arenas["mem"], arenas["ints"], self.blocks.order
             rows = add_diffusing_rows(self.model, self.layout, mem, ints, order)

@@ -9,7 +9,8 @@ import numpy as np
 
 from clhines.core.arrays import least_tied, offsets, stretch_of
 from clhines.simulator.cpu.groups import choose_lanes, equal_parts
-from clhines.simulator.kinds.layouts import in_vectors, is_artificial
+from clhines.simulator.kinds.blocks import in_vectors
+from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.state.decisions import epoch_steps

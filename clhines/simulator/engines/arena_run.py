@@ -25,19 +25,12 @@ from clhines.simulator.engines.reference import (
 from clhines.simulator.engines.run import DeviceRun, Job
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.events.grid_run import Grid, SpikeList
-from clhines.simulator.kinds.layouts import (
-    Layout,
-    at_parameter,
-    base_diagonal,
-    check_events,
-    entries_come,
-    has_constants,
-    locations,
-    num_sums,
-    owner_of,
-    read_back,
-    spec_of,
-)
+from clhines.simulator.kinds.arenas import base_diagonal, read_back
+from clhines.simulator.kinds.blocks import spec_of
+from clhines.simulator.kinds.event_errors import check_events
+from clhines.simulator.kinds.layouts import Layout, at_parameter, has_constants, num_sums
+from clhines.simulator.kinds.locations import locations, owner_of
+from clhines.simulator.kinds.played import entries_come
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record

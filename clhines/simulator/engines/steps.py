@@ -18,6 +18,7 @@ from clhines.core.errors import DeviceMemoryError, InputError
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
 from clhines.simulator.kinds.diffusing import diffusing_places
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.diffusion import trees_of
@@ -300,11 +301,9 @@ class Steps(ArenaKernels):
         v = self._packed(pack, variables.v, variables.remote_v)
         copy_onto(self.v[0], v, self.queue)
         place = self.place if tiler is None or self.model.pointers else None
-        arenas = layouts.filled_arenas(
-            variables, self.dtype, place, self.layout, self.run.instant, tiler
-        )
+        arenas = filled_arenas(variables, self.dtype, place, self.layout, self.run.instant, tiler)
         if self.in_vectors:
-            layouts.add_vectors(self.model, arenas)
+            add_vectors(self.model, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:

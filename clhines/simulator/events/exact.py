@@ -6,7 +6,7 @@ import numpy as np
 
 from clhines.core.arrays import ranges
 from clhines.core.errors import InputError
-from clhines.simulator.kinds.layouts import TOO_LATE, TOO_MANY_EVENTS, WRONG_EVENTS
+from clhines.simulator.kinds.event_errors import TOO_LATE, TOO_MANY_EVENTS, WRONG_EVENTS
 from clhines.simulator.mechanisms.ir.program import Net
 from clhines.simulator.state.sources import (
     SPIKE_LATE,

@@ -38,6 +38,7 @@ from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulator.gpu.spec import WARP, SeriesNumbers
 from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.arenas import add_turns, filled_arenas
 from clhines.simulator.kinds.diffusing import add_diffusing_rows
 from clhines.simulator.kinds.spec import ArenaSpec, fields_of
 from clhines.simulator.model.model import Model
@@ -389,11 +390,11 @@ class ArenaEpochs(ArenaKernels):
             self._others.v.set(seen, self.queue)
         else:
             self._others.v = to_device(self.queue, seen, self.dtype)
-        arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
+        arenas = filled_arenas(variables, self.dtype, self.place, self.layout)
         spreads = any(launch.plan.spec.parts > 1 for launch in self._tables)
         regions = CellRegions(self.model, self.run.wires, self._within, spreads)
         self._num_layers = regions.add(self.network, arenas)
-        layouts.add_turns(self.model, arenas["mem"], self._steps + 2)
+        add_turns(self.model, arenas["mem"], self._steps + 2)
         self._levels = 0
         if self.model.diffusions:
             order = np.arange(self.model.forest.num_cells)

@@ -3,7 +3,7 @@
 <%
     e, k = spec.arena, kind.number
     from clhines.simulator.state.sources import WATCH_MARGIN as margin
-    from clhines.simulator.kinds.layouts import LATE
+    from clhines.simulator.kinds.event_errors import LATE
 %>\
 % if kind.queue:
 

@@ -17,7 +17,7 @@ from nmodl_texts import assert_refused, text_of
 
 import clhines
 from clhines.core.errors import InputError
-from clhines.simulator.kinds.layouts import in_vectors
+from clhines.simulator.kinds.blocks import in_vectors
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.mechanisms import mechanism as built_in
 from clhines.simulator.mechanisms.nmodl import NmodlError, rejections

@@ -1,0 +1,297 @@
+"""What arenas hold: fill them from a model's variables, and read them back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.core.arrays import inverse, offsets, starts
+from clhines.simulator.kinds.layouts import (
+    Layout,
+    at_parameter,
+    is_artificial,
+    loose_targets,
+    sums_of,
+)
+from clhines.simulator.kinds.played import add_played
+from clhines.simulator.kinds.spec import check_parameters
+from clhines.simulator.model.model import ADVANCE_REVERSAL, Kind, Model
+from clhines.simulator.state.arena import Arena, Tiler
+from clhines.simulator.state.ranges import check_range
+from clhines.simulator.state.sources import SENDING, detected, moved_rings
+from clhines.simulator.state.variables import Variables, nernst_scale
+
+_DOUBLE = np.dtype(np.float64)
+
+
+def base_diagonal(model: Model, layout: Layout) -> np.ndarray:
+    """Return the constant part of the diagonal of each active node, (a,) float64, µS."""
+    return (model.capacitance_over_dt + model.constant_d)[layout.nodes]
+
+
+def filled_arenas(
+    variables: Variables,
+    dtype: np.dtype,
+    place: np.ndarray | None,
+    layout: Layout | None = None,
+    instant: np.dtype = _DOUBLE,
+    tiler: Tiler | None = None,
+) -> dict[str, Arena]:
+    """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
+
+    Of copies that are alike the arrays by node and instance are of one, and repeated on the device
+    by `tiler`: `Tiler.find_places` then finds the places of active nodes. `dtype` is that of
+    ``mem``, `instant` that of ``clock``. `place` is that of each node in the solver's order; of
+    copies None, where no pointers need it.
+    """
+    mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
+    model, once = variables.model, variables.once
+    whole = layout or Layout(model)
+    layout = whole if model is once else whole.once
+    nodes = layout.nodes
+    check_range("a voltage", variables.v, dtype)
+    check_range("a weight", variables.exact.weight, dtype)
+    mem.tile("area", once.area[nodes][None])
+    mem.tile("base_d", base_diagonal(once, layout)[None])
+    if tiler is None:
+        assert place is not None
+        ints.add("place_of", place[nodes])
+    else:
+        ints.room("place_of", (ints.copies * len(nodes),))
+    cell = inverse(once.soma, once.forest.num_nodes)
+    ints.tile("cell", cell[nodes][None], once.forest.num_cells)
+    ints.add("error", np.zeros(1))
+    _add_ions(variables, nodes, (mem, ints))
+    for k, kind in enumerate(once.kinds):
+        _add_kind(variables, k, kind, layout, (mem, ints))
+        for (of, name), node in model.pointers.items():
+            if of == k:
+                assert place is not None
+                ints.add(f"pointer_{k}_{name}", place[node])
+    _add_read(model, layout, mem, ints)
+    if model.written:
+        _add_sums(model, layout, mem, ints)
+    detector = layout.number(once.sources.detector_node)
+    _tile_first(ints, "first_detector", layout.first(np.sort(detector)))
+    order = detector_order(variables, whole)
+    ints.add("detector_source", model.sources.detector_source[order])
+    ints.add("detector_held", variables.exact.held[order])
+    ints.add("detector_hold", model.detector_hold[order])
+    mem.add("detector_threshold", model.sources.detector_threshold[order])
+    add_wires(variables, (mem, clock, ints), whole.ring_steps)
+    add_played(variables, whole, mem, clock, ints)
+    return {"mem": mem, "clock": clock, "ints": ints}
+
+
+def add_turns(model: Model, mem: Arena, turns: int) -> None:
+    """Make room for values of the last instances, one for each of so many steps in turn."""
+    for k in range(len(model.kinds)):
+        for name in model.of_last(k):
+            mem.room(f"turns_{k}_{name}", (turns,))
+
+
+def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
+    """Add where pointers that are read point to."""
+    for (k, name), to in model.read.items():
+        at = _states_at(model, layout, mem, (to.kind, to.state), to.instance)
+        ints.add(f"pointer_{k}_{name}", at)
+
+
+def _states_at(
+    model: Model, layout: Layout, mem: Arena, state: tuple[int, str], instance: np.ndarray
+) -> np.ndarray:
+    """(m,) int64: places in `mem` of a state, by kind and name, of instances."""
+    (k, name), kind = state, model.kinds[state[0]]
+    states = [q.name for q in kind.mechanism.program.states]
+    columns = layout.columns(k, kind)
+    return mem.offset[f"states_{k}"] + columns.at(instance, states.index(name), len(states))
+
+
+def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
+    """Add where each sum of what instances set and add by pointers is, and what is added."""
+    sums, adds, puts = sums_of(model)
+
+    def places(role: str, number: np.ndarray, instance: np.ndarray) -> np.ndarray:
+        first = np.array([mem.offset[f"{role}_{k}_{name}"] for k, name in model.written])
+        return np.where(number < 0, -1, first[number] + instance)
+
+    at = np.zeros(sums.shape[1], np.int64)
+    for k in np.unique(sums[0]).tolist():
+        for line, state in enumerate(model.kinds[k].mechanism.program.states):
+            some = (sums[0] == k) & (sums[1] == line)
+            at[some] = _states_at(model, layout, mem, (k, state.name), sums[2, some])
+    ints.add("sum_at", at)
+    ints.add("sum_row", layout.count + 1 + np.arange(len(at)))
+    ints.add("sum_set", places("put", *puts))
+    ints.add("sum_first", np.searchsorted(adds[0], np.arange(len(at) + 1)))
+    ints.add("sum_from", places("add", adds[1], adds[2]))
+
+
+def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Arena]) -> None:
+    (mem, ints), once = arenas, variables.once
+    for ion in once.ions:
+        for name in (*ion.variables, f"d{ion.variables[3]}"):
+            mem.tile(f"ion_{name}", variables.ions[name][nodes][None])
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(once.celsius, ion.valence)]))
+        advances = np.zeros(once.forest.num_nodes, bool)
+        advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
+        ints.tile(f"advances_{ion.name}", advances[nodes][None])
+
+
+def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
+    """Add where those of each active node begin, of things by node, and their end."""
+    ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
+
+
+def _add_kind(
+    variables: Variables, k: int, kind: Kind, layout: Layout, arenas: tuple[Arena, Arena]
+) -> None:
+    (mem, ints), columns = arenas, layout.columns(k, kind)
+    check_parameters(kind, mem.dtype)
+    given = [variables.parameters[k][n] for n, single in variables.singles[k] if not single]
+    alone = [n for n, single in variables.singles[k] if single]
+    # a number even where a rank has no instances
+    single = [np.append(variables.parameters[k][n], kind.parameters[n])[:1] for n in alone]
+    columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
+    for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
+        names = variables.wanted[k] if what == "outputs" else [*kept]
+        columns.put(mem, f"{what}_{k}", [kept[n] for n in names])
+    diffusing = kind.mechanism.program.diffusing
+    if diffusing:  # volumes and coefficients
+        columns.put(mem, f"diffusing_{k}", [np.zeros(kind.count)] * (2 * len(diffusing)))
+    for name, rows in variables.tables[k].items():
+        mem.align(4)  # epochs load four numbers of a row at once
+        mem.add(f"table_{k}_{name}", rows)
+    for name in kind.mechanism.program.written:
+        for role in ("put", "add"):
+            mem.add(f"{role}_{k}_{name}", np.zeros(kind.count))
+    for name in kind.mechanism.program.random:
+        ids = variables.stream(k, name, np.arange(kind.count * ints.copies))
+        ints.add(f"stream_{k}_{name}", ids.view(np.int32))
+        ints.add(f"drawn_{k}_{name}", variables.drawn[k, name].view(np.int32))
+    if is_artificial(kind):
+        return
+    number = layout.number(kind.node)
+    if columns.by_node:
+        _tile_first(ints, f"first_{k}", layout.first(number))
+    ints.tile(f"active_{k}", number[None], layout.count)
+
+
+def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
+    """Add what only vectors need: lists by active node, and room for v, d and b there."""
+    layout = Layout(model)
+    for name in ("here_v", "here_d", "here_b"):
+        arenas["mem"].add(name, np.zeros(layout.count))
+    add_cells(model, layout, arenas["ints"])
+
+
+def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) -> None:
+    """Add somas and detectors by node; `numbers`: of the cells too, which do not ascend."""
+    soma = layout.number(model.soma)
+    order = np.argsort(soma, kind="stable")
+    ints.add("first_cell", layout.first(soma[order]))
+    ints.add("soma_of", soma[order])
+    if numbers:
+        ints.add("cell_of", order)
+    ints.add("detector_at", np.sort(layout.number(model.sources.detector_node)))
+
+
+def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
+    """(d,) int64: detectors by node, in the order of the arenas."""
+    return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
+
+
+def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
+    """Add rings, connections and queues; artificial cells go `ahead` steps first."""
+    mem, clock, ints = arenas
+    wires, model = variables.wires, variables.model
+    order, netcons, size = wires.order, model.netcons, wires.sizes_ahead(model, ahead)
+    clock.add(
+        "ring", moved_rings(variables.exact.ring, variables.exact.count, wires.ring_size, size)
+    )
+    clock.add("delay", netcons.delay[order])
+    mem.add("weight", variables.exact.weight)
+    ints.add("ring_first", starts(size))
+    ints.add("ring_size", size)
+    ints.add("event_count", variables.exact.count)
+    ints.add("event_live", variables.exact.count)
+    ints.add("first_connection", wires.first)
+    ints.add("connection_source", netcons.source[order])
+    short = model.sources.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
+    if model.bins:
+        ints.add("connection_rank", model.connection_ranks[order])
+        clock.add("bin_dt", np.array([variables.model.dt]))
+        short = SENDING.pack(short=short, crossed=detected(model), apart=0)
+    ints.add("connection_short", short[order])
+    ints.add("cursor", variables.exact.cursor[order])
+    source = netcons.source[order]
+    ints.add("fan", wires.target[order][np.argsort(source, kind="stable")])
+    ints.add("first_fan", offsets(np.bincount(source, minlength=model.sources.count)))
+    ints.add("stale", np.ones(wires.num_targets))
+    clock.add("next_due", np.zeros(wires.num_targets))
+    ints.add("first_weight", netcons.first_weight[:-1][order])
+    ints.add("targets", np.concatenate([np.zeros(0, int), *wires.layers]))
+    ints.add("loose", loose_targets(model, variables.wires))
+    emitters = [np.zeros(0, np.int64), *model.sources.emitted.values()]
+    ints.add("emitter_source", np.concatenate(emitters))
+    for k, sources in model.sources.emitted.items():
+        ints.add(f"emitted_{k}", sources)
+    number = np.append(np.argsort(order), -1)  # connections as kernels number them
+    for (k, name), to in model.steered.items():
+        ints.add(f"steered_{k}_{name}", to.places(model))
+        ints.add(f"steers_{k}_{name}", number[to.connection])
+    if model.steered:
+        clock.add("set_at", np.full(netcons.count, -np.inf))
+    for k, queue in variables.queues.items():
+        ints.add(f"queue_connection_{k}", number[queue.connection])
+        for name, arena in _of_queues(mem, clock, ints):
+            arena.add(f"queue_{name}_{k}", getattr(queue, name))
+        bits = 1 << np.arange(len(queue.armed))[:, None]
+        ints.add(f"armed_{k}", (queue.armed * bits).sum(axis=0))
+        ints.add(f"above_flags_{k}", (queue.above * bits).sum(axis=0))
+
+
+def _of_queues(mem: Arena, clock: Arena, ints: Arena) -> list[tuple[str, Arena]]:
+    """Arrays of a `Queue` that are in arenas as they are."""
+    return [("time", clock), ("sent", clock), ("flag", mem), ("size", ints), ("last", ints)]
+
+
+def read_back(
+    variables: Variables, arenas: dict[str, Arena], layout: Layout
+) -> dict[str, np.ndarray]:
+    """Return the arrays of `Variables.save`, those in arenas as they are on the device."""
+    mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
+    model, order, now = variables.model, variables.wires.order, variables.copy()
+    nodes = layout.nodes
+    for k, kind in enumerate(model.kinds):
+        columns, every = layout.columns(k, kind), np.arange(kind.count)
+        for what, kept, names in (
+            ("states", now.states[k], [*now.states[k]]),
+            ("outputs", now.outputs[k], now.wanted[k]),
+        ):
+            found = mem.get(f"{what}_{k}")
+            kept.update((n, found[columns.at(every, c, len(names))]) for c, n in enumerate(names))
+        for name in {p.parameter for p in now.model.played if p.kind == k}:
+            at = at_parameter(now, layout, k, name, every)
+            now.parameters[k][name] = mem.get(f"parameters_{k}")[at]
+    for name, values in variables.ions.items():
+        now.ions[name] = values.copy()
+        now.ions[name][nodes] = mem.get(f"ion_{name}")
+    for k, name in now.drawn:
+        pairs = np.ascontiguousarray(ints.get(f"drawn_{k}_{name}"))
+        now.drawn[k, name] = pairs.view(np.int64)
+    exact = now.exact
+    exact.weight, exact.count = mem.get("weight"), ints.get("event_count")
+    size = variables.wires.ring_size
+    ahead = variables.wires.sizes_ahead(model, layout.ring_steps)
+    exact.ring = moved_rings(clock.get("ring"), exact.count, ahead, size)
+    exact.cursor, exact.held = exact.cursor.copy(), exact.held.copy()
+    exact.cursor[order] = ints.get("cursor")
+    exact.held[detector_order(variables, layout)] = ints.get("detector_held")
+    for k, queue in now.queues.items():
+        for name, arena in _of_queues(mem, clock, ints):
+            setattr(queue, name, arena.get(f"queue_{name}_{k}"))
+        queue.connection = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
+        bits = 1 << np.arange(len(queue.armed))[:, None]
+        queue.armed = (ints.get(f"armed_{k}") & bits) != 0
+        queue.above = (ints.get(f"above_flags_{k}") & bits) != 0
+    return now.save(mem.dtype, copy=False)

@@ -1,0 +1,71 @@
+"""Where records find their values in arenas, and which work-items write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from clhines.core.arrays import place_of
+from clhines.simulator.kinds.layouts import Layout, at_parameter, owning_nodes, sums_of
+from clhines.simulator.records.records import Record
+from clhines.simulator.state.arena import Arena
+from clhines.simulator.state.variables import Variables
+
+
+def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
+    """(r,) int64: active nodes whose work-items write what is recorded; else how many there are.
+
+    Sums of what pointers add have numbers after that. A state that another instance sets is written
+    by the work-item of that instance.
+    """
+    if record.kind < 0:
+        return layout.number(record.index)
+    model, k = variables.model, record.kind
+    owners = owning_nodes(model.kinds[k], record.index, layout)
+    for (of, name), to in model.read.items():
+        if (to.kind, to.state) == (k, record.name) and name in model.kinds[
+            of
+        ].mechanism.program.assigned:
+            set_by = np.full(model.kinds[k].count, -1)
+            set_by[to.instance] = owning_nodes(model.kinds[of], np.arange(len(to.instance)), layout)
+            owners = np.where(set_by[record.index] < 0, owners, set_by[record.index])
+    states = [q.name for q in model.kinds[k].mechanism.program.states]
+    if not model.written or record.name not in states:
+        return owners
+    sums, line = sums_of(model)[0], states.index(record.name)
+    of_state = np.flatnonzero((sums[0] == k) & (sums[1] == line))
+    at = place_of(sums[2, of_state], record.index)
+    return np.where(at < 0, owners, layout.count + 1 + np.append(of_state, 0)[at])
+
+
+def locations(
+    records: Sequence[Record],
+    variables: Variables,
+    arenas: dict[str, Arena],
+    place: Callable[[], np.ndarray],
+    layout: Layout,
+) -> list[tuple[str, np.ndarray]]:
+    """Return which array each record is in, ``v`` or ``mem``, and where in it its values are.
+
+    `place` is asked only if there are records.
+    """
+    mem, places = arenas["mem"], list[tuple[str, np.ndarray]]()
+    for record in records:
+        name, k, index = record.name, record.kind, record.index
+        if k == -1:
+            places.append(("v", place()[index]))
+            continue
+        if k < 0:
+            places.append(("mem", mem.offset[f"ion_{name}"] + layout.number(index)))
+            continue
+        columns = layout.columns(k, variables.model.kinds[k])
+        kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
+        values = next((values for values, names in kept.items() if name in names), "parameters")
+        at = (
+            at_parameter(variables, layout, k, name, index)
+            if values == "parameters"
+            else columns.at(index, kept[values].index(name), len(kept[values]))
+        )
+        places.append(("mem", mem.offset[f"{values}_{k}"] + at))
+    return places

@@ -1,0 +1,66 @@
+"""What is played into parameters: its regions of arenas, and where it goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.core.arrays import offsets
+from clhines.simulator.kinds.layouts import Layout, at_parameter, owning_nodes
+from clhines.simulator.model.model import Model
+from clhines.simulator.state.arena import Arena
+from clhines.simulator.state.plays import entries_until
+from clhines.simulator.state.variables import Variables
+
+
+def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
+    """Add what is played, by active node; what is at none comes last."""
+    kinds, given = variables.model.kinds, variables.model.played
+    owner, order = order_of_played(variables.model, layout)
+    played = [given[k] for k in order]
+    if played:
+        ints.add("first_played", layout.first(owner[order]))
+    else:
+        none = np.zeros((1, layout.count // ints.copies))
+        ints.tile("first_played", none, after=np.zeros(1))
+    clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
+    clock.add("played_y", np.concatenate([np.zeros(0), *(p.y for p in played)]))
+    ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
+    ints.add("played_continuous", np.array([p.continuous for p in played], int))
+    places = [
+        mem.offset[f"parameters_{p.kind}"]
+        + at_parameter(variables, layout, p.kind, p.parameter, p.instance)
+        for p in played
+    ]
+    ints.add("played_place", np.array(places, int))
+    if not (into_events := [k for k in range(len(kinds)) if plays_into_events(variables.model, k)]):
+        return
+    ints.add("played_next", np.zeros(len(played)))
+    for k in into_events:
+        number = np.array([n for n, p in enumerate(played) if p.kind == k and not p.after_events])
+        instance = np.array([played[n].instance for n in number])
+        ints.add(f"plays_{k}", number[np.argsort(instance, kind="stable")])
+        ints.add(f"first_plays_{k}", offsets(np.bincount(instance, minlength=kinds[k].count)))
+
+
+def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Owners of what is played, and its order in arenas."""
+    at = [owning_nodes(model.kinds[p.kind], np.array([p.instance]), layout) for p in model.played]
+    owner = np.concatenate([np.zeros(0, np.int64), *at])
+    return owner, np.argsort(owner, kind="stable")
+
+
+def plays_into_events(model: Model, k: int) -> bool:
+    """Whether events of a kind read a parameter into which is played."""
+    mechanism, of_kind = model.kinds[k].mechanism, [p for p in model.played if p.kind == k]
+    played = {p.parameter for p in of_kind if not p.after_events}
+    blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]
+    read = {a.name for b in blocks for a in mechanism.calls(b) if a.role == "parameter"}
+    return bool(played & read)
+
+
+def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
+    """(played,) int32: first entry of each after a time, ms, in the order and places of arenas."""
+    _, order = order_of_played(model, layout)
+    played = [model.played[n] for n in order.tolist()]
+    came = np.array([entries_until(p, t) for p in played], np.int32)
+    return came + offsets(np.array([len(p.t) for p in played], int))[:-1].astype(np.int32)
