@@ -26,6 +26,5 @@ Devices and processes
 
 Programs for developers
     `new_method`: makes the files of a method. `processors`: compiles for every processor.
-    `runtimes`: tests every family of kernels on the runtimes found. `sample_swc`: writes the
-    sample cells.
+    `runtimes`: tests every family of kernels on the runtimes found.
 """

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_swc import FILES
 from trees import complete_binary
 
 from bench.made import caterpillar, chain, random_binary_tree, star
@@ -295,15 +294,9 @@ def test_sample_cells():
 
 @pytest.mark.parametrize("path", sample_swc(), ids=lambda path: path.stem)
 def test_sample_files(path):
-    """Each is that of its program, to a unit of the last digit, and fires as long as a current."""
-    made, kept = (
-        np.array([line.split() for line in text.splitlines()[1:]], np.float64)
-        for text in (FILES[path.name]().text(), path.read_text("utf-8"))
-    )
-    np.testing.assert_allclose(made, kept, rtol=0, atol=0.0101)
+    """Each has the samples that the docstring names, and fires as long as a current."""
     cell = read_swc(path)
-    assert len(cell.parent) == len(kept)
-    assert f"{len(kept)} samples" in " ".join(sample_swc.__doc__.split())
+    assert f"{len(cell.parent)} samples" in " ".join(sample_swc.__doc__.split())
 
     cable = discretise(cell)
     for amp in (0.2, 1.0):
