@@ -1,21 +1,8 @@
-"""Summaries of objects, as notebooks show them."""
+"""Words of summaries: counted things, and ranges of values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from html import escape
-
 import numpy as np
-
-_CELL = "style='text-align:left;vertical-align:top;white-space:pre-wrap'"
-
-
-def as_html(title: str, rows: Mapping[str, object]) -> str:
-    cells = "".join(
-        f"<tr><th {_CELL}>{escape(name)}</th><td {_CELL}>{escape(str(value))}</td></tr>"
-        for name, value in rows.items()
-    )
-    return f"<b>{escape(title)}</b><table>{cells}</table>"
 
 
 def counted(number: int, name: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from clhines.core.checks import unchangeable
 from clhines.core.errors import InputError, shown
 from clhines.core.files import PathLike
-from clhines.core.summary import as_html, counted
+from clhines.core.summary import counted
 from clhines.simulator.records.columns import RecordColumns, Recording
 from clhines.simulator.records.features import FeatureValues, FeatureWindows
 from clhines.simulator.records.records import Record
@@ -82,19 +82,6 @@ class Result:
         ends = f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "no times"
         shapes = ", ".join(str(a.shape) for a in self.values)
         return f"Result({ends}; {counted(len(self.spike_time), 'spike')}; records [{shapes}])"
-
-    def _repr_html_(self) -> str:
-        rows: dict[str, object] = {
-            "time": f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "none",
-            "spikes": len(self.spike_time),
-            "wall time": f"{self.cost['all']:.3g} s" if "all" in self.cost else "unknown",
-        }
-        for k, values in enumerate(self.values):
-            features = ", ".join(self.features.get(k, ()))
-            rows[f"record {k}, {self.names[k]}"] = (
-                f"features {features}" if features else values.shape
-            )
-        return as_html("Result", rows)
 
     def __getitem__(self, k: int | str) -> np.ndarray:
         k = self.number(k)

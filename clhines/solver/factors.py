@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from clhines.core.checks import as_check, as_real, as_switch
 from clhines.core.errors import InputError
-from clhines.core.summary import as_html
 from clhines.solver.accuracy import report_error, report_growth
 from clhines.solver.arguments import Arguments
 from clhines.solver.device.arrays import Array, Given, events_of, unshared
@@ -142,16 +141,6 @@ class Factors:
     def __repr__(self) -> str:
         batch = f"{self._arguments.forest!r}, {self._arguments.dtype}"
         return f"Factors({batch}, {self._engine.describe()}"
-
-    def _repr_html_(self) -> str:
-        rows = {
-            "batch": self._arguments.forest,
-            "matrix": "symmetric" if self.symmetric else "unsymmetric",
-            "dtype": self._arguments.dtype,
-            "method": self._engine.plan.method,
-            "memory": "\n".join(map(str, self.memory)),
-        }
-        return as_html("Factors", rows)
 
     @exclusive
     def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:

@@ -1,7 +1,6 @@
-"""What objects say of themselves, in a terminal and in a notebook."""
+"""What objects say of themselves."""
 
 import pickle
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -9,54 +8,24 @@ import pytest
 import clhines
 
 
-def table(thing):
-    """Rows of the HTML of a thing, which is well formed."""
-    root = ElementTree.fromstring(f"<div>{thing._repr_html_()}</div>")
-    return {row[0].text: row[1].text for row in root.iter("tr")}
-
-
 @pytest.fixture
 def cable():
     return clhines.discretise(clhines.sample_cells()[0])
 
 
-def test_cables_and_networks(cable):
+def test_cables(cable):
     assert "Cable(sample-0: 148 nodes in 27 sections (soma 1, basal 26); Ra 100" in repr(cable)
-    rows = table(cable)
-    assert rows["nodes"] == "148"
-    assert rows["area"] == f"{cable.area.sum():.5g} µm²"
-    net = clhines.Network(cable, 2)
-    net.insert("hh", "soma", gnabar=[0.1, 0.12])
-    net.insert("hh", "dendrites")
-    synapse = net.add("expsyn", net.soma, tau=2.0)
-    net.connect([0, 1], synapse, [1, 0], 0.1, 2.0)
-    rows = table(net)
-    assert "× 2, gnabar 0.1 to 0.12 S/cm2, gkbar 0.036 S/cm2" in rows["group 0, hh"]
-    assert rows["group 1, hh"].startswith(f"× {2 * (cable.area > 0).sum() - 2}, gnabar 0.12 ")
-    assert rows["connections"] == "2"
-    assert rows["threshold"] == "10 mV"
-
-
-def test_names_are_escaped(cable):
-    """A file may be called anything."""
-    from dataclasses import replace
-
-    named = replace(cable, name="<script>&")
-    assert "<script>" not in named._repr_html_()
-    assert ElementTree.fromstring(f"<div>{named._repr_html_()}</div>")[0].text == "Cable <script>&"
 
 
 def test_plans_and_factors(queue):
     forest = clhines.Forest(np.array([-1, 0, 1, 1]))
     plan = clhines.make_plan(forest, "flat")
     assert repr(plan) == "Plan(flat: 1 cell, 4 nodes, 1 launch)"
-    assert "padding" in plan._repr_html_()
     solver = clhines.Solver(forest, "flat", np.float32, queue=queue)
     factors = solver.factor(np.full(4, 4.0), np.full(4, -1.0))
     assert repr(factors).startswith(
         "Factors(Forest(1 cell, 4 nodes, 1 distinct shape), float32, flat"
     )
-    assert table(factors)["matrix"] == "symmetric"
 
 
 def test_results_and_populations(cable):
@@ -66,10 +35,9 @@ def test_results_and_populations(cable):
     protocols = {"step": {"stop": 0.5, "stimuli": clamp}}
     population = clhines.Population(model, {"g": ("hh", "gnabar")}, protocols, engine="reference")
     assert repr(population).startswith("Population(1 parameter x 1 protocol of Network(1 cell")
-    assert table(population)["parameters"] == "g"
     sim = clhines.Simulation(model, engine="reference")
     sim.record("v", model.soma)
-    assert table(sim.run(0.5))["record 0, v"] == "(21, 1)"
+    assert repr(sim.run(0.5)).endswith("records [(21, 1)])")
 
 
 def test_the_bar_of_a_population(cable, capsys):

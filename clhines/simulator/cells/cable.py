@@ -27,7 +27,7 @@ from clhines.core.arrays import climb, starts
 from clhines.core.checks import as_array, as_indices, as_real, as_text, shown, unchangeable
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike
-from clhines.core.summary import as_html, range_text
+from clhines.core.summary import range_text
 from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.cells.sections import Sections, as_positive, per_section, sections_of
 
@@ -223,17 +223,6 @@ class Cable:
         values = f"Ra {range_text(self.Ra)} Ω·cm, cm {range_text(self.cm)} µF/cm²"
         area = f"{self.area.sum():.5g} µm²"
         return f"Cable({self.name}: {nodes} ({self._regions()}); {values}; {area})"
-
-    def _repr_html_(self) -> str:
-        rows = {
-            "nodes": self.num_nodes,
-            "sections": f"{self.sections.num_sections} ({self._regions()})",
-            "length": f"{self.sections.length.sum():.5g} µm",
-            "area": f"{self.area.sum():.5g} µm²",
-            "Ra": f"{range_text(self.Ra)} Ω·cm",
-            "cm": f"{range_text(self.cm)} µF/cm²",
-        }
-        return as_html(f"Cable {self.name}", rows)
 
     def _regions(self) -> str:
         types, counts = np.unique(self.sections.type, return_counts=True)

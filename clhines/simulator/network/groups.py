@@ -13,7 +13,6 @@ from clhines.core.arrays import Deferred, ascending, stretch_of
 from clhines.core.checks import as_array, as_real, check_parameter, unchangeable
 from clhines.core.errors import InputError, meant, name_in_caller, shown
 from clhines.core.quantities import as_numbers
-from clhines.core.summary import range_text
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.structure import Places, Structure
 from clhines.solver.forest import Forest
@@ -138,15 +137,6 @@ class Group(Deferred):
         """Names of the parameters that were set; all, if it is unknown."""
         parameters = self.parameters
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
-
-    def summary(self) -> str:
-        """Return number and parameters, for reading."""
-        units = self.mechanism.units
-        values = [
-            f"{name} {range_text(value)} {units.get(name, '')}".rstrip()
-            for name, value in self.parameters.items()
-        ]
-        return ", ".join([f"× {len(self)}", *values])
 
     def freeze(self) -> None:
         """Make the values of parameters read-only, as deferred ones are."""

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from clhines.core.checks import as_array, as_indices, as_number, as_real, as_whole_number
 from clhines.core.errors import InputError, meant, shown
 from clhines.core.files import PathLike
-from clhines.core.summary import as_html, counted, range_text
+from clhines.core.summary import counted
 from clhines.simulator.cells.cable import Cable, discretise
 from clhines.simulator.cells.swc import read_swc
 from clhines.simulator.mechanisms import mechanism as find_mechanism
@@ -274,19 +274,6 @@ class Network:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
         cells, nodes = counted(self.num_cells, "cell"), counted(self.forest.num_nodes, "node")
         return f"Network({cells}, {nodes}; {groups})"
-
-    def _repr_html_(self) -> str:
-        connections = sum(len(columns[0]) for columns in self._inside.wiring.columns)
-        rows: dict[str, object] = {
-            "cells": self.num_cells,
-            "nodes": self.forest.num_nodes,
-            **{f"group {g.number}, {g.mechanism.name}": g.summary() for g in self.groups},
-            "connections": connections,
-            "sources besides cells": self._inside.added.num_sources - self.num_cells,
-            "threshold": f"{range_text(self.threshold)} mV",
-            "temperature": f"{self.celsius:g} °C",
-        }
-        return as_html("Network" + (", frozen" if self._inside.frozen else ""), rows)
 
     # -- mechanisms ----------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from clhines.core.checks import (
 )
 from clhines.core.errors import InputError, meant
 from clhines.core.progress import bar
-from clhines.core.summary import as_html, counted
+from clhines.core.summary import counted
 from clhines.simulator.analysis.extract import FEATURES, known_features
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.groups import check_begins
@@ -156,16 +156,6 @@ class Population:
         parameters = counted(len(self.names), "parameter")
         sets = f"{parameters} x {counted(len(self.protocols), 'protocol')}"
         return f"Population({sets} of {self._recipe.model!r})"
-
-    def _repr_html_(self) -> str:
-        rows = {
-            "model": self._recipe.model,
-            "parameters": ", ".join(self.names),
-            "protocols": ", ".join(self.protocols),
-            "features": ", ".join(self._recipe.features) or "none: voltages are kept",
-            "sets at once": self.batch or "known after the first evaluate()",
-        }
-        return as_html("Population", rows)
 
     @property
     def simulation(self) -> Simulation | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any, TypedDict
 
 import numpy as np
@@ -218,9 +217,6 @@ class Plan:
         cells, nodes = self.forest.num_cells, self.forest.num_nodes
         batch = f"{counted(cells, 'cell')}, {counted(nodes, 'node')}"
         return f"Plan({self.method}: {batch}, {launches})"
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.describe())}</pre>"
 
     @property
     def packed_size(self) -> int:
