@@ -452,7 +452,9 @@ class ArenaRun(DeviceRun):
     def restart(self, model: Model, in_place: bool = False) -> bool:
         if max(model.copies, self.model.copies) > 1:
             return False
-        host = Reference(model, self.wires, self.wanted, self._decisions)  # which may refuse it
+        # events of the start have the unit of this run, whatever weights are now
+        decisions = self._decisions if self.grid is None else self.decisions
+        host = Reference(model, self.wires, self.wanted, decisions)  # which may refuse it
         before, self.model = self.model, model
         if not in_place and model is not before and not self.kernels.renew(before):
             return False

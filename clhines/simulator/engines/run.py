@@ -321,10 +321,14 @@ class DeviceRun(ABC):
 
     def keep_start(self) -> None:
         """Keep the present state, which is that of the start, for `reset`."""
-        arrays = self.changing_arrays()
-        total = sum(array.nbytes for array in arrays)
+        arrays, kept = self.changing_arrays(), self._start_arrays
+        sizes = [array.nbytes for array in arrays]
+        if [array.nbytes for array in kept] == sizes:
+            for start, array in zip(kept, arrays, strict=True):
+                copy_onto(start, array, self.queue)
+            return
         self._start_arrays = []
-        if total <= self.device.global_mem_size // _LEAST_LEFT:
+        if sum(sizes) <= self.device.global_mem_size // _LEAST_LEFT:
             self._start_arrays = [copied(array, self.queue) for array in arrays]
 
     def reset(self) -> bool:

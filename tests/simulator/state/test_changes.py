@@ -980,3 +980,9 @@ def test_weights_beside_mod_files_change_in_place(engine, fast_queue, caplog):
     sim.set(weight=0.021)
     sim.reset()
     assert_same_bits(arrays_after(sim, 0, 4.0), arrays_after(build(0.021, 20.0), 0, 4.0))
+    sim.set(weight=0.004)  # whose unit is finer than the one of the run
+    sim.reset()
+    sim.run(4.0)
+    fresh = build(0.004, 20.0)
+    fresh.run(4.0)
+    assert np.abs(sim.voltages() - fresh.voltages()).max() < 1e-6 < np.ptp(fresh.voltages())
