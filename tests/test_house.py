@@ -62,7 +62,7 @@ OUTSIDE = {  # package -> who may import it
     "mpi4py": {"simulator"},
     "neuron": {"neuron"},
     "torch": {"solver"},
-    "jax": {"solver"},
+    "jax": {"solver", "simulator"},
 }
 # What the move alone has left; each line goes when its cure lands.
 CIRCLES: list[set[str]] = []

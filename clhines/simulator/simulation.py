@@ -395,6 +395,17 @@ class Simulation(Holder):
         InputError
             Something has no derivative; raised before any step.
         """
+        return self.vjp(duration, of, surrogate=surrogate).of_loss(loss)
+
+    @collective
+    def vjp(
+        self, duration: float, of: Sequence[GradientQuantity], *, surrogate: float | None = None
+    ) -> RunGradient:
+        """Return a run from t = 0 whose records are differentiated; see `gradient`.
+
+        ``run.forward()`` gives the rows of each record, ``run.backward(derivatives)`` the
+        derivatives of a loss by each of `of`, of its derivatives by the rows.
+        """
         self.ranks.check_alone("gradient()")
         self._updates.settle()
         current = self._runner.model
@@ -404,8 +415,7 @@ class Simulation(Holder):
         records, _ = self._recordings.of_run(0, steps)
         queue = self._runner.request.queue
         place = None if queue is None else (queue, self.dtype)
-        run = RunGradient(quantities, records, steps, surrogate_width(surrogate), place)
-        return run.of_loss(loss)
+        return RunGradient(quantities, records, steps, surrogate_width(surrogate), place)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:

@@ -75,6 +75,12 @@ class RunGradient:
             self._run = ReferenceGradient(model, records, steps, surrogate)
 
     @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Shapes of the rows of each record."""
+        run = self._run
+        return [(run.steps // r.every + 1, r.width) for r in run.records]
+
+    @property
     def on_device(self) -> bool:
         return isinstance(self._run, DeviceGradient)
 

@@ -1,0 +1,79 @@
+"""JAX: whole simulations that `jax.grad` differentiates and `jax.jit` compiles around.
+
+>>> import clhines  # doctest: +SKIP
+>>> loss = lambda g: clhines.jax.simulate(sim, 5.0, [(hh, "gnabar")], g)[0].sum()  # doctest: +SKIP
+>>> jax.grad(loss)(0.12)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.simulator.gradients.outside import as_slopes, check_settable, run_with
+from clhines.simulator.gradients.quantities import GradientQuantity
+
+if TYPE_CHECKING:
+    from clhines.simulator.simulation import Simulation
+
+Arrays = tuple[jax.Array, ...]
+
+
+def simulate(
+    simulation: Simulation,
+    duration: float,
+    of: Sequence[GradientQuantity],
+    *values: ArrayLike,
+    surrogate: float | None = None,
+) -> Arrays:
+    """Run from t = 0 with these values; return the rows of each record, differentiable once.
+
+    Arguments are as of `gradients.torch.simulate`. The run is a callback to the host; its gradient
+    is one more run, forward and back.
+    """
+    check_settable(of, values)
+    arrays = tuple(jnp.asarray(value, float) for value in values)
+    return _simulate((simulation, float(duration), tuple(of), surrogate), *arrays)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _simulate(given: tuple[Any, ...], *values: jax.Array) -> Arrays:
+    simulation, duration, of, surrogate = given
+    dtype = values[0].dtype
+
+    def on_host(*values: jax.Array) -> tuple[np.ndarray, ...]:
+        arrays = [np.asarray(value, float) for value in values]
+        rows = run_with(simulation, duration, of, arrays, surrogate).forward()
+        return tuple(r.astype(dtype) for r in rows)
+
+    shapes = simulation.vjp(duration, of, surrogate=surrogate).shapes
+    like = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
+    return tuple(jax.pure_callback(on_host, like, *values, vmap_method="sequential"))
+
+
+def _forward(given: tuple[Any, ...], *values: jax.Array) -> tuple[Arrays, Arrays]:
+    return _simulate(given, *values), values
+
+
+def _backward(given: tuple[Any, ...], values: Arrays, by_rows: Arrays) -> Arrays:
+    simulation, duration, of, surrogate = given
+    count = len(values)
+
+    def on_host(*arrays: jax.Array) -> tuple[np.ndarray, ...]:
+        numbers = [np.asarray(a, float) for a in arrays]
+        run = run_with(simulation, duration, of, numbers[:count], surrogate)
+        run.forward()
+        slopes = as_slopes(run.backward(numbers[count:]), numbers[:count])
+        return tuple(np.asarray(s, v.dtype) for s, v in zip(slopes, values, strict=True))
+
+    like = tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in values)
+    return tuple(jax.pure_callback(on_host, like, *values, *by_rows, vmap_method="sequential"))
+
+
+_simulate.defvjp(_forward, _backward)
