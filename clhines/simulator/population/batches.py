@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from clhines.core.arrays import stretch_of
 from clhines.core.checks import spread
-from clhines.core.errors import SimulationError
+from clhines.core.errors import InputError, SimulationError
 from clhines.simulator.analysis.features import Features
 from clhines.simulator.analysis.spikes import RaggedArray, lists_of
 from clhines.simulator.model.model import Model
@@ -19,6 +20,9 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.population.parameters import ParameterGroups
 from clhines.simulator.population.protocols import STIMULUS
 from clhines.simulator.simulation import Simulation
+
+# of voltages (sets, protocols, T): a loss of each set, and its derivatives by these
+PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +94,8 @@ class Batch:
         self._record = sim.record("v", net.forest.cell_offsets[:-1] + recipe.node, reduce=reduce)
         self.simulation = sim
 
-    def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
-        """Simulate (size, parameters) values; of the sets from `first` on `kept` are wanted."""
+    def _set(self, values: np.ndarray) -> None:
+        """Set the parameters of all cells, of (size, parameters) values."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         for k, groups in enumerate(self._groups):
             each = np.repeat(values[:, k], several)
@@ -101,6 +105,41 @@ class Batch:
                 else:
                     value = sim.network.per_cell(each)
                 sim.set(group, **{recipe.names[k]: value})
+
+    def gradient(
+        self, values: np.ndarray, kept: int, loss: PopulationLoss
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the loss of each of the first `kept` sets, and its derivatives, see `run`."""
+        sim, recipe, several = self.simulation, self.recipe, len(self.columns)
+        self._set(values)
+        sim.reset()
+        of = [(g, recipe.names[k]) for k, groups in enumerate(self._groups) for g in groups]
+        run = sim.vjp(self.steps * recipe.dt, of)
+        [rows] = run.forward()
+        v = rows.T.reshape(self.size, several, -1)[:kept].copy()
+        late = np.arange(v.shape[2]) > recipe.stops[self.columns][:, None]
+        v[:, late] = np.nan
+        losses, by_v = loss(v)
+        losses, by_v = np.asarray(losses, float), np.asarray(by_v, float)
+        if losses.shape != (kept,) or by_v.shape != v.shape:
+            raise InputError(
+                f"loss returned values of shape {losses.shape} and derivatives of {by_v.shape}; "
+                f"expected ({kept},) and {v.shape}"
+            )
+        by_rows = np.zeros((self.size, several, v.shape[2]))
+        by_rows[:kept] = np.where(late, 0.0, by_v)
+        slopes = iter(run.backward([by_rows.reshape(self.size * several, -1).T]))
+        by_parameter = np.zeros((self.size, len(self._groups)))
+        for k, groups in enumerate(self._groups):
+            for group in groups:
+                cell = stretch_of(sim.network.forest.cell_offsets, group.nodes)
+                np.add.at(by_parameter[:, k], cell // several, next(slopes))
+        return losses, by_parameter[:kept]
+
+    def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
+        """Simulate (size, parameters) values; of the sets from `first` on `kept` are wanted."""
+        sim, recipe, several = self.simulation, self.recipe, len(self.columns)
+        self._set(values)
         sim.reset()
         try:
             result = sim.run(self.steps * recipe.dt)

@@ -30,7 +30,13 @@ from clhines.simulator.analysis.extract import FEATURES, known_features
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.groups import check_begins
 from clhines.simulator.network.network import Network
-from clhines.simulator.population.batches import Batch, BatchResults, Recipe, joined_features
+from clhines.simulator.population.batches import (
+    Batch,
+    BatchResults,
+    PopulationLoss,
+    Recipe,
+    joined_features,
+)
 from clhines.simulator.population.parameters import ParameterPath, divide_groups
 from clhines.simulator.population.protocols import Protocol, by_step, stimulus_windows
 from clhines.simulator.population.result import PopulationResult
@@ -203,6 +209,45 @@ class Population:
                 results = [one for part in parts for one in part]
         results = [one for part in ranks.gather(results) for one in part]
         return self._joined(results, number)
+
+    def gradient(
+        self, sets: ArrayLike | Mapping[str, ArrayLike], loss: PopulationLoss
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the loss of each parameter set, and its derivatives by the parameters.
+
+        Parameters
+        ----------
+        sets : as of `evaluate`
+        loss : callable
+            Of the recorded voltages of a batch, (n, protocols, T), NaN beyond a protocol's stop:
+            the loss of each set, (n,), and its derivatives by the voltages.
+
+        Returns
+        -------
+        (N,) float64, (N, parameters) float64
+            As `Simulation.gradient` gives them.
+
+        Raises
+        ------
+        InputError
+            Something has no derivative; or a population with features, `stop_early`, several
+            devices or `comm`.
+        """
+        elsewhere = self._ranks.size > 1 or len(self._where) > 1
+        if elsewhere or self._recipe.features or len(self._columns) > 1:
+            raise InputError(
+                "gradient() is for voltages on one device; expected a population without features, "
+                "stop_early, devices and comm"
+            )
+        values = self._sets(sets)
+        if not self._batches:
+            self._make(len(values))
+        [batch], parts = self._batches[0], list[tuple[np.ndarray, np.ndarray]]()
+        for first in range(0, len(values), batch.size):
+            rows = np.minimum(first + np.arange(batch.size), len(values) - 1)
+            parts.append(batch.gradient(values[rows], min(batch.size, len(values) - first), loss))
+        losses, slopes = zip(*parts, strict=True)
+        return np.concatenate(losses), np.concatenate(slopes)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments; the simulations are made again when needed."""
