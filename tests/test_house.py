@@ -61,7 +61,7 @@ OUTSIDE = {  # package -> who may import it
     "matplotlib": {"core.draw", "simulator.cells", "simulator"},  # but in draw for types alone
     "mpi4py": {"simulator"},
     "neuron": {"neuron"},
-    "torch": {"solver"},
+    "torch": {"solver", "simulator"},
     "jax": {"solver", "simulator"},
 }
 # What the move alone has left; each line goes when its cure lands.

@@ -5,9 +5,10 @@
     at_lane = "[lane]" if w > 1 else ""
 %>\
 <%def name="begin()">\
-    const size_t at = get_global_id(0);
-    if (at >= (size_t)num_nodes * num_rows) return;
-    const int i = at / num_rows, q = at % num_rows;
+    const uint at = get_global_id(0);
+    if (at >= (uint)num_nodes * num_rows) return;
+    const int i = at / (uint)num_rows, q = at - i * num_rows;
+    __global const int *restrict here = of_node + i * ${max(1, len(spec.kinds))};
 </%def>\
 <%def name="gather(name, source, where)">\
     lanes ${name};
@@ -50,13 +51,13 @@ ${begin()}\
     const lanes v = v_of[at];
     lanes d = ${spec.column("capacitance", "i")} / solved_dt + ${spec.column("constant_d", "i")};
     lanes b = ${spec.column("constant_b", "i")} - ${spec.column("constant_g", "i")} * v;
-    if (parent[i] >= 0) b += ${spec.column("u", "i")} * (v - v_of[(size_t)parent[i] * num_rows + q]);
+    if (parent[i] >= 0) b += ${spec.column("u", "i")} * (v - v_of[parent[i] * num_rows + q]);
     for (int c = child[i]; c >= 0; c = sibling[c])
-        b += ${spec.column("u", "c")} * (v - v_of[(size_t)c * num_rows + q]);
+        b += ${spec.column("u", "c")} * (v - v_of[c * num_rows + q]);
 % for kind in spec.kinds:
 % if kind.has("current"):
-    if (of_node[${kind.number} * num_nodes + i] >= 0) {
-        const int j = of_node[${kind.number} * num_nodes + i];
+    if (here[${kind.number}] >= 0) {
+        const int j = here[${kind.number}];
         __global const lanes *states = store + now + ${kind.states_at};
 ${kind.call("current")}\
         d += ${kind.factor} * g__;
@@ -81,8 +82,8 @@ ${gather("change", "solution", "at")}\
     if (column[i] >= 0) rows[((size_t)row * num_columns + column[i]) * num_rows + q] = v;
 % for kind in spec.kinds:
 % if kind.num_states:
-    if (of_node[${kind.number} * num_nodes + i] >= 0) {
-        const int j = of_node[${kind.number} * num_nodes + i];
+    if (here[${kind.number}] >= 0) {
+        const int j = here[${kind.number}];
         __global const lanes *states = store + now + ${kind.states_at};
         __global lanes *after = store + next + ${kind.states_at};
 ${kind.call("advance") if kind.has("advance") else ""}\
@@ -101,8 +102,8 @@ ${begin()}\
     if (column[i] >= 0) by_v += rows[((size_t)row * num_columns + column[i]) * num_rows + q];
 % for kind in spec.kinds:
 % if kind.has("advance__back"):
-    if (of_node[${kind.number} * num_nodes + i] >= 0) {
-        const int j = of_node[${kind.number} * num_nodes + i];
+    if (here[${kind.number}] >= 0) {
+        const int j = here[${kind.number}];
         __global const lanes *states = store + now + ${kind.states_at};
         __global lanes *by_state = slopes + ${kind.states_at};
 ${kind.call("advance__back")}\
@@ -125,7 +126,7 @@ ${gather("by_b", "solution", "at")}\
     const lanes change = changes[at], by_d = -by_b * change;
     lanes by_v = slopes[at] - ${spec.column("constant_g", "i")} * by_b;
     if (parent[i] >= 0) {
-        const size_t p = (size_t)parent[i] * num_rows + q;
+        const uint p = parent[i] * num_rows + q;
 ${gather("above", "solution", "p")}\
         by_v += ${spec.column("u", "i")} * (by_b - above);
 % if spec.matrix:
@@ -133,7 +134,7 @@ ${gather("above", "solution", "p")}\
 % endif
     }
     for (int c = child[i]; c >= 0; c = sibling[c]) {
-        const size_t p = (size_t)c * num_rows + q;
+        const uint p = c * num_rows + q;
 ${gather("below", "solution", "p")}\
         by_v += ${spec.column("u", "c")} * (by_b - below);
     }
@@ -144,8 +145,8 @@ ${gather("below", "solution", "p")}\
 % endif
 % for kind in spec.kinds:
 % if kind.has("current__back"):
-    if (of_node[${kind.number} * num_nodes + i] >= 0) {
-        const int j = of_node[${kind.number} * num_nodes + i];
+    if (here[${kind.number}] >= 0) {
+        const int j = here[${kind.number}];
         __global const lanes *states = store + now + ${kind.states_at};
         __global lanes *by_state = slopes + ${kind.states_at};
         const lanes seed_i = -${kind.factor} * by_b, seed_g = ${kind.factor} * by_d;

@@ -69,7 +69,7 @@ def test_all_phases_are_cited_in_every_kernel(cited):
 
 
 def test_the_reference_cites_all_phases_in_order():
-    step = citations(inspect.getsource(reference.Reference._step))
+    step = citations(inspect.getsource(reference.Reference.step))
     row = citations(inspect.getsource(reference.Reference.advance))
     assert step + row == list(PHASES.items())
 

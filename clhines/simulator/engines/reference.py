@@ -382,7 +382,14 @@ class Reference(PartRun):
         self.events.plays.at(middle, middle)
         # phase 3: currents
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
-        self.solve(g, i)
+        # phase 4: solve
+        dv = self.voltage_change(g, i)
+        # phase 5: voltages
+        if self.model.second_order_currents:
+            for ion in self.model.ions:
+                current = ion.variables[3]
+                variables.ions[current] += variables.ions[f"d{current}"] * dv
+        variables.v = variables.v + (2 * dv if model.secondorder else dv)
         # phase 6: continuously played values
         self.events.plays.at(end, middle)
         # phase 7: states
@@ -395,25 +402,17 @@ class Reference(PartRun):
         # phase 8: thresholds
         self.events.detect(end, step)
 
-    def solve(self, g: np.ndarray, i: np.ndarray) -> None:
-        """Advance the voltages, of conductances, µS, and currents, nA, of all nodes."""
-        # phase 4: solve
-        model, variables = self.model, self.variables
-        v = variables.v
+    def voltage_change(self, g: np.ndarray, i: np.ndarray) -> np.ndarray:
+        """Return the change of voltages, mV, by conductances, µS, and currents, nA, of nodes."""
+        model, v = self.model, self.variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i
         if model.layers is not None:
-            dv = model.layers.change(d, b, v, model.dt)
-        else:
-            b = axial_currents(model.forest, model.u, v) + b
-            dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self.elimination)
-        # phase 5: voltages
+            return model.layers.change(d, b, v, model.dt)
+        b = axial_currents(model.forest, model.u, v) + b
+        dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self.elimination)
         self.note_change(d, v, dv)
-        if self.model.second_order_currents:
-            for ion in self.model.ions:
-                current = ion.variables[3]
-                variables.ions[current] += variables.ions[f"d{current}"] * dv
-        variables.v = v + (2 * dv if model.secondorder else dv)
+        return dv
 
     def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
         """Note a diagonal, voltages and their change, before they change; for gradients."""

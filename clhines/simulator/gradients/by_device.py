@@ -46,9 +46,11 @@ class DeviceGradient:
         dtype: np.dtype,
         wanted: Mapping[int, Collection[str]],
         matrix: bool,
+        through_start: bool = True,
     ) -> None:
         self.model, self.records, self.steps = model, records, steps
         self._queue, self._dtype = queue, np.dtype(dtype)
+        self._through_start = through_start
         self._host = TracedRun(model, ())
         vectors = devices.is_cpu(queue.device)
         vectors &= all(takes_vectors(k.mechanism) for k in model.kinds)
@@ -94,7 +96,7 @@ class DeviceGradient:
             "num_nodes": num(n),
             "num_rows": num(layout.rows),
             "num_columns": num(len(nodes)),
-            "of_node": self._to_device(plan.of_node.reshape(-1), np.int32),
+            "of_node": self._to_device(plan.of_node.T.reshape(-1), np.int32),
             "place": self._to_device(places.reshape(-1), np.int32),
             "parent": self._to_device(parent, np.int32),
             "child": self._to_device(child, np.int32),
@@ -313,7 +315,8 @@ class DeviceGradient:
                 "constant_g": found["by_conductance"],
             }
         adjoint.keep_start()
-        adjoint.take_back(self._host.start_traced())
+        if self._through_start:
+            adjoint.take_back(self._host.start_entries)
         adjoint.finish()
         return adjoint
 

@@ -36,7 +36,7 @@ class ReferenceGradient:
         run, rows = self._run, [[self._row(r)] for r in self.records]
         with np.errstate(all="ignore"):
             for step in range(self.steps):
-                if step and step % self._stretch == 0:
+                if step % self._stretch == 0:
                     self._kept[step] = run.save()
                 run.step(step)
                 for r, record in zip(rows, self.records, strict=True):
@@ -55,11 +55,8 @@ class ReferenceGradient:
         """Return the derivatives of a loss by everything, of those by the rows."""
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
-        for begin in reversed([0, *self._kept]):
-            if begin:
-                run.load(self._kept.pop(begin))
-            else:
-                at_start = run.start_traced()
+        for begin in reversed([*self._kept]):
+            run.load(self._kept.pop(begin))
             with np.errstate(all="ignore"):
                 entries = [run.step_traced(step) for step in range(begin, end)]
             for step in reversed(range(begin, end)):
@@ -68,7 +65,7 @@ class ReferenceGradient:
             end = begin
         self._add(adjoint, cotangents, 0)
         adjoint.keep_start()
-        adjoint.take_back(at_start)
+        adjoint.take_back(run.start_entries)
         adjoint.finish()
         return adjoint
 

@@ -69,8 +69,12 @@ class RunGradient:
         check_model(model, surrogate)
         self._run: DeviceGradient | ReferenceGradient
         if place is not None and is_supported(model, records):
-            wanted = quantities.parameters(), quantities.by_matrix
-            self._run = DeviceGradient(model, records, steps, *place, *wanted)
+            self._run = DeviceGradient(
+                *(model, records, steps, *place),
+                wanted=quantities.parameters(),
+                matrix=quantities.by_matrix,
+                through_start=quantities.through_start,
+            )
         else:
             self._run = ReferenceGradient(model, records, steps, surrogate)
 

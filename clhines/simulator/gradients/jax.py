@@ -22,7 +22,7 @@ from clhines.simulator.gradients.quantities import GradientQuantity
 if TYPE_CHECKING:
     from clhines.simulator.simulation import Simulation
 
-Arrays = tuple[jax.Array, ...]
+JaxArrays = tuple[jax.Array, ...]
 
 
 def simulate(
@@ -31,7 +31,7 @@ def simulate(
     of: Sequence[GradientQuantity],
     *values: ArrayLike,
     surrogate: float | None = None,
-) -> Arrays:
+) -> JaxArrays:
     """Run from t = 0 with these values; return the rows of each record, differentiable once.
 
     Arguments are as of `gradients.torch.simulate`. The run is a callback to the host; its gradient
@@ -43,7 +43,7 @@ def simulate(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _simulate(given: tuple[Any, ...], *values: jax.Array) -> Arrays:
+def _simulate(given: tuple[Any, ...], *values: jax.Array) -> JaxArrays:
     simulation, duration, of, surrogate = given
     dtype = values[0].dtype
 
@@ -57,11 +57,11 @@ def _simulate(given: tuple[Any, ...], *values: jax.Array) -> Arrays:
     return tuple(jax.pure_callback(on_host, like, *values, vmap_method="sequential"))
 
 
-def _forward(given: tuple[Any, ...], *values: jax.Array) -> tuple[Arrays, Arrays]:
+def _forward(given: tuple[Any, ...], *values: jax.Array) -> tuple[JaxArrays, JaxArrays]:
     return _simulate(given, *values), values
 
 
-def _backward(given: tuple[Any, ...], values: Arrays, by_rows: Arrays) -> Arrays:
+def _backward(given: tuple[Any, ...], values: JaxArrays, by_rows: JaxArrays) -> JaxArrays:
     simulation, duration, of, surrogate = given
     count = len(values)
 

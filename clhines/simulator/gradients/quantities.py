@@ -12,7 +12,7 @@ from clhines.core.checks import as_real, shown
 from clhines.core.errors import InputError, meant
 from clhines.simulator.cells.cable import Cable
 from clhines.simulator.gradients.adjoint import Adjoint, by_constant
-from clhines.simulator.gradients.refused import check_parameter
+from clhines.simulator.gradients.refused import check_parameter, is_of_start
 from clhines.simulator.model.instances import factor_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group, inside
@@ -89,6 +89,14 @@ class Quantities:
                     for one in self.of if not isinstance(one, str))  # fmt: skip
         return bool({"cm", "Ra"} & {one for one in self.of if isinstance(one, str)}) or any(
             constant
+        )
+
+    @property
+    def through_start(self) -> bool:
+        """Whether any derivative goes through INITIAL."""
+        of_groups = (one for one in self.of if not isinstance(one, str))
+        return "v_init" in self.of or any(
+            is_of_start(group.mechanism, name) for group, name in of_groups
         )
 
     def parameters(self) -> dict[int, set[str]]:

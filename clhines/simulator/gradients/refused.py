@@ -81,6 +81,16 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
         raise InputError(refusal("gradient.choice", **said))
 
 
+def is_of_start(mechanism: Mechanism, name: str) -> bool:
+    """Whether what INITIAL sets has a derivative by a parameter, or is one itself."""
+    if name not in mechanism.parameters:
+        return name in mechanism.begins
+    blocks = [b for b in ("before_initial", "initial", "after_initial", "net_initial")
+              if b in mechanism.program.blocks]  # fmt: skip
+    found = [back_function(mechanism, block) for block in blocks]
+    return any((a.role, a.name) == ("parameter", name) for f in found if f for a in f[0].by)
+
+
 def _is_drawn(body: Body, name: str) -> bool:
     """Whether a random number itself depends on a symbol."""
 

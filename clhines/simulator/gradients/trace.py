@@ -179,24 +179,20 @@ class TracedVariables(Variables):
 
 
 class TracedRun(Reference):
-    """The reference, which leaves a trace of chosen steps."""
+    """The reference, which leaves a trace of its start, `start_entries`, and of chosen steps."""
 
     def __init__(self, model: Model, wanted: Wanted) -> None:
         self.trace = StepTrace()
+        self.trace.on = True
         super().__init__(model, wires_of(model), wanted)
+        self.trace.on = False
+        self.start_entries: Sequence[Entry] = self.trace.entries
 
     def start(self, wanted: Wanted) -> tuple[Variables, HostEvents]:
         def make(model: Model, wires: Wires, decisions: Decisions | None) -> Variables:
             return TracedVariables(model, wires, decisions, self.trace)
 
         return started(self.model, wires_of(self.model), wanted, make=make)
-
-    def start_traced(self) -> Sequence[Entry]:
-        """Start again; return the trace of it."""
-        self.trace.entries, self.trace.on = [], True
-        self.variables, self.events = self.start(tuple(self.variables.wanted))
-        self.trace.on = False
-        return self.trace.entries
 
     def step_traced(self, step: int) -> Sequence[Entry]:
         """Take a step; return the trace of it."""
