@@ -24,7 +24,7 @@ from bench import record, table
 from bench.made import random_connections
 from clhines.simulator.events import weight_order
 from clhines.simulator.events.grid import Delivery
-from clhines.simulator.events.grid_run import Plasticity
+from clhines.simulator.events.plasticity import Plasticity
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.network.plasticity import STDP
 

@@ -30,7 +30,7 @@ from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines import steps
 from clhines.simulator.events.grid import ALGORITHMS, Delivery
-from clhines.simulator.events.grid_run import Plasticity
+from clhines.simulator.events.plasticity import Plasticity
 from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
 from clhines.simulator.network.plasticity import STDP, Rule
 from clhines.simulator.state.arena import Tiler

@@ -36,7 +36,7 @@ from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines.arena_run import TakenSpec
 from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulator.events import grid as delivery
-from clhines.simulator.events import grid_run
+from clhines.simulator.events import grid_run, plasticity
 from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.arena_epochs import ArtificialSpec, CellRegions
 from clhines.simulator.gpu.arena_spec import with_blocks
@@ -239,7 +239,7 @@ def other_specs(dtype):
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()
-    yield from (grid_run.PlasticSpec(16, Rule(name).text) for name in RULES)
+    yield from (plasticity.PlasticSpec(16, Rule(name).text) for name in RULES)
     for algorithm, exclusive in itertools.product(delivery.ALGORITHMS, (True, False)):
         yield delivery.DeliverSpec(algorithm, 8, 16, 4, exclusive)
 

@@ -5,7 +5,7 @@ import pyopencl.array as cla
 
 from clhines.simulator.events import weight_order
 from clhines.simulator.events.grid import Delivery
-from clhines.simulator.events.grid_run import Plasticity
+from clhines.simulator.events.plasticity import Plasticity
 
 DT = 0.5  # of plasticity
 

@@ -21,7 +21,7 @@ SELECTION = (  # test -> what it covers
     "tests/simulator/cpu/test_vectors.py::test_lanes_do_not_change_cells",
     "tests/simulator/cpu/test_vectors.py::test_groups_of_instances_that_lie_anywhere",
     "tests/simulator/events/test_grid.py::test_every_algorithm_gives_the_bits_of_numpy",
-    "tests/simulator/events/test_grid_run.py::test_the_bits_of_numpy",
+    "tests/simulator/events/test_plasticity.py::test_the_bits_of_numpy",
     "tests/simulator/events/test_exact.py::test_kernels_on_every_device",  # needs NEURON
 )
 

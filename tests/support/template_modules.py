@@ -5,7 +5,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/blocks": "simulator.cpu.blocks",
     "simulator/features": "simulator.records.features",
     "simulator/reduced": "simulator.records.reduced",
-    "simulator/plasticity": "simulator.events.grid_run",
+    "simulator/plasticity": "simulator.events.plasticity",
     "simulator/spread": "simulator.state.changes",
     "simulator/taken": "simulator.engines.arena_run",
     "simulator/gradients": "simulator.gradients.kernels",

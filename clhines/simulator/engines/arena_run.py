@@ -24,7 +24,8 @@ from clhines.simulator.engines.reference import (
 )
 from clhines.simulator.engines.run import DeviceRun, Job
 from clhines.simulator.events.exact import check_rings
-from clhines.simulator.events.grid_run import Grid, SpikeList
+from clhines.simulator.events.grid_run import Grid
+from clhines.simulator.events.spike_list import SpikeList
 from clhines.simulator.kinds.arenas import base_diagonal, read_back
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.kinds.event_errors import check_events

@@ -14,7 +14,8 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.simulator.engines.run import MOST_SPIKES, DeviceRun, Job
-from clhines.simulator.events.grid_run import Grid, SpikeList
+from clhines.simulator.events.grid_run import Grid
+from clhines.simulator.events.spike_list import SpikeList
 from clhines.simulator.kinds.spec import Sample
 from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.model.model import Kind, Model

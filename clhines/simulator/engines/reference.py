@@ -10,7 +10,7 @@ import numpy as np
 from clhines.core.errors import InputError
 from clhines.simulator.engines.run import PartRun
 from clhines.simulator.events.exact import HostEvents
-from clhines.simulator.events.grid_run import Spikes
+from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model
 from clhines.simulator.records.records import CURRENT, Record, is_current

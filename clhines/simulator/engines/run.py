@@ -15,7 +15,8 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.errors import DeviceMemoryError, InputError, shown
-from clhines.simulator.events.grid_run import Grid, Spikes
+from clhines.simulator.events.grid_run import Grid
+from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import DeviceReducer, Reducers, View

@@ -15,7 +15,7 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.simulator.engines.run import PartRun
-from clhines.simulator.events.grid_run import Spikes
+from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.model.model import Model
 from clhines.simulator.ranks.described import WholeNetwork

@@ -19,7 +19,7 @@ from clhines import Network, Population, Simulation, SimulationError
 from clhines.core.errors import InputError, RankError, RunInterrupt, SpikeOverflowError
 from clhines.simulator import simulation as simulation_module
 from clhines.simulator.analysis import Features
-from clhines.simulator.events import grid_run as received
+from clhines.simulator.events import spike_list as received
 from clhines.simulator.network.plasticity import STDP, Rule
 from clhines.simulator.ranks import mpi
 

@@ -198,7 +198,7 @@ def _on_device(
     import pyopencl.array as cla
 
     from clhines.simulator.events.grid import Delivery
-    from clhines.simulator.events.grid_run import Plasticity
+    from clhines.simulator.events.plasticity import Plasticity
     from clhines.simulator.state.host_grid import settled
 
     delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", largest=given.largest)

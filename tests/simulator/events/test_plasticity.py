@@ -7,7 +7,7 @@ from deliveries import DT, PlasticDevice, orders_of
 from bench.made import random_connections
 from clhines.core.errors import InputError
 from clhines.simulator.events.grid import ALGORITHMS, Delivery
-from clhines.simulator.events.grid_run import Plasticity
+from clhines.simulator.events.plasticity import Plasticity
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.network.plasticity import STDP
 from clhines.solver.device.devices import has_atomics

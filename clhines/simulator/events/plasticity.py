@@ -1,0 +1,335 @@
+"""Plastic weights on a device: a `Rule`, printed as kernels.
+
+See Brette and Goodman 2012, section 2.3, on the access to synapses that it takes: forward rows for
+presynaptic spikes, backward rows for postsynaptic ones. A rule acts at the presynaptic end: a
+source's spike is there in its own step, and a postsynaptic one as well; the delay lies between the
+connection and its target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import offsets
+from clhines.core.errors import DeviceError, InputError
+from clhines.simulator.events.grid import Delivery, NewSpikes
+from clhines.simulator.mechanisms.text.rules import REWARD, SIDES, RuleText, read_rule
+from clhines.simulator.model.connections import offsets_of
+from clhines.simulator.model.schema import Field, plastic_fields, split_name
+from clhines.simulator.network.plasticity import Rule
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import to_device
+from clhines.solver.plan.kernel_spec import TemplateSpec
+
+_SPIKES = (
+    "const int *restrict spike_source, const int *restrict spike_step",
+    "const int *restrict spike_count, int capacity, const int *restrict marks, int turn, int step",
+)
+_RULE = (
+    "const double *restrict value, const int *restrict first_decay, const double *restrict decay",
+    "double *restrict pre_trace, int *restrict pre_step, double *restrict post_trace",
+    "int *restrict post_step, int sources, int *restrict wrong",
+)
+_WEIGHTS = (
+    "double least, double most, double inverse_scale, double *restrict synapse_trace",
+    "int *restrict synapse_step, int connections, double *restrict weight",
+    "long *restrict integer",
+)
+_CHANGES = "spike_source", "spike_step", "spike_count", "capacity", "turn", "step"
+_ROWS = "const int *restrict first"
+_CELLS = "const int *restrict cell"  # postsynaptic, of each place in the rows; -1: a fixed weight
+_PLACES = "const int *restrict place if indexed"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace in the kernels: its array and entry, `at`, and the number of its decay."""
+
+    name: str
+    side: str
+    number: int
+    at: str
+
+
+@dataclass(frozen=True)
+class PlasticSpec(TemplateSpec):
+    template: ClassVar[str] = "simulator/plasticity"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pre": (*_SPIKES, *_RULE, *_WEIGHTS, _ROWS, _CELLS, _PLACES),
+        "post": (
+            *(*_SPIKES, *_RULE, *_WEIGHTS, _ROWS),
+            "const int *restrict source, const int *restrict place",
+        ),
+        "pre_traces": (*_SPIKES, *_RULE),
+        "post_traces": (*_SPIKES, *_RULE),
+        "reward": ("double reward, int step", *_RULE, *_WEIGHTS, _CELLS, _PLACES),
+    }
+    work_group: int
+    text: str = field(repr=False)
+    indexed: bool = False  # the weights do not lie in the order of the forward rows
+
+    @cached_property
+    def about(self) -> RuleText:
+        return read_rule(self.text)
+
+    @cached_property
+    def traces(self) -> tuple[Trace, ...]:
+        traces, rows = [], dict.fromkeys(SIDES, 0)
+        for number, (name, line) in enumerate(self.about.traces.items()):
+            side, row = line.sort, rows[line.sort]
+            index, count = ("i", "connections") if side == "synapse" else (f"{side}_at", "sources")
+            at = f"{row} * (size_t){count} + {index}" if row else index
+            traces.append(Trace(name, side, number, f"{side}_trace[{at}]"))
+            rows[side] += 1
+        return tuple(traces)
+
+    @property
+    def growth(self) -> str:
+        """The rate of the weight between events, or empty."""
+        return self.about.printed_growth("double")
+
+    @property
+    def last(self) -> int:
+        """Number of the decay that the rate of the weight has."""
+        return len(self.traces)
+
+    def own(self, side: str) -> list[Trace]:
+        return [t for t in self.traces if t.side == side]
+
+    def read(self, event: str) -> list[Trace]:
+        """Traces of cells that connections read at an event."""
+        used = self.about.uses(event, "synapse")
+        return [t for t in self.traces if t.name in used and t.side != "synapse"]
+
+    def apart(self, event: str) -> bool:
+        """Whether connections read the traces of the cell itself, which change after them."""
+        return any(t.side == event for t in self.read(event))
+
+    def kept_at(self, event: str) -> list[Trace]:
+        """Traces of connections, if an event uses or changes any, or the weight grows by them."""
+        used = self.about.uses(event, "synapse")
+        places = self.own("synapse")
+        return places if self.growth or any(t.name in used for t in places) else []
+
+    def weighs(self, event: str) -> bool:
+        """Whether an event reads or changes the weight."""
+        return bool(self.growth) or self.about.weighs(event)
+
+    def changes(self, event: str) -> bool:
+        return self.weighs(event) or bool(self.kept_at(event))
+
+
+class Plasticity:
+    """Connections whose weights change with the spikes of both ends; needs float64 on the device.
+
+    `delivery` is made with ``largest=rule.max_weight(connections, plastic)``, or its unit is too
+    fine. `cell_of_target` is the cell, numbered as sources are, that each target belongs to, -1 for
+    none; `plastic` are the connections that the rule changes, in the order of `GridConnections`.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        rule: Rule,
+        dt: float,
+        cell_of_target: ArrayLike,
+        plastic: ArrayLike = True,
+    ) -> None:
+        queue, connections = delivery.queue, delivery.connections
+        if not devices.has_fp64(queue.device):
+            raise DeviceError(f"{queue.device.name.strip()} has no float64, which plasticity needs")
+        if not dt > 0:
+            raise InputError(f"dt is {dt} ms; expected more than 0")
+        cells, mask = _checked(delivery, rule, cell_of_target, plastic)
+        self.delivery, self.rule, self.connections = delivery, rule, connections
+        weight = delivery.tables.laid(connections.weight[connections.order])
+        self._weight = to_device(queue, weight, np.float64)
+        counts = dict.fromkeys(SIDES, connections.num_sources) | {"synapse": connections.count}
+        self._traces = {
+            side: to_device(queue, np.zeros(counts[side] * len(names)), np.float64)
+            for side, names in rule.kept.items()
+        }
+        self._steps = {
+            side: to_device(queue, np.zeros(counts[side] if names else 0), np.int32)
+            for side, names in rule.kept.items()
+        }
+        self._wrong = to_device(queue, np.zeros(1), np.int32)
+        on_cpu = devices.is_cpu(queue.device)
+        most = queue.device.max_work_group_size
+        indexed = delivery.tables.place is not None
+        self._spec = PlasticSpec(min(16 if on_cpu else 256, most), rule.text, indexed)
+        self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
+        # postsynaptic cells along the forward rows, and the backward rows
+        c = connections
+        cell = np.where(mask, cells[c.target], -1)[c.order]
+        indices = np.flatnonzero(cell >= 0)
+        indices = indices[np.argsort(cell[indices], kind="stable")]
+        first, source = offsets_of(cell[indices], c.num_sources), c.source[c.order][indices]
+        place = delivery.tables.where(indices)
+        self._given = self._arguments(dt)
+        forward = {"first": c.row, "cell": cell}
+        forward |= {"place": delivery.tables.place} if indexed else {}
+        self._pre = self._bound("pre", **forward)
+        self._post = self._bound("post", first=first, source=source, place=place)
+        if REWARD in rule.about.actions:
+            self._reward = self._kernel("reward", ("reward", "step"), forward)
+
+    def _arguments(self, dt: float) -> dict[str, program.KernelArgument]:
+        delivery, rule, queue, c = self.delivery, self.rule, self.delivery.queue, self.connections
+        decays = rule.decays(dt)
+        arrays = {
+            "value": (np.array([*rule.parameters.values()]), np.float64),
+            "first_decay": (offsets(np.array([len(d) for d in decays], int)), np.int32),
+            "decay": (np.concatenate([np.zeros(0), *decays]), np.float64),
+        }
+        return {
+            **{name: to_device(queue, *array) for name, array in arrays.items()},
+            **{f"{side}_trace": array for side, array in self._traces.items()},
+            **{f"{side}_step": array for side, array in self._steps.items()},
+            **dict.fromkeys(_CHANGES, np.int32(0)),
+            **dict.fromkeys(_CHANGES[:3], delivery.marks[0]),
+            **{"marks": delivery.marks[0], "wrong": self._wrong, "reward": np.float64(0)},
+            **{"sources": np.int32(c.num_sources), "connections": np.int32(c.count)},
+            **{"weight": self._weight, "integer": delivery.tables.weight},
+            **{"least": np.float64(rule.w_min), "most": np.float64(rule.w_max)},
+            "inverse_scale": np.float64(1 / delivery.incoming_scale),
+        }
+
+    def _kernel(
+        self, name: str, changes: tuple[str, ...], tables: dict[str, np.ndarray]
+    ) -> program.BoundKernel:
+        queue = self.delivery.queue
+        built = program.build(queue.context, self._spec)
+        tables_here = {n: to_device(queue, a, np.int32) for n, a in tables.items()}
+        return program.bind(built, self._spec, name, self._given | tables_here, changes)
+
+    def _bound(
+        self, event: str, **tables: np.ndarray
+    ) -> list[tuple[program.BoundKernel, int, int]]:
+        """Return the kernels of one end's spikes, and the work-groups along a row and over rows."""
+        longest = int(np.max(np.diff(tables["first"]), initial=1))
+        across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
+        along = max(1, self._groups // across)
+        kernels = [(self._kernel(event, _CHANGES, tables), across, along)]
+        if self._spec.apart(event):
+            kernels.append((self._kernel(f"{event}_traces", _CHANGES, {}), 1, 1))
+        return kernels
+
+    def enqueue(
+        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
+    ) -> cl.Event:
+        """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
+        delivery = self.delivery
+        steps_taken = delivery.steps_from(first_step, steps)
+        for step in steps_taken:
+            self._launch(self._pre, found, step)
+            delivery.deliver(found, incoming, range(step, step + 1), step == steps_taken[-1])
+            event = self._launch(self._post, found, step)
+        delivery.turn_over()
+        return event
+
+    def _launch(
+        self, kernels: list[tuple[program.BoundKernel, int, int]], found: NewSpikes, step: int
+    ) -> cl.Event:
+        queue, group = self.delivery.queue, self._spec.work_group
+        numbers = self.delivery.capacity, self.delivery.marks[1], step
+        for kernel, across, along in kernels:
+            kernel.change(*found, *(np.int32(n) for n in numbers))
+            event = kernel.launch(queue, across * group, group, rows=along)
+        return event
+
+    def reward(self, reward: float, step: int) -> None:
+        queue, group = self.delivery.queue, self._spec.work_group
+        self._reward.change(np.float64(reward), np.int32(step))
+        self._reward.launch(queue, self._groups * group, group)
+
+    def check(self) -> None:
+        """Wait, and raise InputError for a weight or a trace that is no finite number."""
+        if self._wrong.get(self.delivery.queue)[0]:
+            raise self.rule.not_finite()
+
+    @property
+    def weight(self) -> np.ndarray:
+        """(k,) float64: weights after the last events, in the order given to `GridConnections`."""
+        return self._of(next(plastic_fields(self.rule)))
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {f.key: self._of(f) for f in plastic_fields(self.rule)}
+
+    def _place(self, field: Field) -> tuple[cla.Array, slice]:
+        count = self.connections.count if field.per == "plastic" else self.connections.num_sources
+        side, row = split_name(field.name)
+        if field.what == "plastic_trace":
+            return self._traces[side], slice(row * count, (row + 1) * count)
+        return self._steps[side] if field.what == "plastic_step" else self._weight, slice(0, count)
+
+    def _of(self, field: Field) -> np.ndarray:
+        array, place = self._place(field)
+        values = array.get(self.delivery.queue)[place]
+        if field.per == "plastic":
+            order = self.connections.order
+            values[order] = values[self.delivery.tables.where(np.arange(len(order)))]
+        return values
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore the arrays of `state`; those of other connections raise an InputError."""
+        for name, values in self.state().items():
+            if name not in state or state[name].shape != values.shape:
+                raise InputError(f"state of plasticity: {name} is not of these connections")
+        queue = self.delivery.queue
+        self._wrong.fill(0, queue)
+        for one in plastic_fields(self.rule):
+            array, place = self._place(one)
+            values, new = array.get(queue), state[one.key]
+            if one.per == "plastic":
+                new = self.delivery.tables.laid(new[self.connections.order])
+            values[place] = new
+            array.set(values, queue)
+        if self.connections.count:
+            self.delivery.set_weights(self.weight)
+
+
+def _checked(
+    delivery: Delivery, rule: Rule, cell_of_target: ArrayLike, plastic: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cells as int64 and the mask of plastic connections."""
+    c = delivery.connections
+    cells = np.asarray(cell_of_target)
+    if cells.shape != (delivery.num_targets,) or not np.issubdtype(cells.dtype, np.integer):
+        raise InputError(
+            f"cell_of_target has shape {cells.shape}, dtype {cells.dtype}; "
+            f"expected ({delivery.num_targets},) integers"
+        )
+    bad = (cells < -1) | (cells >= c.num_sources)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise InputError(
+            f"cell_of_target of target {k} is {cells[k]}; expected -1 to {c.num_sources - 1}, "
+            "the sources"
+        )
+    mask = np.asarray(plastic)
+    if mask.shape not in ((), (c.count,)) or mask.dtype != np.bool_:
+        raise InputError(
+            f"plastic has shape {mask.shape}, dtype {mask.dtype}; expected ({c.count},) bool"
+        )
+    mask = np.broadcast_to(mask, (c.count,))
+    outside = mask & ((c.weight < rule.w_min) | (c.weight > rule.w_max))
+    if outside.any():
+        k = int(np.argmax(outside))
+        raise InputError(
+            f"weight of connection {k} is {c.weight[k]:g}; expected {rule.w_min:g} to "
+            f"{rule.w_max:g}, the bounds of the rule"
+        )
+    if delivery.incoming_scale < c.scale(largest=rule.max_weight(c, mask)):
+        raise InputError(
+            "the sums could overflow once weights have grown; make the Delivery with "
+            "largest=rule.max_weight(connections, plastic)"
+        )
+    return cells.astype(np.int64), mask
