@@ -57,11 +57,8 @@ def by_delivery(
         Numbers of the connections in whole steps; None if all are.
     """
     added, most_steps = inside(network).added, longest_on_grid(targets)
-    if not (
-        needs_times
-        or (has_needs and has_short(wiring, added, dt))
-        or has_long(wiring, added, dt, most_steps)
-    ):
+    least = dt * (1 - ROUNDING) if has_needs else -np.inf
+    if not (needs_times or has_delay_outside(wiring, added, least, dt * most_steps)):
         return wiring, Wiring(network), None
     return divided(wiring, added, groups, dt, most_steps)
 
@@ -93,26 +90,20 @@ def given_weights(wiring: Wiring) -> np.ndarray:
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
 
-def has_short(wiring: Wiring, added: Additions, dt: float) -> bool:
-    """Whether a connection of a cell or a detector has a delay shorter than a step."""
-    train, least = _trains(added), dt * (1 - ROUNDING)
-    short = ((c[0], once(c[4]) < least) for c in wiring.columns)
-    return any(is_short.any() and (is_short & ~train[source]).any() for source, is_short in short)
-
-
 def longest_on_grid(num_targets: int) -> int:
     """Return the longest delay, in steps, for which a ring of sums of events has room."""
     return max(RING_STEPS, min(MOST_RING // max(num_targets, 1), MAX_SLOTS)) - 2
 
 
-def has_long(wiring: Wiring, added: Additions, dt: float, most_steps: int) -> bool:
-    """Whether a connection of a cell or a detector has a longer delay, and is not plastic."""
-    train, most = _trains(added), dt * most_steps
-    long = ((c[0], once(c[4]) > most, c[5]) for c in wiring.columns)
-    return any(
-        is_long.any() and (is_long & ~train[source] & ~plastic).any()
-        for source, is_long, plastic in long
-    )
+def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: float) -> bool:
+    """Whether a delay of a cell or a detector is below `least`, or above `most` and not plastic."""
+    train = _trains(added)
+    for source, _, _, _, delay, plastic in wiring.columns:
+        short, long = once(delay) < least, once(delay) > most
+        outside = short | (long & ~plastic) if long.any() else short
+        if outside.any() and (outside & ~train[source]).any():
+            return True
+    return False
 
 
 def divided(
