@@ -181,8 +181,8 @@ class Mechanism:
             An `InputError` whose `rejections` list everything that cannot be simulated, with line
             and, where there is one, the way out.
         """
-        given = use_tables, secondorder, function_tables
-        return cls(*read_nmodl(text_or_path, path, *given))
+        options = use_tables, secondorder, function_tables
+        return cls(*read_nmodl(text_or_path, path, *options))
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
@@ -428,10 +428,10 @@ class Mechanism:
         _check_width(width)
         how = real, width, _texts("single", single)
         printed = Functions(self.compiled, *how, lanes=lanes)
-        found: tuple[str, tuple[str, ...]] = self.compiled.once(
+        source_and_names: tuple[str, tuple[str, ...]] = self.compiled.once(
             (*how, lanes, "grouped"), printed.grouped
         )
-        return found
+        return source_and_names
 
     @property
     def source(self) -> str:
@@ -448,11 +448,15 @@ class Mechanism:
             compiled.calls(block)
             return numpy_function(compiled, block, wanted)
 
-        found: Callable[..., Any] = compiled.once(("twin", block, wanted), make)
-        return found
+        function: Callable[..., Any] = compiled.once(("twin", block, wanted), make)
+        return function
 
     def _called(
-        self, block: str, given: Mapping[str, Any], params: Values | None, states: Values | None
+        self,
+        block: str,
+        block_values: Mapping[str, Any],
+        params: Values | None,
+        states: Values | None,
     ) -> dict[tuple[str, str], Any]:
         """Call the twin of a block, if there is one; return its results by role and name.
 
@@ -462,9 +466,9 @@ class Mechanism:
         """
         program = self.program
         arguments = program.blocks.get(block, ())
-        known = _known(program, params, states)
-        taken = [a for a in arguments if a.direction != "out"]
-        values = [_value(program, a, block, given, known) for a in taken]
+        named_values = _known(program, params, states)
+        input_arguments = [a for a in arguments if a.direction != "out"]
+        values = [_value(program, a, block, block_values, named_values) for a in input_arguments]
         # NumPy's numbers, as Python's raise on a division by 0
         values = [np.float64(x) if isinstance(x, int | float) else x for x in values]
         with np.errstate(all="ignore"):  # np.where computes both of its branches
@@ -473,17 +477,21 @@ class Mechanism:
         return dict(zip(changed, results, strict=True))
 
     def _states_after(
-        self, block: str, given: Mapping[str, Any], params: Values | None, states: Values | None
+        self,
+        block: str,
+        block_values: Mapping[str, Any],
+        params: Values | None,
+        states: Values | None,
     ) -> dict[str, np.ndarray]:
         """Return states and concentrations after a block; arguments are as of `_called`.
 
         They are of the shape to which all of them and the voltage or weight broadcast.
         """
-        found = self._called(block, given, params, states)
-        after = {name: x for (role, name), x in found.items() if role in ("state", "ion")}
+        results = self._called(block, block_values, params, states)
+        after = {name: x for (role, name), x in results.items() if role in ("state", "ion")}
         old = states or {}
         values = {q.name: old[q.name] for q in self.program.states if q.name in old} | after
-        like: Any = given.get("v", given.get("weight"))
+        like: Any = block_values.get("v", block_values.get("weight"))
         shape = np.broadcast_shapes(np.shape(like), *map(np.shape, values.values()))
         return {name: np.broadcast_to(x, shape).copy() for name, x in values.items()}
 
@@ -504,8 +512,8 @@ class Mechanism:
             So of `current`, `advance` and `event`.
         """
         start = {q.name: q.default for q in self.program.states}
-        given = {"v": _numbers("v", v, "mV"), "t": 0.0}
-        return self._states_after("initial", given, params, start)
+        block_values = {"v": _numbers("v", v, "mV"), "t": 0.0}
+        return self._states_after("initial", block_values, params, start)
 
     def current(
         self,
@@ -527,12 +535,12 @@ class Mechanism:
             raise InputError(f"mechanism {self.name} needs noise and dt, or dt, for its current")
         if noise is None and self.uses_noise:
             raise InputError(f"mechanism {self.name} needs noise, one number per instance")
-        given: dict[str, Any] = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
-        given["dt"] = np.nan if dt is None else _numbers("dt", dt, "ms")
-        given["noise"] = None if noise is None else _numbers("noise", noise)
-        found = self._called("current", given, params, states)
-        i, g = found["i", "i"], found["g", "g"]
-        shape = np.broadcast_shapes(np.shape(given["v"]), np.shape(i), np.shape(g))
+        block_values: dict[str, Any] = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
+        block_values["dt"] = np.nan if dt is None else _numbers("dt", dt, "ms")
+        block_values["noise"] = None if noise is None else _numbers("noise", noise)
+        results = self._called("current", block_values, params, states)
+        i, g = results["i", "i"], results["g", "g"]
+        shape = np.broadcast_shapes(np.shape(block_values["v"]), np.shape(i), np.shape(g))
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
 
     def advance(
@@ -543,9 +551,9 @@ class Mechanism:
         Where rates have currents, the last state is the voltage at t. With concentrations that an
         NMODL mechanism sets.
         """
-        given = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
-        given["dt"] = _numbers("dt", dt, "ms")
-        return self._states_after("advance", given, params, states)
+        block_values = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
+        block_values["dt"] = _numbers("dt", dt, "ms")
+        return self._states_after("advance", block_values, params, states)
 
     def event(
         self, weight: ArrayLike, params: Values | None, states: Values
@@ -553,8 +561,8 @@ class Mechanism:
         """Return the states after an event of this (summed) weight."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
-        given = {"weight": _numbers("weight", weight), "flag": 0.0}
-        return self._states_after("receive", given, params, states)
+        block_values = {"weight": _numbers("weight", weight), "flag": 0.0}
+        return self._states_after("receive", block_values, params, states)
 
 
 def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
@@ -576,27 +584,35 @@ def _known(program: Program, params: Values | None, states: Values | None) -> di
             f"mechanism {program.name} has no parameter '{unknown[0]}'; "
             f"it has {', '.join(names) or 'none'}"
         )
-    given, units = {**(states or {}), **(params or {})}, program.units
-    return {**program.defaults, **{k: _numbers(k, x, units.get(k)) for k, x in given.items()}}
+    user_values, units = {**(states or {}), **(params or {})}, program.units
+    return {**program.defaults, **{k: _numbers(k, x, units.get(k)) for k, x in user_values.items()}}
 
 
 def _value(
-    program: Program, a: Argument, block: str, given: Mapping[str, Any], known: Mapping[str, Any]
+    program: Program,
+    a: Argument,
+    block: str,
+    block_values: Mapping[str, Any],
+    named_values: Mapping[str, Any],
 ) -> Any:
     """Return the value of an argument."""
     net = program.net
     several = a.role == "weight" and net is not None and len(net.weights) > 1
-    if a.role in given and not several:
-        return given["t"] + given["dt"] if (a.role, a.name) == ("t", "end") else given[a.role]
+    if a.role in block_values and not several:
+        return (
+            block_values["t"] + block_values["dt"]
+            if (a.role, a.name) == ("t", "end")
+            else block_values[a.role]
+        )
     if a.role not in ("parameter", "state", "ion", "pointer"):
         raise InputError(
             f"mechanism {program.name}: its {block} needs {_WORDS.get(a.role, a.role)} "
             f"'{a.name}'; expected a call of twin('{block}') of what calls('{block}') lists"
         )
-    if a.name not in known:
+    if a.name not in named_values:
         more = "" if a.role == "state" else "; expected it among the parameters"
         raise InputError(f"mechanism {program.name}: no value of {a.role} '{a.name}'{more}")
-    return known[a.name]
+    return named_values[a.name]
 
 
 def _check_real(real: str) -> None:

@@ -114,18 +114,18 @@ class Equations:
     @cached_property
     def parameters(self) -> tuple[Quantity, ...]:
         """Parameters with their defaults."""
-        given = self.of_sort("parameter").values()
-        found = [Quantity(p.name, _canonical(p), p.default) for p in given]
+        declared = self.of_sort("parameter").values()
+        quantities = [Quantity(p.name, _canonical(p), p.default) for p in declared]
         added = [CAPACITANCE] * bool(self.spiking) + [HELD_STEPS] * ("refractory" in self.spiking)
-        return (*found, *(Quantity(name, "") for name in added))
+        return (*quantities, *(Quantity(name, "") for name in added))
 
     @property
     def kept(self) -> tuple[Quantity, ...]:
         """All states that instances have, the hidden ones last."""
-        own = {name: line for name, line in self.states.items() if name not in self.outside}
-        found = [Quantity(name, _canonical(line)) for name, line in own.items()]
-        found += [Quantity(HELD, "")] * bool(self.spiking)
-        return (*found, *[Quantity(HIDDEN, "mV")] * self.keeps_v)
+        states = {name: line for name, line in self.states.items() if name not in self.outside}
+        quantities = [Quantity(name, _canonical(line)) for name, line in states.items()]
+        quantities += [Quantity(HELD, "")] * bool(self.spiking)
+        return (*quantities, *[Quantity(HIDDEN, "mV")] * self.keeps_v)
 
     @cached_property
     def outside(self) -> dict[str, str]:
@@ -137,13 +137,13 @@ class Equations:
         """The text's use of each ion, known after all expressions are read."""
         lines = (*self.ordered, *self.states.values())
         used = {name for line in lines for name in line.value.free}
-        found = []
+        uses = []
         for ion, line in self.ions.items():
             names = [n.format(ion) for n in ION_NAMES]
             reads = tuple(n for n in names if n in used and n not in self.defined)
             writes = tuple(n for n in names if n in self.defined)
-            found.append(IonUse(ion, line.default if line.source else None, reads, writes))
-        return tuple(found)
+            uses.append(IonUse(ion, line.default if line.source else None, reads, writes))
+        return tuple(uses)
 
     # --------------------------------------------------------------------------- statements
 
@@ -166,9 +166,9 @@ class Equations:
                 self._header(line)
                 continue
             for pattern, take in statements:
-                found = re.fullmatch(pattern, line.text, re.S)
-                if found:
-                    take(self, line, *found.groups())
+                match = re.fullmatch(pattern, line.text, re.S)
+                if match:
+                    take(self, line, *match.groups())
                     break
             else:
                 word = re.split(r"[\s=:]", line.text, maxsplit=1)[0][:40]
@@ -177,14 +177,14 @@ class Equations:
                 raise self.fail(line, f"cannot read this statement; {hint}")
 
     def _header(self, line: Line) -> None:
-        found = re.fullmatch(rf"(density|point)\s+({NAME})", line.text)
-        if not found:
+        match = re.fullmatch(rf"(density|point)\s+({NAME})", line.text)
+        if not match:
             text = "expected 'density NAME' or 'point NAME' as the mechanism's first statement"
             if line.text.endswith(".mod") or line.text.startswith(("NEURON", "TITLE", "COMMENT")):
                 text += "; NMODL is read by Mechanism.from_nmodl()"
             raise self.fail(line, text)
-        self._check_name(line, found.group(2))
-        self.kind, self.name = found.groups()
+        self._check_name(line, match.group(2))
+        self.kind, self.name = match.groups()
 
     def _check_name(self, line: Line, name: str) -> None:
         if "__" in name or name.endswith("_"):
@@ -229,13 +229,13 @@ class Equations:
     def _take(self, line: Line, source: str) -> None:
         """Take a unit off an expression."""
         line.source, more = source.strip(), "/" if line.sort == "parameter" else ""
-        found = re.fullmatch(r"(.*\S)\s*\[([^\[]*)\]", line.source, re.S) or re.fullmatch(
+        match = re.fullmatch(r"(.*\S)\s*\[([^\[]*)\]", line.source, re.S) or re.fullmatch(
             rf"({_NUMBER})\s+([A-Za-z0-9µμΩ°{more}].*)", line.source, re.S
         )
-        if found:
-            line.source = found.group(1)
+        if match:
+            line.source = match.group(1)
             try:
-                line.unit = units.parse(found.group(2).strip())
+                line.unit = units.parse(match.group(2).strip())
             except UnitError as error:
                 raise self.fail(line, f"'{line.shown}': {error}") from error
 
@@ -270,12 +270,12 @@ class Equations:
 
     def _actions(self, line: Line, actions: str, sort: str, table: dict[str, Line]) -> None:
         for action in actions.split(";"):
-            found = re.fullmatch(rf"\s*({NAME})\s*([-+*/]?)=(?!=)(.*\S)\s*", action, re.S)
-            if not found:
+            match = re.fullmatch(rf"\s*({NAME})\s*([-+*/]?)=(?!=)(.*\S)\s*", action, re.S)
+            if not match:
                 raise self.fail(
                     line, f"cannot read the action '{shortened(action)}'; expected 'NAME += ...'"
                 )
-            name, sign, source = found.groups()
+            name, sign, source = match.groups()
             if name in table:
                 raise self.fail(line, f"the {sort} changes '{name}' twice")
             table[name] = Line(line.number, line.text, sort, name, source, sign)
@@ -285,16 +285,16 @@ class Equations:
         line.sort = line.name = key
         self._once(self.spiking, line)
         if key == "spike":
-            found = re.fullmatch(r"\s*v\s*>(?!=)(.*)", source, re.S)
-            if not found:
+            match = re.fullmatch(r"\s*v\s*>(?!=)(.*)", source, re.S)
+            if not match:
                 raise self.fail(line, "expected 'spike: v > X', X a parameter or a number")
-            source = found.group(1)
+            source = match.group(1)
         elif key == "reset":
             self._actions(line, source, "reset", self.resets)
-            own = self.resets.pop("v", None)
-            if own is None or own.sign:
+            reset = self.resets.pop("v", None)
+            if reset is None or reset.sign:
                 raise self.fail(line, "expected 'reset: v = X', X a parameter or a number")
-            source = own.source
+            source = reset.source
         self._take(line, source)
 
     def ion(self, line: Line, name: str, valence: str | None) -> None:
@@ -321,10 +321,10 @@ class Equations:
             return self.graph.symbol(name)
         if name == "pi":
             return self.graph.number(exact.PI)
-        known = [*self.defined, *self.outside, *sorted(self.given)]
-        near = get_close_matches(name[:60], known[:2000], n=1, cutoff=0.6)
+        names = [*self.defined, *self.outside, *sorted(self.given)]
+        near = get_close_matches(name[:60], names[:2000], n=1, cutoff=0.6)
         hint = f"did you mean '{near[0]}'?" if near else "known are "
-        hint += "" if near else shortened(", ".join(known), 100)
+        hint += "" if near else shortened(", ".join(names), 100)
         if name in FUNCTIONS:
             hint = f"'{name}' is a function and needs its argument in brackets"
         raise ExpressionError(f"unknown symbol '{shortened(name)}'; {hint}")
@@ -402,27 +402,27 @@ _BEGIN = re.compile(rf"((parameter|state|current)\s+{NAME}|d{NAME}\s*/\s*dt)\s*=
 
 def _lines(text: str) -> list[Line]:
     """Statements without comments; one goes on while a bracket is open."""
-    found: list[tuple[int, list[str]]] = []
+    numbered: list[tuple[int, list[str]]] = []
     depth = 0
     for number, raw in enumerate(text.splitlines(), 1):
         part = raw.split("#")[0].strip()
         if not part:
             continue
         if depth > 0 and not _BEGIN.match(part):
-            found[-1][1].append(part)
+            numbered[-1][1].append(part)
         else:
-            found.append((number, [part]))
+            numbered.append((number, [part]))
             depth = 0
         depth += part.count("(") - part.count(")")
-    return [Line(number, " ".join(parts)) for number, parts in found]
+    return [Line(number, " ".join(parts)) for number, parts in numbered]
 
 
 class Scope:
     """Values of names: those given in place of symbols, and expressions of them."""
 
-    def __init__(self, equations: Equations, given: Mapping[str, Node] | None = None) -> None:
+    def __init__(self, equations: Equations, values: Mapping[str, Node] | None = None) -> None:
         self.eq, self.graph = equations, equations.graph
-        self.values: dict[str, Node] = dict(given or {})
+        self.values: dict[str, Node] = dict(values or {})
 
     def value(self, name: str) -> Node:
         """Return the value of a name."""
@@ -455,8 +455,8 @@ class Scope:
 
     def _replaced(self, e: Node, values: Mapping[str, Node]) -> Node:
         symbol = self.graph.symbol
-        found = {symbol(name): values[name] for name in e.free if name in values}
-        value = self.graph.replaced([e], found)[0] if found else e
+        replacements = {symbol(name): values[name] for name in e.free if name in values}
+        value = self.graph.replaced([e], replacements)[0] if replacements else e
         [result] = remove_singularities([value], self.eq.plain)
         self.eq.plain[result] = result
         return result
@@ -484,9 +484,9 @@ def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
         for name in rates:
             if reached[name] & bits[through]:
                 reached[name] |= reached[through]
-    found = {}
+    circles = {}
     for name in rates:
         both = [n for n in rates if reached[name] & bits[n] and reached[n] & bits[name]]
         if len(both) > 1:
-            found[name] = both
-    return found
+            circles[name] = both
+    return circles

@@ -67,11 +67,11 @@ class RuleText(Equations):
             raise InputError(f"rule {self.name} changes no weight; expected 'on pre: w += ...'")
 
     def _header(self, line: Line) -> None:
-        found = re.fullmatch(rf"(rule)\s+({NAME})", line.text)
-        if not found:
+        match = re.fullmatch(rf"(rule)\s+({NAME})", line.text)
+        if not match:
             raise self.fail(line, "expected 'rule NAME' as the rule's first statement")
-        self._check_name(line, found.group(2))
-        self.kind, self.name = found.groups()
+        self._check_name(line, match.group(2))
+        self.kind, self.name = match.groups()
 
     def trace(self, line: Line, side: str, name: str) -> None:
         """Take ``SIDE trace NAME``."""
@@ -91,7 +91,7 @@ class RuleText(Equations):
             raise self.fail(
                 line, f"'bounds:' is given twice, first in line {self.limits[0].number}"
             )
-        found = []
+        bounds = []
         for source in (low, high):
             one = Line(line.number, line.text, "bounds", "bounds")
             self._take(one, source)
@@ -101,8 +101,8 @@ class RuleText(Equations):
                 except ExpressionError as error:
                     got = f"'bounds:' has '{shortened(one.source)}'"
                     raise self.fail(line, f"{got}; expected a parameter or a number") from error
-            found.append(one)
-        self.limits = tuple(found)
+            bounds.append(one)
+        self.limits = tuple(bounds)
 
     # ------------------------------------------------------------------------------- checks
 
@@ -131,7 +131,9 @@ class RuleText(Equations):
     def _check_action(self, event: str, line: Line) -> None:
         """Check that an event changes what it may, by what is known there."""
         name, traces = line.name, self.traces
-        own = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[event]
+        sides = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[
+            event
+        ]
         if name in self.of_sort("parameter"):
             raise self.fail(line, f"'{name}' is a parameter, which 'on {event}:' cannot change")
         if name != WEIGHT and name not in traces:
@@ -140,7 +142,7 @@ class RuleText(Equations):
                 f"'{shortened(name)}' is no trace; expected w or a trace{meant(name, traces)}",
             )
         side = "synapse" if name == WEIGHT else traces[name].sort
-        if side not in own:
+        if side not in sides:
             raise self.fail(
                 line, f"'on {event}:' cannot change '{name}', a trace of {_OWNERS[side]}"
             )
@@ -170,17 +172,17 @@ class RuleText(Equations):
     def growing(self) -> tuple[str, ...] | None:
         """Traces whose product ``dw/dt`` has, each as often as it has it; None where none is so."""
         product = self.rates[WEIGHT].value.definition
-        found: list[str] = []
+        factors: list[str] = []
         for factor in product.args if product.op == "mul" else (product,):
             names = factor.free & {*self.traces, WEIGHT, REWARD}
             base, power = factor.args if factor.op == "pow" else (factor, self.graph.one)
             if not names:
                 continue
-            own = base.op == "symbol" and base.name in self.of_sort("synapse")
-            if not own or not power.is_number or power.value not in range(1, 9):
+            is_synaptic = base.op == "symbol" and base.name in self.of_sort("synapse")
+            if not is_synaptic or not power.is_number or power.value not in range(1, 9):
                 return None
-            found += [base.name] * int(power.value)
-        return tuple(found) or None
+            factors += [base.name] * int(power.value)
+        return tuple(factors) or None
 
     @property
     def growth(self) -> Node | None:
@@ -274,9 +276,9 @@ def _run(source: str, values: dict[str, Any]) -> None:
 @lru_cache(maxsize=64)
 def read_rule(text: str) -> RuleText:
     """Return the rule of a text, which nobody changes; InputError with the line that is wrong."""
-    found = RuleText(cleandoc(text).strip() + "\n")
-    found.read()
-    return found
+    rule = RuleText(cleandoc(text).strip() + "\n")
+    rule.read()
+    return rule
 
 
 _EXPECTED = (

@@ -51,9 +51,9 @@ class _Reactions:
         for key, value in now.items():
             run.values[key] = value
         self._find_volumes()
-        taken = set(self.owners)
+        owned = set(self.owners)
         for key in self.rows:
-            if key not in taken:
+            if key not in owned:
                 volume = self.volumes.get(key, graph.one)
                 self.matrix[key] = {key: volume / dt}
                 self.right[key] = -((now[key] - old[key]) * volume / dt)
@@ -89,8 +89,8 @@ class _Reactions:
             inside = run.guard is not self.guard  # an IF: added where its branch is taken
             added = graph.where(run.guard, rates[0], graph.zero) if inside else rates[0]
             for number, e in left:
-                key, own = self._state(e, s.line)
-                if own:
+                key, is_row = self._state(e, s.line)
+                if is_row:
                     self._add(key, graph.number(number) * added)
             return
         self._is_always(s)
@@ -109,8 +109,8 @@ class _Reactions:
         net = graph.local("_net", forward - back)
         for side_terms, direction in ((left, -1), (right, 1)):
             for number, e in side_terms:
-                key, own = self._state(e, s.line)
-                if not own:
+                key, is_row = self._state(e, s.line)
+                if not is_row:
                     continue
                 count = number * direction
                 self._add(key, graph.number(count) * net)
@@ -133,15 +133,17 @@ class _Reactions:
         graph = self.graph
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:
-            key, own = self._state(e, line)
-            factors.append((self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, own))
-        own_degree = sum(number for _, number, _, own in factors if own)
+            key, is_row = self._state(e, line)
+            factors.append(
+                (self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, is_row)
+            )
+        own_degree = sum(number for _, number, _, is_row in factors if is_row)
         if own_degree > 1:
             self.linear = False
         flux = graph.mul([rate, *(x ** graph.number(n) for x, n, _, _ in factors)])
         slopes: dict[str, Node] = {}
-        for k, (x, number, key, own) in enumerate(factors):
-            if own:
+        for k, (x, number, key, is_row) in enumerate(factors):
+            if is_row:
                 others = [y ** graph.number(m) for j, (y, m, _, _) in enumerate(factors) if j != k]
                 inner = graph.number(number) * x ** graph.number(number - 1)
                 slope = graph.mul([rate, inner, *others])
@@ -183,7 +185,7 @@ def _of_element(run: Execution, s: Statement, k: int) -> Node:
 
 def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
     """Return ``volume`` and ``diffusion`` of each state that diffuses along the cell."""
-    found = dict[str, list[tuple[str, str, Node]]]()
+    contributions = dict[str, list[tuple[str, str, Node]]]()
     for block in run.file.blocks.values():
         if block.sort != "KINETIC":
             continue
@@ -203,15 +205,15 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
                 if variable is None or variable.sort != "state":
                     raise Refused(refusal("mod.diffusion-of-no-state", of=of), s.line)
                 keys = run.names.all_elements(name)
-                if {*keys} & {*found}:
+                if {*keys} & {*contributions}:
                     raise Refused(refusal("mod.second-diffusion", of=of), s.line)
                 for k, key in enumerate(keys):
                     each = ("volume", compartments[name]), ("diffusion", s)
-                    found[key] = [(role, key, _of_element(run, of, k)) for role, of in each]
+                    contributions[key] = [(role, key, _of_element(run, of, k)) for role, of in each]
                 run.line = s.line
-    results = [result for of_key in found.values() for result in of_key]
-    if found:
-        _check_diffusing(run, [*found], [node for _, _, node in results])
+    results = [result for of_key in contributions.values() for result in of_key]
+    if contributions:
+        _check_diffusing(run, [*contributions], [node for _, _, node in results])
     return results
 
 
@@ -240,7 +242,7 @@ def _elements(run: Execution, e: Expression, line: int) -> list[str]:
 
 def _conserved(run: Execution, block: Block) -> list[str]:
     """Return the rows that CONSERVE statements take, from the last statement to the first."""
-    taken: list[str] = []
+    replaced: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
         for _, e in s.names[0]:
@@ -248,16 +250,16 @@ def _conserved(run: Execution, block: Block) -> list[str]:
             if variable is None or variable.sort != "state":
                 raise Refused(refusal("mod.conserve-no-state", e=e[1]), s.line)
             keys += _elements(run, e, s.line)
-        free = [key for key in keys if key not in taken]
+        free = [key for key in keys if key not in replaced]
         if not free:
             raise Refused(refusal("mod.conserve-again"), s.line)
-        taken.append(free[-1])
-    return taken
+        replaced.append(free[-1])
+    return replaced
 
 
 def _rows(run: Execution, block: Block) -> list[str]:
     """Return the states that react or are conserved, in the order they appear."""
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     named: list[str] = []
     for s in all_of(block.body, "reaction"):
         named += [str(e[1]) for side in s.names[1:] for _, e in side]
@@ -266,8 +268,8 @@ def _rows(run: Execution, block: Block) -> list[str]:
     for name in named:
         variable = run.names.variable(name)
         if variable is not None and variable.sort == "state":
-            found |= dict.fromkeys(run.names.all_elements(name))
-    return list(found)
+            keys |= dict.fromkeys(run.names.all_elements(name))
+    return list(keys)
 
 
 def sparse(run: Execution, block: Block, steady: bool) -> None:
@@ -285,16 +287,16 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
     def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
         with run.trial():
-            found = _Reactions(run, block, rows).gathered(now, before, dt)
+            reactions = _Reactions(run, block, rows).gathered(now, before, dt)
             late.update({key: run.values[key] for key in late})
-        for key, entries in found.matrix.items():
+        for key, entries in reactions.matrix.items():
             if entries.get(key, graph.zero) is graph.zero:
                 raise Refused(refusal("mod.kinetic-no-equation", key=key))
-        return solved(found.matrix, found.right, graph.local), found.linear
+        return solved(reactions.matrix, reactions.right, graph.local), reactions.linear
 
     def system() -> Iterator[Node]:
-        found = _Reactions(run, block, rows).gathered(old, old, graph.one)
-        for row in (found.right, *found.matrix.values()):
+        reactions = _Reactions(run, block, rows).gathered(old, old, graph.one)
+        for row in (reactions.right, *reactions.matrix.values()):
             yield from row.values()
 
     late = {key: after for key, (_, after) in run.late(system).items()}

@@ -88,15 +88,15 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     at_top = [*_at_top(parts, words)]
     defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
     macros = {name for text in at_top for name in _macros(text)}.difference(defined)
-    known = (
+    tables = (
         frozenset().union(*streams), frozenset(functions), whole,
         frozenset(macros.union({"diam", "area"}.difference(words))),
         frozenset(name for text in at_top for name in _EMPTY.findall(text)),
     )  # fmt: skip
     of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
-    found, depth = dict[int, str](), 0
+    replacements, depth = dict[int, str](), 0
     around, blocks = (
-        Around("", frozenset(), *known, defined=defined),
+        Around("", frozenset(), *tables, defined=defined),
         list[tuple[int, tuple[str, int, int] | None]](),
     )
     for k, part in enumerate(parts):
@@ -104,13 +104,13 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
             blocks.append((part.start(), translated(part.group(), around)))
         elif not depth and words[k] in _BLOCKS:
             function = "".join(words[k + 1 : k + 2]) if words[k] == "FUNCTION" else ""
-            own = frozenset(_locals(_block(words, k))) | of_file
-            around = Around(function, own, *known, words[k] != "NET_RECEIVE", defined)
+            local_names = frozenset(_locals(_block(words, k))) | of_file
+            around = Around(function, local_names, *tables, words[k] != "NET_RECEIVE", defined)
         depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
-            found |= _balanced(blocks)
+            replacements |= _balanced(blocks)
             blocks.clear()
-    return found
+    return replacements
 
 
 def _stays(text: str, function: str) -> bool:
@@ -178,16 +178,16 @@ def _listed(words: Sequence[str], at: int) -> Iterator[str]:
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
     """Return texts of the blocks of one function, of those that share braces all or none."""
-    found, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
+    translated, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
     for start, one in blocks:
         if one is None:
             whole &= not depth
             continue
         said, moved, lowest = one
-        (shared if moved or lowest or depth else found)[start] = said
+        (shared if moved or lowest or depth else translated)[start] = said
         whole &= depth + lowest >= 0
         depth += moved
-    return found | (shared if whole and not depth else {})
+    return translated | (shared if whole and not depth else {})
 
 
 def _drawn_from(text: str) -> frozenset[str]:
@@ -209,14 +209,14 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, at, text = [], 0, text.rstrip()
+    tokens, at, text = [], 0, text.rstrip()
     while at < len(text):
         one = _TOKEN.match(text, at)
         if one is None:
             raise NotReadError
-        found.append((str(one.lastgroup), str(one[str(one.lastgroup)])))
+        tokens.append((str(one.lastgroup), str(one[str(one.lastgroup)])))
         at = one.end()
-    return found
+    return tokens
 
 
 class _Reader:
@@ -234,8 +234,8 @@ class _Reader:
 
     def _take(self, *texts: str) -> bool:
         """Go on if the next tokens are these."""
-        found = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
-        same = found == [*texts] and self._tokens[self._at][0] != "text"
+        next_texts = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
+        same = next_texts == [*texts] and self._tokens[self._at][0] != "text"
         self._at += len(texts) if same else 0
         return same
 
@@ -254,16 +254,16 @@ class _Reader:
 
     def all(self) -> str:
         """Return everything; braces may be of other blocks."""
-        found = []
+        lines = []
         while self._tokens[self._at][0] != "end":
             if self._take("}"):
                 self._move(-1)
-                found.append("}")
+                lines.append("}")
                 if self._take("else"):
-                    found.append(self._else())
+                    lines.append(self._else())
             else:
-                found.append(self._statement())
-        return "\n".join(found)
+                lines.append(self._statement())
+        return "\n".join(lines)
 
     def _move(self, by: int) -> None:
         self.depth += by
@@ -307,9 +307,9 @@ class _Reader:
         if self._take("extern"):
             return self._skipped()
         if self._take("assert"):
-            found = f"if (!({self._condition()})) {{ hoc_execerror() }}"
+            statement = f"if (!({self._condition()})) {{ hoc_execerror() }}"
             self._need(";")
-            return found
+            return statement
         if self._next in _POINTED and self._tokens[self._at + 1] == ("sign", "*"):
             return self._pointers()
         if self._next in ("double", "int", "long", "unsigned", "const", "static"):
@@ -321,9 +321,9 @@ class _Reader:
                 return self._dropped()
         if self._take("hoc_execerror", "("):
             return f"hoc_execerror()\n{self._dropped()}"  # refused where it is executed
-        found = self._simple()
+        statement = self._simple()
         self._need(";")
-        return found
+        return statement
 
     def _body(self) -> str:
         """Return a block in braces, which may go on after the end, or one statement in braces."""
@@ -332,35 +332,35 @@ class _Reader:
         if not self._take("{"):  # what is not read there is no statement of the block around it
             return f"{{ {self._closed(self._read)} }}"
         self._move(1)
-        found, outside = ["{"], dict(self._around.types)
+        lines, outside = ["{"], dict(self._around.types)
         while self._tokens[self._at][0] != "end":
             if self._take("}"):
                 self._move(-1)
                 self._around.types = outside
-                return "\n".join([*found, "}"])
-            found.append(self._statement())
-        return "\n".join(found)
+                return "\n".join([*lines, "}"])
+            lines.append(self._statement())
+        return "\n".join(lines)
 
     def _closed(self, read: Callable[[], str]) -> str:
         """Return the result of `read`, with as many braces opened as closed."""
         before = self.depth
-        found = read()
+        statement = read()
         if self.depth != before:
             raise NotReadError
-        return found
+        return statement
 
     def _condition(self) -> str:
         self._need("(")
-        found, _ = self._expression()
+        condition, _ = self._expression()
         self._need(")")
-        return found
+        return condition
 
     def _if(self) -> str:
         before, first = self.depth, self._assigned_first()
-        found = f"{first}if ({self._condition()}) {self._body()}"
+        statement = f"{first}if ({self._condition()}) {self._body()}"
         if self.depth == before and self._take("else"):
-            found += f" {self._else()}"
-        return found
+            statement += f" {self._else()}"
+        return statement
 
     def _else(self) -> str:
         if self._tokens[self._at : self._at + 3] == [("name", "if"), *[("sign", "(")] * 2]:
@@ -390,7 +390,7 @@ class _Reader:
         value, _ = self._variable()
         self._need(")")
         self._need("{")
-        found = list[str]()
+        cases = list[str]()
         while not self._take("}"):
             tests = list[str]()
             while self._take("case"):
@@ -404,11 +404,11 @@ class _Reader:
                 body.append(self._closed(self._statement))
             inside = "\n".join(body)
             test = f"if ({' || '.join(tests)}) " if tests else ""
-            found.append(f"{test}{{ {inside} }}")
+            cases.append(f"{test}{{ {inside} }}")
             if not tests:
                 self._need("}")
                 break
-        return " else ".join(found)
+        return " else ".join(cases)
 
     def _for(self) -> str:
         self._need("(")
@@ -422,9 +422,9 @@ class _Reader:
         self._need(";")
         step = self._simple()
         self._need(")")
-        found = f"{first}\nwhile ({test}) {{ {self._closed(self._body)}\n{step} }}"
+        loop = f"{first}\nwhile ({test}) {{ {self._closed(self._body)}\n{step} }}"
         self._around.types = outside
-        return f"{{ {found} }}" if "LOCAL" in first else found
+        return f"{{ {loop} }}" if "LOCAL" in first else loop
 
     def _return(self) -> str:
         function = self._around.function
@@ -455,7 +455,7 @@ class _Reader:
         kind = self._integer() or self._name()
         if kind not in ("double", "int", "index"):
             raise NotReadError
-        found = []
+        lines = []
         while True:
             name = self._name()
             if self._take("(", ")") or self._take("(", "void", ")"):
@@ -467,18 +467,18 @@ class _Reader:
             elif name in self._around.types:
                 raise NotReadError  # another one in an inner scope
             else:
-                found.append(f"LOCAL {name}")
+                lines.append(f"LOCAL {name}")
                 self._around.types[name] = kind
                 if self._take("="):
-                    found.append(self._assigned(name, name))
+                    lines.append(self._assigned(name, name))
             if self._take(";"):
-                return "\n".join(found)
+                return "\n".join(lines)
             self._need(",")
 
     def _integer(self) -> str:
         """Take a type of whole numbers; ``index`` of those that are not negative, or nothing."""
-        taken = next((words for words in _INTEGERS if self._take(*words)), None)
-        return "" if taken is None else "index" if "unsigned" in taken else "int"
+        integer_type = next((words for words in _INTEGERS if self._take(*words)), None)
+        return "" if integer_type is None else "index" if "unsigned" in integer_type else "int"
 
     def _pointers(self) -> str:
         """Drop a declaration of pointers; C that uses them is not read, but see `_pointed`."""
@@ -733,8 +733,8 @@ class _Reader:
             stream = self._stream()
             self._need(")")
             return f"{_PICKS[name]}({stream})", "unsigned" if "ipick" in name else "double"
-        known = {*_MATHS, *_DRAWN, "nrn_ghk"} | self._around.functions
-        if name not in known or name in self._around.macros:
+        functions = {*_MATHS, *_DRAWN, "nrn_ghk"} | self._around.functions
+        if name not in functions or name in self._around.macros:
             raise NotReadError
         values = list[str]()
         if name in self._around.functions:

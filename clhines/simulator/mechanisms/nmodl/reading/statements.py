@@ -74,9 +74,9 @@ class Cursor:
 
     def take(self, text: str) -> bool:
         """Go on if the next token is this one."""
-        found = self.token.text == text and self.token.sort in ("name", "sign")
-        self.place += found
-        return found
+        matches = self.token.text == text and self.token.sort in ("name", "sign")
+        self.place += matches
+        return matches
 
     def need(self, text: str) -> None:
         """Go on, or refuse the file."""
@@ -102,29 +102,29 @@ class Cursor:
 
     def names(self) -> tuple[str, ...]:
         """Return names with commas between them."""
-        found = [self.name()]
+        names = [self.name()]
         while self.take(","):
-            found.append(self.name())
-        return tuple(found)
+            names.append(self.name())
+        return tuple(names)
 
     def unit(self) -> str:
         """Return a unit in brackets, if there is one, without them."""
         if self.token.text != "(":
             return ""
-        found, before = "", self.token
+        unit_text, before = "", self.token
         begin = before.line
         self.place += 1
         while self.token.line != begin or not self.take(")"):
             token = self.token
             if token.sort == "end" or token.text in ("{", "}", "(") or token.line != begin:
-                what = f"unit ({found.strip()[:40]} without its ')'"
+                what = f"unit ({unit_text.strip()[:40]} without its ')'"
                 raise Refused(
                     refusal("mod.neuron-refuses", what=what), begin, "close it in its line"
                 )
-            found += token.text if token.start == before.end else " " + token.text
+            unit_text += token.text if token.start == before.end else " " + token.text
             before = token
             self.place += 1
-        return found.strip()
+        return unit_text.strip()
 
     def signed(self) -> Fraction:
         """Return a number with a sign, or a DEFINE."""
@@ -165,15 +165,15 @@ class Cursor:
 
     def arguments(self) -> tuple[str, ...]:
         """Return the arguments of a block, without their units."""
-        found: list[str] = []
+        names: list[str] = []
         self.need("(")
-        while found or not self.take(")"):
-            found.append(self.name())
+        while names or not self.take(")"):
+            names.append(self.name())
             self.unit()
             if not self.take(","):
                 self.need(")")
                 break
-        return tuple(found)
+        return tuple(names)
 
     # ---------------------------------------------------------------------------- expressions
 
@@ -191,8 +191,8 @@ class Cursor:
     def unary(self) -> Expression:
         """Return an expression with its signs."""
         signs = []
-        known = ("-", "+", "!") if self.token.of_c else ("-", "!")
-        while self.token.sort == "sign" and self.token.text in known:
+        unary_signs = ("-", "+", "!") if self.token.of_c else ("-", "!")
+        while self.token.sort == "sign" and self.token.text in unary_signs:
             signs.append(self.token.text)
             self.place += 1
         value = self._power()
@@ -271,14 +271,14 @@ class Cursor:
         """Return an index in square brackets, if there is one."""
         if not self.take("["):
             return None
-        found = self.integer()
+        index = self.integer()
         self.need("]")
-        return found
+        return index
 
     def integer(self) -> Expression:
         """Return an expression of whole numbers and plain names, as NMODL's indices are."""
         begin = self.place
-        found = self.expression()
+        value = self.expression()
         for token in self.tokens[begin : self.place]:
             plain = token.sort == "name" or token.text.isdigit() or token.text in "+-*/()"
             if not plain and not token.of_c:
@@ -288,14 +288,14 @@ class Cursor:
                     token.line,
                     "use whole numbers and names",
                 )
-        if found[0] in ("neg", "call") and not self.tokens[begin].of_c:
+        if value[0] in ("neg", "call") and not self.tokens[begin].of_c:
             raise Refused(
                 refusal(
                     "mod.neuron-refuses", what="a sign or a call in an index or a bound of FROM"
                 ),
                 self.token.line,
             )
-        return found
+        return value
 
 
 class Statements(Cursor):
@@ -316,22 +316,22 @@ class Statements(Cursor):
         if self.take("SOLVEFOR"):
             self.names()
         self.need("{")
-        found: list[Statement] = []
+        statements: list[Statement] = []
         while not self.take("}"):
             token, one = self.token, self.statement()
-            if one is not None and one.kind == "local" and found and not token.of_c:
+            if one is not None and one.kind == "local" and statements and not token.of_c:
                 raise Refused(
                     refusal("mod.neuron-refuses", what="LOCAL behind a statement"),
                     one.line,
                     "begin the block with it",
                 )
             if one is not None:
-                found.append(one)
+                statements.append(one)
         self.depth -= 1
         self.scopes.pop()
         if not self.depth:
             self.sort = ""
-        return found
+        return statements
 
     def statement(self) -> Statement | None:
         """Return the next statement; None for those that say nothing."""
@@ -420,10 +420,10 @@ class Statements(Cursor):
         return Statement("from", line, (name,), (first, last, by), [self.block("", (name,))])
 
     def _local(self, line: int) -> Statement:
-        found = [(self.name(), self.length())]
+        declared = [(self.name(), self.length())]
         while self.take(","):
-            found.append((self.name(), self.length()))
-        self.scopes[-1] |= found
+            declared.append((self.name(), self.length()))
+        self.scopes[-1] |= declared
         before, after = self.tokens[self.place - 1], self.token
         if before.line == after.line and after.text != "}" and not before.of_c:
             raise Refused(
@@ -431,7 +431,7 @@ class Statements(Cursor):
                 line,
                 "end the line",
             )
-        return Statement("local", line, tuple(found))
+        return Statement("local", line, tuple(declared))
 
     def _solve(self, line: int) -> Statement:
         name, method, steady = self.name(), "", False
@@ -466,15 +466,15 @@ class Statements(Cursor):
             self.need(",")
         volume = self.expression()
         self.need("{")
-        found = []
+        names = []
         while not self.take("}"):
-            found.append(self.name())
+            names.append(self.name())
             self.take(",")
-        return Statement("compartment", line, (name, tuple(found)), (volume,))
+        return Statement("compartment", line, (name, tuple(names)), (volume,))
 
     def _diffuse(self, line: int) -> Statement:
-        found = self._compartment(line)
-        return Statement("diffuse", line, found.names, found.values)
+        compartment = self._compartment(line)
+        return Statement("diffuse", line, compartment.names, compartment.values)
 
     def _watch(self, line: int) -> Statement:
         values: list[Expression] = []
@@ -499,14 +499,14 @@ class Statements(Cursor):
 
     def _terms(self) -> tuple[tuple[Fraction, Expression], ...]:
         """Return ``2 a + b[i]``: numbers and names."""
-        found: list[tuple[Fraction, Expression]] = []
+        terms: list[tuple[Fraction, Expression]] = []
         while True:
             number = Fraction(1)
             if self.token.sort == "number" or self.token.text in self.defines:
                 number = self.signed()
-            found.append((number, ("name", self.name(), self.index())))
+            terms.append((number, ("name", self.name(), self.index())))
             if not self.take("+"):
-                return tuple(found)
+                return tuple(terms)
 
     def _reaction(self) -> Statement:
         line = self.token.line
@@ -528,14 +528,14 @@ class Statements(Cursor):
     def _rate(self) -> Expression:
         """Return a rate, which NEURON writes before the states as it is: it must be one factor."""
         begin, depth = self.place, 0
-        found = self.expression()
+        rate = self.expression()
         for k in range(begin, self.place):
             text = self.tokens[k].text
             depth += (text in ("(", "[")) - (text in (")", "]"))
             if k > begin and not depth and any(text in level for level in _LEVELS[:4]):
                 what = refusal("mod.rate-without-brackets")
                 raise Refused(refusal("mod.neuron-refuses", what=what), self.tokens[k].line)
-        return found
+        return rate
 
     def _equation(self, line: int) -> Statement:
         left = self.expression()
