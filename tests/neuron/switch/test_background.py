@@ -76,7 +76,7 @@ def test_a_later_run_of_a_loop_finds_kernels_that_are_compiled(tmp_path, monkeyp
     assert not done.returncode, done.stderr
     steps, has_child, *spikes = zip(*json.loads(done.stdout), strict=True)
     assert has_child == (False, True, False, False, False, False)
-    assert steps == (0, 0, 8000, 16_000, 24_000, 32_000)
+    assert steps[:3] == (0, 0, 8000)  # who takes the next ones depends on times that are measured
     times, numbers = ({tuple(run) for run in runs} for runs in spikes)
     assert len(times) == len(numbers) == 1 and len(times.pop()) > 50  # the same bits in all runs
     (record,) = tmp_path.glob("times-*.json")
