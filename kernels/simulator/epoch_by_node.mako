@@ -18,7 +18,7 @@ ${part("simulator/common/epoch_title")}\
 // Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
 ${part("simulator/common/epoch_functions")}
-${part("simulator/common/diffusing_rows") if spec.arena and spec.levels else ""}\
+${part("simulator/common/diffusing_rows") if spec.arena and spec.diffusing_rounds else ""}\
 ${part("simulator/common/runaway")}\
 ${part("simulator/common/epoch_macros")}\
 % if spec.arena:

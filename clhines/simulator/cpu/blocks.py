@@ -353,6 +353,7 @@ class CellBlocksSpec(ArenaSpec):
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
     turns: int = 0  # steps of which values of last instances are kept; 0: none are read
+    rounds: int = 0  # in which what diffuses along cells is eliminated; 0: nothing does
     played_kinds: tuple[int, ...] = ()
     added_kinds: tuple[int, ...] = ()  # kinds whose states others set by pointers, or add to
     kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
@@ -611,10 +612,12 @@ class CellBlocks(ArenaKernels):
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)
         add_turns(self.model, arenas["mem"], self._turns)
+        self._rounds = 0
         if self.model.diffusions:
             mem, ints, order = arenas["mem"], arenas["ints"], self.blocks.order
             rows = add_diffusing_rows(self.model, self.layout, mem, ints, order)
-            ints.add("diffusing_block", rows.first[rows.levels * self.blocks.cells])
+            ints.add("diffusing_block", self.blocks.cells)
+            self._rounds = rows.rounds
         return arenas
 
     @property
@@ -629,7 +632,7 @@ class CellBlocks(ArenaKernels):
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         level = tuple(level_ions(self.run.variables, self.network))
         spec = CellBlocksSpec.of(spec, self.network, self.layout, level, self.alone)
-        spec = replace(spec, turns=self._turns)
+        spec = replace(spec, turns=self._turns, rounds=self._rounds)
         self._given["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 

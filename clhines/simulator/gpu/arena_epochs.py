@@ -395,11 +395,11 @@ class ArenaEpochs(ArenaKernels):
         regions = CellRegions(self.model, self.run.wires, self._within, spreads)
         self._num_layers = regions.add(self.network, arenas)
         add_turns(self.model, arenas["mem"], self._steps + 2)
-        self._levels = 0
+        self._rounds = 0
         if self.model.diffusions:
             order = np.arange(self.model.forest.num_cells)
             mem, ints = arenas["mem"], arenas["ints"]
-            self._levels = add_diffusing_rows(self.model, self.layout, mem, ints, order).levels
+            self._rounds = add_diffusing_rows(self.model, self.layout, mem, ints, order).rounds
         return arenas
 
     def suit(self, variables: Variables) -> bool:
@@ -426,7 +426,7 @@ class ArenaEpochs(ArenaKernels):
             launch.spec, numbers = with_blocks(plan, spec, *known, number < self._num_leading)
             launch.spec = replace(
                 launch.spec, joins=self._others.groups, ends_later=self._others.later,
-                layers=self._num_layers, levels=self._levels,
+                layers=self._num_layers, diffusing_rounds=self._rounds,
             )  # fmt: skip
             num_cells = len(launch.plan.cells.numbers)
             if launch.spec.meets:

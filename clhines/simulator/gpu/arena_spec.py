@@ -182,7 +182,7 @@ class ArenaEpochSpec(EpochSpec):
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     reads_nodes: bool = False  # pointers lead to states at other nodes
     turns: int = 0  # steps of which values of last instances are kept; 0: none are read
-    levels: int = 0  # of what diffuses along cells; 0: nothing does
+    diffusing_rounds: int = 0  # of what diffuses along cells; 0: nothing does
     leads: bool = False  # has the cells of these instances, of which other kernels read a step's
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
@@ -286,7 +286,7 @@ class ListLoop:
         spec = self.spec
         assert spec.arena is not None
         meets = spec.layers or spec.arena.sums or spec.reads_nodes or spec.leads
-        if spec.levels:
+        if spec.diffusing_rounds:
             return (("states",), ("end",), ("begin",)) if meets else (("states",), ("end", "begin"))
         return (("states", "end"), ("begin",)) if meets else (("states", "end", "begin"),)
 

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from clhines.core.arrays import inverse, stretch_of
+from clhines.core.arrays import inverse, offsets, starts, stretch_of
 from clhines.simulator.kinds.layouts import Layout
-from clhines.simulator.model.diffusion import DiffusingRows, Diffusion
+from clhines.simulator.model.diffusion import Diffusion
 from clhines.simulator.model.model import Model
 from clhines.simulator.state.arena import Arena
+from clhines.solver.plan.by_segment.schedule import Contraction, contract
+
+
+class DiffusingRows:
+    """All states that diffuse as rows: cell after cell, in the rounds of their elimination.
+
+    The leaves are the first round, then come those of `contract`, and the roots are the last:
+
+        0-1-2-3-4       rounds of a tree: the leaves 4 and 6, 1 and 3, 5, 2, and the root 0
+            +-5-6
+
+    `entry` is the number of each row among all states, kind after kind, and instance after instance
+    of each. `above` is its parent's row, -1 of roots, and `links`, (n, 2), the rows that it has as
+    parent and child when it is eliminated, -1 for none. Children of a row are ``child[a:b]`` by
+    ``a, b = first_child[row : row + 2]``. Round k of cell c begins at ``first[c * rounds + k]``.
+    """
+
+    def __init__(
+        self, diffusions: Sequence[Diffusion], cells: Sequence[np.ndarray], num_cells: int
+    ) -> None:
+        """Put into rows what diffuses in `cells`, by diffusion the cell of each instance."""
+        every = [(one, cell) for one, cell in zip(diffusions, cells) for _ in one.names]
+        none = np.zeros(0, np.int64)
+        begin = starts(np.array([len(cell) for _, cell in every], np.int64))
+        above = [np.where(one.parent < 0, -1, one.parent + k) for (one, _), k in zip(every, begin)]
+        parent = np.concatenate([none, *above])
+        cell = np.concatenate([none, *(cell for _, cell in every)])
+        plan = contract(parent)
+        last = int(plan.round.max(initial=-1, where=plan.round != Contraction.KEPT)) + 1
+        turn = np.where(plan.round == Contraction.KEPT, last, plan.round) + 1
+        self.rounds = last + 2
+        key = cell * self.rounds + turn
+        self.entry = np.argsort(key, kind="stable")
+        row = np.append(inverse(self.entry), -1)  # the last: of none
+        self.above = row[parent[self.entry]]
+        self.links = np.stack((row[plan.parent[self.entry]], row[plan.child[self.entry]]), axis=1)
+        self.first = np.searchsorted(key[self.entry], np.arange(num_cells * self.rounds + 1))
+        order = np.argsort(self.above, kind="stable")
+        self.child = order[self.above[order] >= 0]
+        self.first_child = offsets(np.bincount(self.above[self.child], minlength=len(self.entry)))
+        self.up, self.down = (
+            np.concatenate([np.zeros(0), *(getattr(one, name) for one, _ in every)])[self.entry]
+            for name in ("up", "down")
+        )
 
 
 def diffusing_places(
@@ -52,11 +96,11 @@ def add_diffusing_rows(
     places = diffusing_places(model, layout, mem.offset, lambda one: np.arange(len(one.parent)))
     for name, at in zip(("value", "volume", "flow"), places[:, rows.entry], strict=True):
         ints.add(f"diffusing_{name}", at)
-    ints.add("diffusing_above", rows.above)
-    ints.add("diffusing_children", rows.children.T)
-    ints.add("diffusing_levels", rows.first)
+    for name in ("above", "links", "child", "first_child"):
+        ints.add(f"diffusing_{name}", getattr(rows, name))
+    ints.add("diffusing_rounds", rows.first)
     mem.add("diffusing_up", rows.up)
     mem.add("diffusing_down", rows.down)
-    for name in ("pivot", "right", "upper", "lower"):
+    for name in ("pivot", "right", "upper", "lower", "above_pivot", "above_right"):
         mem.room(f"diffusing_{name}", (len(rows.entry),))
     return rows

@@ -70,56 +70,6 @@ class Diffusion:
         return replace(self, parent=parent, up=self.up[some], down=self.down[some])
 
 
-class DiffusingRows:
-    """All states that diffuse as rows: cell after cell, level after level, the roots first.
-
-    Rows with the same parent lie side by side, so that a row gathers what they leave:
-
-        level 0   0
-        level 1   1   2         rows 1 and 2 are the children of row 0,
-        level 2   3 4 5         rows 3 and 4 those of row 1
-
-    `entry` is the number of each row among all states, kind after kind, and instance after instance
-    of each. `above` is its parent's row, -1 of roots. `children`, (2, n), are its first child's row
-    and the end. Level l of cell c begins at ``first[c * levels + l]``.
-    """
-
-    def __init__(
-        self, diffusions: Sequence[Diffusion], cells: Sequence[np.ndarray], num_cells: int
-    ) -> None:
-        """Put into rows what diffuses in `cells`, by diffusion the cell of each instance."""
-        every = [(one, cell) for one, cell in zip(diffusions, cells) for _ in one.names]
-        none = np.zeros(0, np.int64)
-        begin = starts(np.array([len(cell) for _, cell in every], np.int64))
-        above = [np.where(one.parent < 0, -1, one.parent + k) for (one, _), k in zip(every, begin)]
-        parent, cell = (
-            np.concatenate([none, *above]),
-            np.concatenate([none, *(c for _, c in every)]),
-        )
-        level = climb(parent)[1]
-        self.levels = int(level.max(initial=-1)) + 1
-        beside = np.zeros(len(parent), np.int64)  # place of each among those of its level
-        for k in range(self.levels):
-            some = np.flatnonzero(level == k)
-            of_parent = beside[parent[some]] if k else some
-            beside[some[np.argsort(of_parent, kind="stable")]] = np.arange(len(some))
-        key = cell * self.levels + level
-        self.entry = np.lexsort((beside, key))
-        row = inverse(self.entry)
-        above_row = parent[self.entry]
-        self.above = np.where(above_row < 0, -1, row[above_row])
-        child = np.flatnonzero(self.above >= 0)
-        count = np.bincount(self.above[child], minlength=len(row))
-        first_child = np.full(len(row), len(row))
-        np.minimum.at(first_child, self.above[child], child)
-        self.children = np.stack((first_child, first_child + count))
-        self.first = np.searchsorted(key[self.entry], np.arange(num_cells * self.levels + 1))
-        self.up, self.down = (
-            np.concatenate([np.zeros(0), *(getattr(one, name) for one, _ in every)])[self.entry]
-            for name in ("up", "down")
-        )
-
-
 def trees_of(diffusions: Sequence[Diffusion]) -> Forest:
     """Return the trees of all that diffuses: of each state its rows, one state after another."""
     forests = [one.forest for one in diffusions for _ in one.names]

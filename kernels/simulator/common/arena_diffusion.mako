@@ -1,24 +1,22 @@
 <%page args="spec"/>\
-## What diffuses along the cell, in the step before: rows of a level side by side, from the last level to the
-## roots, and back. Levels are as many in all cells, since all lanes of a work-group meet after each.
+## What diffuses along the cell, in the step before: rows of a round side by side, first the leaves, last the
+## roots, and back. Rounds are as many in all cells, since all lanes of a work-group meet after each.
+<% n = spec.diffusing_rounds %>\
         // phase 7: states, of the step before
         MEET_ALL();   // states have advanced, and volumes are there
         if (!opens) {
-            const int levels = mine.s6 * ${spec.levels};
-            const int first_row = present ? ints[diffusing_levels + levels] : 0;
-            const int end_row = present ? ints[diffusing_levels + levels + ${spec.levels}] : 0;
-            for (int r = first_row + lane; r < end_row; r += LANES) diffusing_row(r, dt, mem, ints, regions);
+            __global const int *rounds = ints + diffusing_rounds + mine.s6 * ${n};
+            const int last_row = present ? rounds[${n}] : 0;
+            for (int r = present ? rounds[0] + lane : 0; r < last_row; r += LANES) diffusing_row(r, dt, mem, ints, regions);
             MEET_ALL();
-            for (int level = ${spec.levels - 1}; level >= 0; level--) {
-                const int end = present ? ints[diffusing_levels + levels + level + 1] : 0;
-                for (int r = present ? ints[diffusing_levels + levels + level] + lane : 0; r < end; r += LANES)
-                    diffusing_out(r, mem, ints, regions);
+            for (int k = 1; k < ${n}; k++) {
+                const int end = present ? rounds[k + 1] : 0;
+                for (int r = present ? rounds[k] + lane : 0; r < end; r += LANES) diffusing_out(r, mem, ints, regions);
                 MEET_ALL();
             }
-            for (int level = 0; level < ${spec.levels}; level++) {
-                const int end = present ? ints[diffusing_levels + levels + level + 1] : 0;
-                for (int r = present ? ints[diffusing_levels + levels + level] + lane : 0; r < end; r += LANES)
-                    diffusing_back(r, mem, ints, regions);
+            for (int k = ${n - 2}; k >= 0; k--) {
+                const int end = present ? rounds[k + 1] : 0;
+                for (int r = present ? rounds[k] + lane : 0; r < end; r += LANES) diffusing_back(r, mem, ints, regions);
                 MEET_ALL();
             }
         }

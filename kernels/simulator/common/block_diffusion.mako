@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## What diffuses along the cells of a block, row by row: children come after their parents.
-{
-    const int first_row = ints[diffusing_block + block], last_row = ints[diffusing_block + block + 1] - 1;
-    for (int r = first_row; r <= last_row; r++) diffusing_row(r, dt, mem, ints, at);
-    for (int r = last_row; r >= first_row; r--) diffusing_out(r, mem, ints, at);
-    for (int r = first_row; r <= last_row; r++) diffusing_back(r, mem, ints, at);
+## What diffuses along the cells of a block, cell by cell: rows in the order of their rounds, and back.
+for (int c = ints[diffusing_block + block]; c < ints[diffusing_block + block + 1]; c++) {
+    __global const int *rounds = ints + diffusing_rounds + c * ${spec.rounds};
+    for (int r = rounds[0]; r < rounds[${spec.rounds}]; r++) diffusing_row(r, dt, mem, ints, at);
+    for (int r = rounds[1]; r < rounds[${spec.rounds}]; r++) diffusing_out(r, mem, ints, at);
+    for (int r = rounds[${spec.rounds - 1}] - 1; r >= rounds[0]; r--) diffusing_back(r, mem, ints, at);
 }

@@ -1,50 +1,77 @@
 <%page args="spec"/>\
 ## Functions of a row of the systems of states that diffuse along cells, see `DiffusingRows`: its entries, its
-## elimination when all of its children are eliminated, and its state when that of its parent is known. A row has
+## elimination in its round, and its state when those of its links are known. A row has
 ##     pivot * x + lower * (the parent's x) + sum over children of (the child's upper) * (the child's x) = right
-## Eliminated, `pivot` is the factor of the parent's x, and `right` what is left of the right-hand side.
+## What an elimination takes from its parent is subtracted at once, and what it takes from its child is kept in
+## `above_pivot` and `above_right` of the child: in a round a row may get one of each. Eliminated,
+##     x = right - lower * (the parent's x) - pivot * (the child's x)
 <% rest = f"__global real *mem, __global const int *ints, {spec.arena.at})" %>\
 
 // phase 7: states
-// Row r of what diffuses: the diagonal, the entries with its parent, and the right-hand side.
+// Row r of what diffuses, less its children that are leaves; a leaf is eliminated.
 static void diffusing_row(const int r, const real dt, ${rest}
 {
     const real volume = mem[ints[diffusing_volume + r]], flow = mem[ints[diffusing_flow + r]];
-    const int above = ints[diffusing_above + r], end = ints[diffusing_children + 2 * r + 1];
-    real pivot = 1 / dt, upper = 0, lower = 0;
+    const int above = ints[diffusing_above + r];
+    const int first = ints[diffusing_first_child + r], end = ints[diffusing_first_child + r + 1];
+    real pivot = 1 / dt, right = mem[ints[diffusing_value + r]] / dt, upper = 0, lower = 0;
     if (above >= 0) {
         const real mean = (flow + mem[ints[diffusing_flow + above]]) / 2;
         upper = -mem[diffusing_up + r] * mean / mem[ints[diffusing_volume + above]];
         lower = -mem[diffusing_down + r] * mean / volume;
         pivot -= lower;
     }
-    for (int c = ints[diffusing_children + 2 * r]; c < end; c++)
-        pivot += mem[diffusing_up + c] * ((mem[ints[diffusing_flow + c]] + flow) / 2) / volume;
+    for (int k = first; k < end; k++) {
+        const int c = ints[diffusing_child + k];
+        const real mean = (mem[ints[diffusing_flow + c]] + flow) / 2;
+        const real entry = mem[diffusing_up + c] * mean / volume;
+        pivot += entry;
+        if (ints[diffusing_first_child + c] < ints[diffusing_first_child + c + 1]) continue;
+        const real below = mem[diffusing_down + c] * mean / mem[ints[diffusing_volume + c]];
+        const real share = entry / (1 / dt + below);
+        pivot -= share * below;
+        right += share * (mem[ints[diffusing_value + c]] / dt);
+    }
+    const bool is_leaf = above >= 0 && first == end;
     mem[diffusing_upper + r] = upper;
-    mem[diffusing_lower + r] = lower;
-    mem[diffusing_pivot + r] = pivot;
-    mem[diffusing_right + r] = mem[ints[diffusing_value + r]] / dt;
+    mem[diffusing_lower + r] = is_leaf ? lower / pivot : lower;
+    mem[diffusing_pivot + r] = is_leaf ? 0 : pivot;
+    mem[diffusing_right + r] = is_leaf ? right / pivot : right;
+    mem[diffusing_above_pivot + r] = mem[diffusing_above_right + r] = 0;
 }
 
-// Eliminate row r, whose children are eliminated.
+// Eliminate row r: the rows that it has then as parent and child get each other's entries.
 static void diffusing_out(const int r, ${rest}
 {
-    const int end = ints[diffusing_children + 2 * r + 1];
-    real pivot = mem[diffusing_pivot + r], right = mem[diffusing_right + r];
-    for (int c = ints[diffusing_children + 2 * r]; c < end; c++) {
-        pivot -= mem[diffusing_upper + c] * mem[diffusing_pivot + c];
-        right -= mem[diffusing_upper + c] * mem[diffusing_right + c];
+    const int above = ints[diffusing_links + 2 * r], child = ints[diffusing_links + 2 * r + 1];
+    const real pivot = mem[diffusing_pivot + r] - mem[diffusing_above_pivot + r];
+    const real right = (mem[diffusing_right + r] - mem[diffusing_above_right + r]) / pivot;
+    const real upper = mem[diffusing_upper + r], lower = mem[diffusing_lower + r] / pivot;
+    real next = 0;
+    if (child >= 0) {
+        const real entry = mem[diffusing_upper + child], back = mem[diffusing_lower + child];
+        next = entry / pivot;
+        mem[diffusing_above_pivot + child] += back * next;
+        mem[diffusing_above_right + child] += back * right;
+        mem[diffusing_lower + child] = -back * lower;
+        mem[diffusing_upper + child] = -upper * next;
     }
-    mem[diffusing_pivot + r] = mem[diffusing_lower + r] / pivot;
-    mem[diffusing_right + r] = right / pivot;
+    if (above >= 0) {
+        mem[diffusing_pivot + above] -= upper * lower;
+        mem[diffusing_right + above] -= upper * right;
+    } else mem[ints[diffusing_value + r]] = right;
+    mem[diffusing_right + r] = right;
+    mem[diffusing_lower + r] = lower;
+    mem[diffusing_pivot + r] = next;
 }
 
-// The state of row r after the step, whose parent has its own.
+// The state of row r after the step, whose links have theirs.
 static void diffusing_back(const int r, ${rest}
 {
-    const int above = ints[diffusing_above + r];
-    real x = mem[diffusing_right + r];
-    if (above >= 0) x -= mem[diffusing_pivot + r] * mem[diffusing_right + above];
+    const int above = ints[diffusing_links + 2 * r], child = ints[diffusing_links + 2 * r + 1];
+    const int other = child < 0 ? r : child;   // times 0
+    const real x = mem[diffusing_right + r] - mem[diffusing_lower + r] * mem[diffusing_right + above]
+        - mem[diffusing_pivot + r] * mem[diffusing_right + other];
     mem[diffusing_right + r] = x;
     mem[ints[diffusing_value + r]] = x;
 }
