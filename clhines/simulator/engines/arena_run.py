@@ -389,16 +389,16 @@ class ArenaKernels(ABC):
 class ArenaRun(DeviceRun):
     """Advance a model whose variables are in arenas, with its `kernels`; see `kinds.layouts`.
 
-    INITIAL blocks run on the host, in NumPy: a device's `exp` has other bits, and a reset must give
-    the state of a new simulation. A start that does not depend on what has changed is kept on the
-    device. Otherwise `restart` fills the arenas again, and keeps arrays and kernels where their
-    shape is the same.
+    INITIAL blocks run on the host, in NumPy: `exp` of a device has other bits, and engines start
+    from the same state. The device keeps a copy of the start for `reset`. If the start depends on a
+    changed value, `restart` runs the blocks and fills the arenas again; arrays and kernels stay if
+    their shape is the same.
 
-    The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
-    alike are put on the device when they are needed: until then they are of one copy, and a state
-    of one may be loaded. Some kernels take each copy as cells of its own, `apart`. `whole` are
-    the decisions for a network of which this is a part. Times are `instant`: float64, but in
-    networks with events in whole steps where the device has none. Else see `DeviceRun`.
+    Variables of copies that are alike are put on the device when they are needed: until then they
+    are of one copy, and a state of one may be loaded. Some kernels take each copy as cells of its
+    own, `apart`. `whole` are the decisions for a network of which this is a part. Times are
+    `instant`: float64, but in networks with events in whole steps where the device has none. Else
+    see `DeviceRun`.
     """
 
     keeps_currents = True
