@@ -213,21 +213,13 @@ def plot_traces(
         the records that are left out; of the places the first ten are drawn, and the title says so.
     names : sequence of str, optional
         One for each line; default: those of `Result.columns`.
-    title : str
-    ax : matplotlib.axes.Axes, optional
-        Drawn into; default: those of a new figure.
-    path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    title, ax, path
+        As in `plot_raster`.
 
     Raises
     ------
     InputError
-        matplotlib is missing, `path` has another ending, there is no such record with rows, or
-        `names` are not as many as lines.
+        As in `plot_raster`; there is no such record with rows, or `names` are not as many as lines.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         left_out = _traces(axes, result, record, names, is_beside=ax is None)
@@ -374,16 +366,12 @@ def plot_morphology(
     ax : matplotlib.axes.Axes, optional
         Drawn into, where there is one row of values; default: those of a new figure.
     path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+        As in `plot_raster`.
 
     Raises
     ------
     InputError
-        matplotlib is missing, `path` has another ending, or the shapes do not fit.
+        As in `plot_raster`; or the shapes do not fit.
     """
     check_format(path)
     if not hasattr(cable, "first_node"):
