@@ -101,12 +101,12 @@ def free_of(nodes: Iterable[Node]) -> set[str]:
     mask, graph = 0, None
     for node in nodes:
         mask, graph = mask | node.mask, node.graph
-    found = set()
+    names = set()
     while mask and graph is not None:
         low = mask & -mask
-        found.add(graph.symbols[low.bit_length() - 1])
+        names.add(graph.symbols[low.bit_length() - 1])
         mask ^= low
-    return found
+    return names
 
 
 class Graph:
@@ -170,24 +170,24 @@ class Graph:
 
         They are made in the order in which those were, which is all that later ones depend on.
         """
-        found: dict[Node, Node] = {}
+        copies: dict[Node, Node] = {}
         for node in sorted(postorder(roots), key=lambda node: node.index):
             if node.op == "symbol":
-                found[node] = self.symbol(node.name)
+                copies[node] = self.symbol(node.name)
             else:
-                args = tuple(found[a] for a in node.args)
-                found[node] = self._make(node.op, args, node.name, node.value)
-        return found
+                args = tuple(copies[a] for a in node.args)
+                copies[node] = self._make(node.op, args, node.name, node.value)
+        return copies
 
     # ---------------------------------------------------------------------- sums, products
 
     def add(self, terms: Iterable[Node]) -> Node:
         """Return a sum."""
-        found: dict[Node, list[Fraction]] = {}
+        factors_of: dict[Node, list[Fraction]] = {}
         for term in self._flat("add", terms):
             factor, rest = split(term)
-            found.setdefault(rest, []).append(factor)
-        numbers = {rest: exact.total(factors) for rest, factors in found.items()}
+            factors_of.setdefault(rest, []).append(factor)
+        numbers = {rest: exact.total(factors) for rest, factors in factors_of.items()}
         constant = numbers.pop(self.one, Fraction(0))
         result = [self.scaled(factor, rest) for rest, factor in numbers.items() if factor]
         if constant or not result:
@@ -221,8 +221,8 @@ class Graph:
                     number *= factor.value
                 continue
             base, exponent = factor.args if factor.op == "pow" else (factor, self.one)
-            known = exponents.get(base)
-            exponents[base] = exponent if known is None else known + exponent
+            earlier = exponents.get(base)
+            exponents[base] = exponent if earlier is None else earlier + exponent
         number = exact.bounded(number)
         if not number:
             return self.zero
@@ -337,33 +337,33 @@ class Graph:
             return self.power(*args)
         return self.where(*args) if op == "where" else self.call(op, *args)
 
-    def replaced(self, roots: Iterable[Node], found: dict[Node, Node]) -> list[Node]:
+    def replaced(self, roots: Iterable[Node], replacements: dict[Node, Node]) -> list[Node]:
         """Return expressions with some nodes in place of others; `found` gets all results."""
         roots, mask = list(roots), 0
-        for node in found:
+        for node in replacements:
             mask |= node.mask
-        for node in postorder(roots, stop=found, mask=mask):
-            if node not in found:
+        for node in postorder(roots, stop=replacements, mask=mask):
+            if node not in replacements:
                 new = node
                 if node.mask & mask:
-                    new = self.rebuilt(node, tuple(found[a] for a in node.args))
-                found[node] = new
-        return [found[root] for root in roots]
+                    new = self.rebuilt(node, tuple(replacements[a] for a in node.args))
+                replacements[node] = new
+        return [replacements[root] for root in roots]
 
     def slope(self, root: Node, name: str) -> Node:
         """Return the derivative by a symbol."""
-        known = self._slopes.setdefault(name, {})
+        slopes = self._slopes.setdefault(name, {})
         bit = self.bits.get(name, 0)
-        for node in postorder([root], stop=known, mask=bit):
-            if node not in known:
-                known[node] = self._slope(node, known) if node.mask & bit else self.zero
-        return known[root]
+        for node in postorder([root], stop=slopes, mask=bit):
+            if node not in slopes:
+                slopes[node] = self._slope(node, slopes) if node.mask & bit else self.zero
+        return slopes[root]
 
-    def _slope(self, node: Node, known: dict[Node, Node]) -> Node:
+    def _slope(self, node: Node, known_slopes: dict[Node, Node]) -> Node:
         op, args = node.op, node.args
         if op == "symbol":
             return self.one
-        slopes = [known[a] for a in args]
+        slopes = [known_slopes[a] for a in args]
         if op == "local":
             return slopes[0]
         if op == "add":

@@ -64,14 +64,14 @@ class Bodies:
 
     def attempt(self, work: Callable[[], None]) -> None:
         """Do one part; what it refuses is kept, but not what may follow from VERBATIM left out."""
-        found = list[Refused]()
+        refusals = list[Refused]()
         try:
             work()
         except Refused as refused:
-            found = [refused]
+            refusals = [refused]
         except ExpressionError as error:
-            found = [Refused(refusal("mod.expression", error=error))]
-        self.refused += self.shared.verbatim or found
+            refusals = [Refused(refusal("mod.expression", error=error))]
+        self.refused += self.shared.verbatim or refusals
         self.shared.verbatim.clear()
 
 
@@ -79,13 +79,13 @@ def executed(
     file: File,
     use_tables: bool,
     secondorder: bool = False,
-    given: Mapping[str, FunctionTable] | None = None,
+    function_tables: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
     fails: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
     shared = MechanismContext(
-        file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws
+        file, Names(file), Graph(), use_tables, secondorder, function_tables or {}, draws=draws
     )
     shared.fails = fails
     bodies = Bodies(shared)
@@ -226,12 +226,12 @@ class _Work:
     def _hinted(self, run: Execution, currents: Sequence[tuple[str, int]]) -> None:
         """Take CONDUCTANCE for the slopes, right or not: NEURON takes no quotient then."""
         graph, sign = self.graph, currents[0][1]
-        given = graph.add(value for _, value in run.conductances) * sign
+        conductance = graph.add(value for _, value in run.conductances) * sign
 
         def slope(name: str, _: Node) -> Node:
             ion = name[1:]
-            own = (value for of, value in run.conductances if of == ion)
-            return graph.add(own) if name else given
+            conductances = (value for of, value in run.conductances if of == ion)
+            return graph.add(conductances) if name else conductance
 
         self._found(run, self._total(run, currents), slope)
 
@@ -372,21 +372,21 @@ class _Work:
             sent += [s for s in self.initially if s.kind == "self"]
         flags = [graph.zero] + [s.flag for s in sent if s.flag is not None]
         symbol, before = graph.symbol("_flag"), graph.symbol(key)
-        found = (graph.replaced([value], {symbol: flag})[0].definition for flag in flags)
-        return any(node is not before for node in found)
+        with_flags = (graph.replaced([value], {symbol: flag})[0].definition for flag in flags)
+        return any(node is not before for node in with_flags)
 
     def _changed(
         self, run: Execution, arguments: Sequence[str], keys: Sequence[str]
     ) -> list[tuple[str, str, Node]]:
-        found = []
+        changes = []
         for name, key in zip(arguments, keys, strict=True):
             if not key:
                 continue
             symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
             [value] = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})
             if value.definition is not symbol:
-                found.append(("weight", name, run.values[key]))
-        return found
+                changes.append(("weight", name, run.values[key]))
+        return changes
 
     def _netcons(self, run: Execution, block: Block) -> None:
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
@@ -431,12 +431,12 @@ class _Work:
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return
-        own = {name for ion in self.file.ions for name in ion.writes}
+        ion_currents = {name for ion in self.file.ions for name in ion.writes}
         for name in sorted({name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}):
             key = self.names.element(name, None)
             if not any(value.uses(key) for _, _, value in watch.results):
                 continue
-            if name in own:
+            if name in ion_currents:
                 if name in self.ion_currents:
                     raise Refused(refusal("mod.watch-own-current", name=name), receive.line)
                 continue
@@ -452,8 +452,8 @@ class _Work:
                 if block in _COPYING or (block == "receive" and _uses_itself(receive.body, name)):
                     body.writes.setdefault(place, new)
             to = {new: self.graph.symbol(place)}
-            found = watch.mapped(lambda e, to=to: self.graph.replaced([e], to)[0])  # type: ignore[misc]
-            watch = self.bodies.blocks["watch"] = found
+            at_places = watch.mapped(lambda e, to=to: self.graph.replaced([e], to)[0])  # type: ignore[misc]
+            watch = self.bodies.blocks["watch"] = at_places
 
     def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
@@ -496,16 +496,16 @@ class _Work:
             return
         value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
         if use.again is not None:
-            own = set() if use.block.sort == "FUNCTION" else {*use.columns}
-            if {*run.writes} != own or own & {*run.reads}:
+            expected = set() if use.block.sort == "FUNCTION" else {*use.columns}
+            if {*run.writes} != expected or expected & {*run.reads}:
                 what = refusal("mod.table-depend", name=name)
                 raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
             use.reads = frozenset(run.reads)
             self.bodies.blocks[f"table_{name}"] = Body([("column", "0", self.graph.symbol("_x"))])
             return
         columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
-        if known := self._known(use, {key for node in columns for key in node.free}):
-            columns = self.graph.replaced(columns, known)
+        if constants := self._known(use, {key for node in columns for key in node.free}):
+            columns = self.graph.replaced(columns, constants)
         results = [("column", str(k), e) for k, e in enumerate(columns)]
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
@@ -516,10 +516,10 @@ class _Work:
         initial = self.bodies.blocks.get("initial", Body())
         ever = later.union(initial.writes)
         shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
-        known = initial.writes if use.known is None else use.known
+        constants = initial.writes if use.known is None else use.known
         return {
             self.graph.symbol(key): node
-            for key, node in known.items()
+            for key, node in constants.items()
             if key in keys - later - set(use.columns)
             and all(k in shared for k in node.free - {"celsius"})
         }

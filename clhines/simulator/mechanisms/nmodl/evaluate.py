@@ -145,23 +145,23 @@ class Evaluation(BlockValues):
 
     def _where_asked(self, sign: str, left: Node, e: Expression) -> Node:
         """Return the right side of && or ||, which C only executes where the left one asks."""
-        asked = self.truth(left)
-        asked = asked if sign == "&&" else self.graph.negated(asked)
+        condition = self.truth(left)
+        condition = condition if sign == "&&" else self.graph.negated(condition)
         before, guard = dict(self.values), self.guard
-        self.guard = self.graph.both(guard, asked) if guard is not self.graph.one else asked
+        self.guard = self.graph.both(guard, condition) if guard is not self.graph.one else condition
         value = self.expression(e)
         self.guard = guard
         for key, new in self.values.items():
             old = before.get(key) or ("\0" not in key and self.graph.symbol(key))
             if old and old is not new:
-                self.values[key] = self.graph.where(asked, new, old)
+                self.values[key] = self.graph.where(condition, new, old)
         return value
 
     def _changed(self, before: Mapping[str, Node]) -> bool:
         """Whether variables, or places in streams of random numbers, are others than before."""
         old = ((x, before.get(k) or ("\0" not in k and self.graph.symbol(k)))
                for k, x in self.values.items())  # fmt: skip
-        return any(known and known is not x for x, known in old)
+        return any(old_value and old_value is not x for x, old_value in old)
 
     def _operator(self, sign: str, a: Node, b: Node) -> Node:
         graph = self.graph
@@ -296,14 +296,14 @@ class Evaluation(BlockValues):
         """
         if len(arguments) < 2:
             return [self.expression(a) for a in arguments]
-        found, others, ends = list[Node](), list[tuple[Expression, Node]](), []
+        nodes, others, ends = list[Node](), list[tuple[Expression, Node]](), []
         for argument in arguments:
             start = dict(self.values)
-            found.append(self.expression(argument))
+            nodes.append(self.expression(argument))
             if self._changed(start):
                 ends += [start, dict(self.values)]
             else:
-                others.append((argument, found[-1]))
+                others.append((argument, nodes[-1]))
         alike, kept = len(ends) <= 2, self.values
         for values in ends if alike else ():
             self.values = dict(values)
@@ -311,13 +311,13 @@ class Evaluation(BlockValues):
         self.values = kept
         if not alike:
             raise Refused(refusal("mod.order-of-arguments"), line)
-        return found
+        return nodes
 
     def _of_ion(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return what an ion's variable is beside the file's copy of it: as the block began."""
         name, ions = str(arguments[0][1]), self.file.ions
-        known = {n for ion in ions for n in (*ion.reads, *ion.writes)}
-        if name not in known or name in {f"i{ion.name}" for ion in ions}:
+        ion_variables = {n for ion in ions for n in (*ion.reads, *ion.writes)}
+        if name not in ion_variables or name in {f"i{ion.name}" for ion in ions}:
             raise Refused(refusal("mod.verbatim"), line)
         key = self.names.element(name, None, line)
         self.reads[key] = None
@@ -439,14 +439,14 @@ def drawn(
         return graph.zero
     place = run.values.get(keep, graph.one), run.values.get(at, graph.zero)
     drawn_before = graph.symbol(f"{plain_name}__drawn")
-    given: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
+    arguments: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
     others = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}
     kind = others.get(function, function)
     used_by = "random_used"
     if name == GENERATOR:
-        given, kind, used_by = given[1:], kind.replace("random", "scop"), "scop_used"
-    used = graph.call(used_by, *given) if function == "random_normal" else graph.one
-    value = graph.local(f"_{plain_name}_drawn", graph.call(kind, *given))
+        arguments, kind, used_by = arguments[1:], kind.replace("random", "scop"), "scop_used"
+    used = graph.call(used_by, *arguments) if function == "random_normal" else graph.one
+    value = graph.local(f"_{plain_name}_drawn", graph.call(kind, *arguments))
     run.values[keep] = place[0]
     run.values[at] = graph.local(f"_{plain_name}_place", place[1] + used)
     return _scaled(function, value, values)
@@ -480,10 +480,10 @@ def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
 
 def counts(run: BlockValues) -> list[tuple[str, str, Node]]:
     """Return how many words each stream has given after a block."""
-    found = []
+    word_counts = []
     for name in run.drew:
         symbol = run.graph.symbol(f"{plain(name)}__drawn")
         place = [run.values[key] for key in stream_keys(name)]
         call = "scop_count" if name == GENERATOR else "random_count"
-        found.append(("drawn", plain(name), run.graph.call(call, symbol, *place)))
-    return found
+        word_counts.append(("drawn", plain(name), run.graph.call(call, symbol, *place)))
+    return word_counts

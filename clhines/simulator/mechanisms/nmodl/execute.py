@@ -41,11 +41,11 @@ def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[S
     What comes after an IF that may leave the loop, the other turns too, moves into the branches
     that do not leave it.
     """
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for k in reversed(list(turns)):
         count = Statement("assign", body[0].line, (name, None), (("number", Fraction(k)),))
-        found = [count, *_then(body, found)]
-    return found
+        statements = [count, *_then(body, statements)]
+    return statements
 
 
 def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
@@ -156,13 +156,13 @@ class Execution(Evaluation):
             return
         guard, ends = self.guard, []
         for k in (0, 1):
-            before, given = dict(self.values), dict(self.given)
+            before, given_before = dict(self.values), dict(self.given)
             if k < len(s.blocks):
                 one = condition if k == 0 else self.graph.negated(condition)
                 self.guard = self.graph.both(guard, one) if guard is not self.graph.one else one
                 self.body(s.blocks[k])
             ends.append((self.values, self.given))
-            self.values, self.given = before, given
+            self.values, self.given = before, given_before
         self.guard = guard
         (yes, given_yes), (no, given_no) = ends
         for key in list(dict.fromkeys([*yes, *no])):
@@ -222,9 +222,9 @@ class Execution(Evaluation):
 
     def _cost(self, block: Block) -> int:
         """Return how many statements a call executes; a loop of unknown bounds is one turn."""
-        known = self.shared.costs
-        if block.name not in known:
-            known[block.name] = total = 1  # of itself: it is refused where it is executed
+        costs = self.shared.costs
+        if block.name not in costs:
+            costs[block.name] = total = 1  # of itself: it is refused where it is executed
             pending: list[tuple[object, int]] = [(block.body, 1)]
             while pending:
                 one, times = pending.pop()
@@ -238,8 +238,8 @@ class Execution(Evaluation):
                     if name in self.file.blocks:
                         total += times * self._cost(self.file.blocks[name])
             has_table = any(s.kind == "table" for s in block.body) and self.shared.use_tables
-            known[block.name] = 1 if has_table else total
-        return known[block.name]
+            costs[block.name] = 1 if has_table else total
+        return costs[block.name]
 
     def refuse_verbatim(self, construct: Sentence, line: int) -> None:
         """Refuse C where parameters say that it is executed, or keep it and find the others."""
@@ -402,9 +402,9 @@ class Execution(Evaluation):
         inner.body(s.blocks[0])
         for name in inner.writes:
             raise Refused(refusal("mod.for-netcons-sets", name=name), s.line)
-        own = list(zip(names, self.arguments.items(), strict=False))
+        arguments_here = list(zip(names, self.arguments.items(), strict=False))
         after = [inner.values[str(inner.scopes[-1][name])] for name in names]
-        for (name, (argument, key)), changed in zip(own, after, strict=False):
+        for (name, (argument, key)), changed in zip(arguments_here, after, strict=False):
             symbol, other = self.graph.symbol(weight(argument)), f"_{name}__other"
             is_set = where_true(self.graph, self.guard, [self.values[key]])[0] is not symbol
             if changed.uses(symbol.name) or (is_set and any(e.uses(other) for e in after)):
@@ -470,10 +470,10 @@ class Execution(Evaluation):
                 value = self.executed(block, [graph.call("entry", row + beyond, table, n)], line)
                 is_one = block.sort == "FUNCTION"
                 ends.append([value] if is_one else [self.value(key) for key in use.columns])
-        found = [low + (place - row) * (high - low) for low, high in zip(*ends, strict=True)]
+        columns = [low + (place - row) * (high - low) for low, high in zip(*ends, strict=True)]
         if block.sort == "FUNCTION":
-            return found[0]
-        for key, value in zip(use.columns, found, strict=True):
+            return columns[0]
+        for key, value in zip(use.columns, columns, strict=True):
             self.set(key, value)
         return graph.zero
 
@@ -494,9 +494,9 @@ class Execution(Evaluation):
         if not 1 <= int(n) <= 1_000_000:
             raise Refused(refusal("mod.table-with", n=n), s.line)
         use = TableUse(block, keys, low, high, int(n))
-        given = self.shared.given.get(MADE.format(block.name))
-        if given is not None:
-            use.made, use.depends = given.values, frozenset(s.names[1])
+        made = self.shared.given.get(MADE.format(block.name))
+        if made is not None:
+            use.made, use.depends = made.values, frozenset(s.names[1])
             if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):
                 raise Refused(refusal("mod.table-rows", name=block.name), s.line)
             return use
@@ -504,8 +504,8 @@ class Execution(Evaluation):
             use.held = tuple(key for key in keys if self._is_held(block, key))
         use.depends = frozenset(s.names[1])
         if any(self._is_set(name) for name in use.depends):
-            known = [n for n in use.depends if self.names.variable(n)]
-            use.again = frozenset(key for n in known for key in self.names.all_elements(n))
+            variables = [n for n in use.depends if self.names.variable(n)]
+            use.again = frozenset(key for n in variables for key in self.names.all_elements(n))
         return use
 
     def _is_set(self, name: str) -> bool:

@@ -52,10 +52,10 @@ def solve(run: Execution, s: Statement) -> None:
     if method == CALLED and block.sort == "DERIVATIVE":
         _call(run, block, s.line)
         return
-    known = _METHODS.get(block.sort)
-    if known is None:
+    supported = _METHODS.get(block.sort)
+    if supported is None:
         raise Refused(refusal("mod.solve-of-block", sort=block.sort, name=name), s.line)
-    if method not in known and not (block.sort == "DERIVATIVE" and method == "sparse"):
+    if method not in supported and not (block.sort == "DERIVATIVE" and method == "sparse"):
         raise Refused(refusal("mod.solve-method", name=name, method=method), s.line)
     if block.sort in ("PROCEDURE", "FUNCTION"):
         run.inlined(block, [], s.line)
@@ -82,8 +82,8 @@ def _is_once(run: Execution, block: Block, method: str) -> bool:
 
 def _call(run: Execution, block: Block, line: int) -> None:
     """Execute a DERIVATIVE block that is called: with METHOD cnexp it is one step, as in SOLVE."""
-    found = all_of([s for one in run.file.main.values() for s in one.body], "solve")
-    methods = {str(s.names[1]) for s in found if s.names[0] == block.name}
+    solves = all_of([s for one in run.file.main.values() for s in one.body], "solve")
+    methods = {str(s.names[1]) for s in solves if s.names[0] == block.name}
     if methods != {"cnexp"} or any(_order(run, r) is None for r in all_of(block.body, "prime")):
         raise Refused(refusal("mod.derivative-called", name=block.name), line)
     _derivative(run, block, "cnexp", False)
@@ -176,20 +176,20 @@ def _cnexp(run: Execution, block: Block) -> None:
     graph = run.graph
 
     def prime(s: Statement, key: str) -> None:
-        name, own = str(s.names[0]), f"_{key}__itself"
+        name, itself = str(s.names[0]), f"_{key}__itself"
         order = _order(run, s)
-        symbol = graph.symbol(own)
+        symbol = graph.symbol(itself)
         with run.scope():  # a function that the rate calls reads the state itself, as in NEURON
             run.values[run.new_local(name)] = symbol
             rate = run.expression(s.values[0])
         x, h = run.value(key), run.read("dt")
         if order is not None and order > 1:
-            [slope] = graph.replaced([graph.slope(rate, own)], {symbol: x})
+            [slope] = graph.replaced([graph.slope(rate, itself)], {symbol: x})
             run.set(key, x * graph.call("exp", slope * h))
             return
-        form = linear_form(rate, [own])
+        form = linear_form(rate, [itself])
         assert form is not None, name  # as `_degree` says
-        a, b = form.constant, form.coefficients.get(own, graph.zero)
+        a, b = form.constant, form.coefficients.get(itself, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
         if any(e.op.startswith(("scop_", "random_")) for e in postorder([b])):
             raise Refused(refusal("mod.random-number-factor", name=name), s.line)
@@ -213,16 +213,16 @@ def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], No
 
 def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
     """Execute the block; return the rates by state, in the order written."""
-    found: dict[str, Node] = {}
+    rates: dict[str, Node] = {}
     guard = run.guard
 
     def prime(s: Statement, key: str) -> None:
         if run.guard is not guard:
             raise Refused(refusal("mod.rate-in-if", name=s.names[0]), s.line)
-        found[key] = run.expression(s.values[0])
+        rates[key] = run.expression(s.values[0])
 
     _in_block(run, block, prime)
-    return found
+    return rates
 
 
 def _euler(run: Execution, block: Block) -> None:
@@ -391,26 +391,26 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
         }
         for name in matrix
     }
-    taken: dict[str, str] = {}
+    owners: dict[str, str] = {}
 
     def place(name: str, seen: set[str]) -> bool:
         rows = sorted(terms[name], key=lambda row: -terms[name][row])
-        free = next((row for row in rows if row not in taken), None)
+        free = next((row for row in rows if row not in owners), None)
         if free is not None:
-            taken[free] = name
+            owners[free] = name
             return True
         for row in rows:
             if row not in seen:
                 seen.add(row)
-                if place(taken[row], seen):
-                    taken[row] = name
+                if place(owners[row], seen):
+                    owners[row] = name
                     return True
         return False
 
     for name in sorted(matrix, key=lambda n: -max(terms[n].values(), default=0)):
         if not place(name, set()):
             raise Refused(refusal("mod.singular"))
-    return {name: row for row, name in taken.items()}
+    return {name: row for row, name in owners.items()}
 
 
 def _terms(e: Node) -> int:
@@ -441,10 +441,10 @@ def _iterated(
     )
     now = [graph.symbol(name) for name in loop.names]
     x, off, change = now[:size], now[size : 2 * size], now[2 * size]
-    known = dict(zip(entries, now[2 * size + 1 :], strict=True))
+    kept_slopes = dict(zip(entries, now[2 * size + 1 :], strict=True))
     renew = graph.less(graph.number(RENEW), change)
     fresh = _jacobian(graph, x, entries, where)
-    used = {e: graph.local("_slope", graph.where(renew, fresh[e], known[e])) for e in entries}
+    used = {e: graph.local("_slope", graph.where(renew, fresh[e], kept_slopes[e])) for e in entries}
     matrix: Entries = {n: {} for n in keys}
     for (i, j), e in used.items():
         matrix[keys[i]][keys[j]] = -e
@@ -476,7 +476,7 @@ def _jacobian(
     graph: Graph, x: Sequence[Node], entries: Sequence[tuple[int, int]], where: object
 ) -> dict[tuple[int, int], Node]:
     """Central differences, as NEURON takes them; the deviations' slopes, not of their negatives."""
-    found: dict[tuple[int, int], Node] = {}
+    slopes: dict[tuple[int, int], Node] = {}
     for j in range(len(x)):
         rows = [i for i, k in entries if k == j]
         if not rows:
@@ -486,8 +486,8 @@ def _jacobian(
         high = where([a + step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
         low = where([a - step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
         for i in rows:
-            found[i, j] = (high[i] - low[i]) / (step * 2)
-    return found
+            slopes[i, j] = (high[i] - low[i]) / (step * 2)
+    return slopes
 
 
 def _maximum(graph: Graph, a: Node, b: Node) -> Node:
@@ -496,20 +496,20 @@ def _maximum(graph: Graph, a: Node, b: Node) -> Node:
 
 def _equations(run: Execution, block: Block) -> None:
     """LINEAR and NONLINEAR: as many equations as there are states in them."""
-    found: list[Node] = []
+    residuals: list[Node] = []
     used, guard = _states_in(run, block), run.guard
 
     def equation(s: Statement) -> None:
         if run.guard is not guard:
             raise Refused(refusal("mod.equation-in-if"), s.line)
         left, right = (run.expression(e) for e in s.values)
-        found.append(right - left)
+        residuals.append(right - left)
 
     def executed() -> list[Node]:
-        found.clear()
+        residuals.clear()
         with run.scope({"equation": equation}):
             run.body(block.body)
-        return list(found)
+        return list(residuals)
 
     late = block.sort == "NONLINEAR" and _is_late(run, block, run.late(executed))
 
@@ -520,11 +520,11 @@ def _equations(run: Execution, block: Block) -> None:
             executed()
             if late:
                 executed()
-        if len(found) != len(used):
+        if len(residuals) != len(used):
             raise Refused(
-                refusal("mod.equations-states", count=len(found), count2=len(used)), block.line
+                refusal("mod.equations-states", count=len(residuals), count2=len(used)), block.line
             )
-        return list(found)
+        return list(residuals)
 
     new = newton(run, used, [run.value(key) for key in used], deviations)
     for key, value in zip(used, new, strict=True):

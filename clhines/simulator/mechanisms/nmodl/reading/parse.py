@@ -110,12 +110,12 @@ class FileParser(Statements):
             # the Random's distribution: low + width*u - mean*log(u), u uniform from 0 to 1
             of_erand = float(self.drawn[name] and self.has_exponential)
             for end, value in zip(PICKED, (0, 1 - of_erand, of_erand), strict=True):
-                own = Declaration(
+                declaration = Declaration(
                     f"{name}_{end}", "parameter", pointers[name], value=Fraction(value)
                 )
                 if self.drawn[name]:
-                    self._declare(own)
-                    file.range[own.name] = own.line
+                    self._declare(declaration)
+                    file.range[declaration.name] = declaration.line
 
     def _keep_rates(self) -> None:
         """Let a rate that an expression uses, ``X'``, be a variable, as in NEURON's code."""
@@ -169,14 +169,14 @@ class FileParser(Statements):
             reader()
 
     def _main(self, name: str, block: Block) -> None:
-        known = self.result.main.setdefault(name, block)
-        if known is block:
+        first = self.result.main.setdefault(name, block)
+        if first is block:
             return
         if name not in ("INITIAL", "BREAKPOINT"):
             raise Refused(refusal("mod.second-block", name=name), block.line)
-        known.body = [  # NEURON executes them one after another, each with its own LOCALs
+        first.body = [  # NEURON executes them one after another, each with its own LOCALs
             Statement("if", block.line, values=(("number", Fraction(1)),), blocks=[body])
-            for body in (known.body, block.body)
+            for body in (first.body, block.body)
         ]
 
     def _block_of(self, sort: str) -> None:
@@ -264,14 +264,14 @@ class FileParser(Statements):
             ion.writes = self.names()
         if not (ion.reads or ion.writes):
             raise self.wrong()
-        own = {pattern.format(ion.name) for pattern in ("e{}", "i{}", "{}i", "{}o")}
+        names = {pattern.format(ion.name) for pattern in ("e{}", "i{}", "{}i", "{}o")}
         for name in (*ion.reads, *ion.writes):
-            if name not in own:
+            if name not in names:
                 what = f"'{name[:40]}' of USEION {ion.name}"
                 raise Refused(
                     refusal("mod.neuron-refuses", what=what),
                     line,
-                    f"it has {', '.join(sorted(own))}",
+                    f"it has {', '.join(sorted(names))}",
                 )
         if self.take("VALENCE") or self.take("CHARGE"):
             ion.valence = float(self.signed())
@@ -307,13 +307,13 @@ class FileParser(Statements):
     # ------------------------------------------------------------------------- declarations
 
     def _declare(self, variable: Declaration) -> None:
-        known = self.result.variables.get(variable.name)
+        earlier = self.result.variables.get(variable.name)
         if variable.name in self.defines:
             raise Refused(
                 refusal("mod.neuron-refuses", what=f"'{variable.name}', a DEFINE, is declared"),
                 variable.line,
             )
-        if known is not None and known.sort != "pointer":
+        if earlier is not None and earlier.sort != "pointer":
             name = variable.name.lstrip("_")
             raise Refused(refusal("mod.declared-twice", name=name), variable.line)
         self.result.variables[variable.name] = variable
@@ -328,10 +328,10 @@ class FileParser(Statements):
                 self.signed()
                 self.need("TO")
                 self.signed()
-            given = self.take("=") if not changes else sort == "state" and self.take("START")
-            if (given and not changes and length) or (sort == "constant" and not given):
+            has_value = self.take("=") if not changes else sort == "state" and self.take("START")
+            if (has_value and not changes and length) or (sort == "constant" and not has_value):
                 raise self.wrong()
-            value = self.signed() if given else None
+            value = self.signed() if has_value else None
             unit = self.unit()
             if sort == "parameter":
                 self.limits()
@@ -343,8 +343,8 @@ class FileParser(Statements):
     def _locals(self) -> None:
         while True:
             line, name, length = self.token.line, self.name(), self.length()
-            known = self.result.variables.get(name)
-            if name in ("v", "t", "dt", *BUILT_IN) or (known and known.sort == "parameter"):
+            variable = self.result.variables.get(name)
+            if name in ("v", "t", "dt", *BUILT_IN) or (variable and variable.sort == "parameter"):
                 self.hidden[name] = name = f"_{name}"  # the statements below see it instead
             self._declare(Declaration(name, "local", line, length))
             if not self.take(","):
@@ -372,12 +372,12 @@ def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
 # -- numbers that UNITS blocks take from units: FARADAY = (faraday) (coulomb) --------------------
 
 
-def factor(first: str, second: str, own: Mapping[str, str], line: int) -> Fraction:
+def factor(first: str, second: str, units_of_file: Mapping[str, str], line: int) -> Fraction:
     """Return how many of the second unit are one of the first.
 
     Refused where a unit is unknown, or they are of different kinds.
     """
-    a, b = (_size(unit, own, line, 0) for unit in (first, second))
+    a, b = (_size(unit, units_of_file, line, 0) for unit in (first, second))
     if b == (Fraction(1), (0,) * 6):
         return a[0]
     if a[1] != b[1]:
@@ -385,23 +385,23 @@ def factor(first: str, second: str, own: Mapping[str, str], line: int) -> Fracti
     return a[0] / b[0]
 
 
-def _size(text: str, own: Mapping[str, str], line: int, depth: int) -> Scaled:
-    if text in own and own[text] != text and depth < 20:
-        return _size(own[text], own, line, depth + 1)
+def _size(text: str, units_of_file: Mapping[str, str], line: int, depth: int) -> Scaled:
+    if text in units_of_file and units_of_file[text] != text and depth < 20:
+        return _size(units_of_file[text], units_of_file, line, depth + 1)
     size, dimension, sign, at = Fraction(1), [0] * 6, 1, 0
     while at < len(text):
-        found = _PART.match(text, at)
-        if found is None:
+        match = _PART.match(text, at)
+        if match is None:
             raise Refused(refusal("mod.unknown-unit", text=text), line)
-        at = found.end()
-        name, exponent, number, mark = found.groups()
+        at = match.end()
+        name, exponent, number, mark = match.groups()
         if mark is not None:
             sign = -1 if mark == "/" else sign
             continue
         if number is not None:
             size *= _number(number) ** sign
             continue
-        one = _named(name, own, line, depth)
+        one = _named(name, units_of_file, line, depth)
         if one is None:
             raise Refused(refusal("mod.unknown-unit", text=text), line)
         power = sign * int(exponent or 1)
@@ -415,13 +415,13 @@ def _number(text: str) -> Fraction:
     return Fraction(f"{plain[1]}e{plain[2]}" if plain else text)
 
 
-def _named(name: str, own: Mapping[str, str], line: int, depth: int) -> Scaled | None:
-    if name in own and own[name] != name and depth < 20:
-        return _size(own[name], own, line, depth + 1)
+def _named(name: str, units_of_file: Mapping[str, str], line: int, depth: int) -> Scaled | None:
+    if name in units_of_file and units_of_file[name] != name and depth < 20:
+        return _size(units_of_file[name], units_of_file, line, depth + 1)
     if name in NUMBERS:
         return NUMBERS[name]
     if name.endswith("s") and len(name) > 3:
-        one = _named(name[:-1], own, line, depth)
+        one = _named(name[:-1], units_of_file, line, depth)
         if one is not None:
             return one
     for prefix, power in _UNIT_PREFIXES.items():
