@@ -33,6 +33,7 @@ MEASURES = {
     "synapses": "measures.synapses",
     "points": "measures.points",
     "features": "measures.features",
+    "gradients": "measures.gradients",
     "guard": "measures.guard",
     "papers": "papers.command",
     "checks": "measures.checks.command",

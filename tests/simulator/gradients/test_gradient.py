@@ -330,3 +330,55 @@ def test_wrong_arguments():
     assert list(gradient) == [(hh, "el")] and len(gradient) == 1
     with pytest.raises(InputError, match="no gradient of 'cm'"):
         gradient["cm"]
+
+
+def test_slopes_of_spikes_are_those_of_a_sigmoid():
+    """No spike comes: by the slope of each step, a weight, and what an event would change."""
+    width, weight, delay, duration = 2.0, 0.003, 0.1, 1.0
+    net = Network.from_arrays([-1, -1], [0, 1, 2], [1e4] * 2, [0.0] * 2, [0.1] * 2)
+    net.threshold = -50.0
+    net.insert("pas", [0, 1], g=1e-4, e=-65.0)
+    synapse = net.add("expsyn", [1])
+    net.connect([0], synapse, [0], weight, delay)
+    clamp = net.add("iclamp", [0], delay=0.0, dur=10.0, amp=1.2)
+    steps = round(duration / small_networks.DT)
+    for step in range(steps):
+        net.add_event(synapse, 0, step * small_networks.DT, 0.0)
+    sim = reference(net)
+    sim.record("v", [0])
+    sim.record("v", [1])
+    rows, spikes = central_differences.rows_of(sim, duration, 2)
+    assert not len(spikes)
+
+    def loss(before, after):
+        return float(((after + 60) ** 2).sum()), [0 * before, 2 * (after + 60)]
+
+    gradient = sim.gradient(duration, loss, [(clamp, "amp")], surrogate=width)
+    assert sim.gradient(duration, loss, [(clamp, "amp")])[clamp, "amp"] == 0.0
+
+    def by_event(step):
+        """Slope of the loss by the weight of an event at the begin of a step."""
+
+        def value_at(size):
+            sim.reset()
+            sim.set(events=[(synapse, 0, step * small_networks.DT, size)])
+            rows, _ = central_differences.rows_of(sim, duration, 2)
+            return loss(*rows)[0], []
+
+        return central_differences.slope(value_at, 1e-4)
+
+    def voltages_at(size):
+        sim.reset()
+        sim.set(clamp, amp=1.2 + size)
+        sim.set(events=[])
+        return central_differences.rows_of(sim, duration, 1)[0][0][:, 0]
+
+    by_amp = (voltages_at(1e-3) - voltages_at(-1e-3)) / 2e-3
+    sim.set(clamp, amp=1.2)
+    expected, z = 0.0, (rows[0][:, 0] + 50.0) / width
+    share = 1 / (1 + np.exp(-z))
+    late = 1 + round(delay / small_networks.DT)
+    for step in range(steps - late):
+        slope = share[step + 1] * (1 - share[step + 1]) / width
+        expected += slope * by_amp[step + 1] * weight * by_event(step + late)
+    assert gradient[clamp, "amp"] == pytest.approx(expected, rel=1e-6) and expected
