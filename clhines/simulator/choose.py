@@ -93,7 +93,10 @@ def described() -> list[tuple[str, str, str, str, str]]:
     for e in ENGINES:
         lacking = [kernels for kernels in e.kernels if kernels.lacks]
         without = "; ".join(
-            f"with {phrases(k.supported & TIMES)}: {phrases(k.lacks, 'and')}" for k in lacking
+            f"with {phrases(k.supported & TIMES)}: {phrases(k.lacks, 'and')}"
+            if len(e.kernels) > 1
+            else phrases(k.lacks, "and")
+            for k in lacking
         )
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
         rows.append((e.name, on, e.about, without, e.limits))

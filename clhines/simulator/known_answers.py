@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyopencl as cl
 
-from clhines.solver.device import trust
+from clhines.solver.device import devices, trust
 
 if TYPE_CHECKING:
     from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -40,10 +40,11 @@ _NMODL = """
 
 
 def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells with a channel from NMODL by blocks, on CPUs; not in scalars."""
+    """Advance cells by blocks, on CPUs; not in scalars."""
     if not trust.is_right(queue.device, "blocks", dtype):
         return ""
-    return _network("epochs-cpu", [_NMODL], queue, dtype)
+    texts = [_CHANNEL, _NMODL] if devices.has_fp64(queue.device) else [_CHANNEL]
+    return _network("epochs-cpu", texts, queue, dtype)
 
 
 def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: np.dtype) -> str:
@@ -84,7 +85,7 @@ def _cells(made: Mechanism) -> Network:
 # advance cells with a channel from a text, or from NMODL; on CPUs in vectors
 PROBLEMS: dict[str, trust.Problem] = {
     "steps": partial(_network, "steps", [_CHANNEL, _NMODL]),
-    "epochs": partial(_network, "epochs", [_CHANNEL]),
+    "epochs": partial(_network, "epochs-gpu", [_CHANNEL]),
     "blocks": blocks,
     "lists": partial(_network, "epochs-gpu", [_NMODL]),
 }

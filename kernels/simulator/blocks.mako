@@ -1,9 +1,9 @@
 <%page args="spec"/>\
 <%
     from clhines.simulator.mechanisms.emit.exponentials import TESTS
-    new = "v[i] + 2 * moved" if spec.secondorder else "v[i] + moved"
     here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"}
     after = {**here, "t now": "t_end"}
+    later = {**here, "t begin": "t_next", "t now": "t_next + half_dt", "t end": "t_next + half_dt + half_dt"}
     always = spec.always
     events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
 %>\
@@ -25,16 +25,20 @@
 <%def name="each_group(kind, *blocks)">\
     {
 ${kind.places()}\
+% if "receive" in blocks:
+        __global const int *asides = ints + aside_${kind.number};
+        __global long *group_sums = due + sum_${kind.number};
+% endif
     for (int q = ints[group_${kind.number} + block], last = ints[group_${kind.number} + block + 1]; q < last; q++) {
         __global const int *place = lanes + ${kind.width} * q;
         const int run = runs[q];
-% if any(kind.asks(block, "v") for block in blocks):
+% if any(kind.asks(block, "v") for block in blocks if block in dict(kind.vectors)):
         const ${kind.vector} v_now = at_${kind.width}(v, place, run);
 % endif
 </%def>\
-<%def name="current(kind)">\
+<%def name="current(kind, values)">\
 <% w = kind.width %>\
-${kind.call_group("current", here, always, 8)}\
+${kind.call_group("current", values, always, 8)}\
 % if kind.asks("current", "i"):
 % if kind.kind == "density":
         const ${kind.vector} share = LOOSE_${w}(shares + ${w} * q);
@@ -46,7 +50,31 @@ ${kind.call_group("current", here, always, 8)}\
 % endif
 % endif
 </%def>\
-// Many steps of a network with exact times on a CPU: a work-item has a block of whole cells, and advances
+## Sums as reals: PoCL 3 cannot compile convert_float8 of a long8 for processors with AVX-512.
+<%def name="as_real(sums, width)">\
+% if spec.real == "float" and width > 4:
+(${spec.real}${width})(${as_real(f"({sums}).lo", width // 2)}, ${as_real(f"({sums}).hi", width // 2)})\
+% else:
+convert_${spec.real}${width}(${sums})\
+% endif
+</%def>\
+<%def name="due_events(kind, t)">\
+<% k, w, wide = kind.number, kind.width, "events" in dict(kind.vectors) %>\
+        {   // mostly no instance of a group has an event
+            const int aside = asides[q];
+            __global loose_long${w} *sum = (__global loose_long${w} *)(group_sums + aside);
+            const int apart = aside < 0${"" if wide else " || SOME(*sum != 0)"};
+            if (apart) take_sums_${k}(q, ${t}, dt, due, scale_of_events, v, mem, clock, ints, at);
+% if wide:
+            else if (SOME(*sum != 0)) {
+                const ${kind.vector} weights = ${as_real("*sum", w)} * scale_of_events;
+                *sum = 0;
+${kind.call_group("events", {**here, "sum": "weights"}, always, 16)}\
+            }
+% endif
+        }
+</%def>\
+// Many steps of a network on a CPU: a work-item has a block of whole cells, and advances
 // them by itself until an event of another block may be due. Nodes are numbered by place: cells of
 // one shape are side by side in tiles, slot after slot in the order of elimination. Instances are in
 // groups, by place; ${"`run`"} is the first place of those of a group if they follow each other, else minus
@@ -86,17 +114,47 @@ static inline real${w} at_${w}(__global const real *a, __global const int *place
     return (real${w})(${", ".join(f"a[place[{lane}]]" for lane in range(w))});
 }
 
-static inline void keep_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
+// Functions of their own, so that numbers stay in registers where places follow each other
+static __attribute__((noinline)) void keep_apart_${w}(const real${w} x, __global real *a,
+    __global const int *place, const int count)
 {
-    if (run >= 0) LOOSE_${w}(a + run) = x;
-    else for (int k = 0; k < -run; k++) a[place[k]] = ((const real *)&x)[k];
+    for (int k = 0; k < count; k++) a[place[k]] = ((const real *)&x)[k];
 }
 
 // One after another, as several instances may be at one node
+static __attribute__((noinline)) void add_apart_${w}(const real${w} x, __global real *a,
+    __global const int *place, const int count)
+{
+    for (int k = 0; k < count; k++) a[place[k]] += ((const real *)&x)[k];
+}
+
+static inline void keep_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
+{
+    if (run >= 0) LOOSE_${w}(a + run) = x;
+    else keep_apart_${w}(x, a, place, -run);
+}
+
 static inline void add_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
 {
     if (run >= 0) LOOSE_${w}(a + run) += x;
-    else for (int k = 0; k < -run; k++) a[place[k]] += ((const real *)&x)[k];
+    else add_apart_${w}(x, a, place, -run);
+}
+
+% endfor
+% for kind in spec.summed_kinds:
+<% k, w = kind.number, kind.width %>\
+// Sums of events of the instances of a group, one after another
+static __attribute__((noinline)) void take_sums_${k}(
+    const int q, const instant t, const real dt, __global long *due, const real scale_of_events,
+    ${spec.v_space} const real *v, __global real *mem, __global instant *clock, __global int *ints,
+    __global const int *at)
+{
+    for (int p = ${w} * q; p < ${w} * (q + 1); p++) {
+        const int j = ints[member_${k} + p];
+        if (j < 0 || due[sum_${k} + j] == 0) continue;
+        const int a = ints[lane_${k} + p];
+        take_sum_${k}(j, a, t, v[a], dt, due, scale_of_events, v, mem, clock, ints, at);
+    }
 }
 
 % endfor
@@ -159,21 +217,16 @@ static __attribute__((noinline)) void begin_block(
 % if spec.sets_v and spec.constant:   # events have set some
     for (int i = first; i < end; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
 % endif
-    // phase 1: events; mostly none, and then one look at the sums of a group
+    // phase 1: events
 % if spec.summed_kinds:
     __global long *due = incoming + (long)(step % slots) * num_targets;
 % endif
 % for kind in spec.summed_kinds:
-<% k, w = kind.number, kind.width %>\
-    for (int q = ints[group_${k} + block]; q < ints[group_${k} + block + 1]; q++) {
-        const int aside = ints[aside_${k} + q];
-        if (aside >= 0 && !SOME(*(__global loose_long${w} *)(due + sum_${k} + aside) != 0)) continue;
-        for (int p = ${w} * q; p < ${w} * (q + 1); p++) {
-            const int j = ints[member_${k} + p];
-            if (j < 0) continue;
-            const int a = ints[lane_${k} + p];
-            take_sum_${k}(j, a, t_mid, v[a], dt, due, scale_of_events, v, mem, clock, ints, at);
-        }
+    ${"if (!ahead) " if kind in spec.ahead else ""}{
+${each_group(kind, "receive")}\
+${due_events(kind, "t_mid")}\
+    }
+    }
     }
 % endfor
 % if not spec.layered:
@@ -222,7 +275,7 @@ ${kind.call("before_breakpoint", here, 8)}\
     if (!ahead) {
 % for kind in spec.ahead:
 ${each_group(kind, "current")}\
-${current(kind)}\
+${current(kind, here)}\
     }
     }
 % endfor
@@ -236,7 +289,7 @@ ${current(kind)}\
 %>\
 % if "current" in dict(kind.vectors):
 ${each_group(kind, "current")}\
-${current(kind)}\
+${current(kind, here)}\
     }
     }
 % else:
@@ -254,107 +307,13 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
 % endfor
 }
 
-<%def name="right(i, v)">\
-${f"constant_b[{i}] - constant_g[{i}] * {v}" if spec.constant else "0"}\
-</%def>\
-<%def name="moved()">\
-        const ${"real" if spec.width == 1 else f"real{spec.width}"} next = ${new};
-        x[i] = moved;
-        v[i] = next;
-        b[i] = ${right("i", "next")};\
-</%def>\
-// The end of a step, and what the next begins with, from one place to another; pivots before
-// ${"`first_d`"} are constant.
-static void move(
-    int i, const int first_d, const int end, __global const real *base,
-% if spec.constant:
-    __global const real *constant_g, __global const real *constant_b,
-% endif
-    __global real *v, __global real *d, __global real *b, __global const real *x)
-{
-<% many, one = (lambda a: f"LOOSE_{spec.width}({a} + i)"), (lambda a: f"{a}[i]") %>\
-    for (int k = first_d; k < end; k++) d[k] = base[k];
-% for at, until, step, type in ((many, f"end - {spec.width - 1}", f"i += {spec.width}", f"real{spec.width}"), (one, "end", "i++", "real")):
-    for (; i < ${until}; ${step}) {
-        const ${type} next = ${at("v")} + ${"2 * " if spec.secondorder else ""}${at("x")};
-        ${at("v")} = next;
-        ${at("b")} = ${f"{at('constant_b')} - {at('constant_g')} * next" if spec.constant else "0"};
-    }
-% endfor
-}
-% for w in spec.tile_widths:
-<% lanes = "real" if w == 1 else f"real{w}" %>\
-
-// Solve for the change of v, and go to the end of the step, in a tile of ${w} lane(s). What flows
-// between a node and its parent is added when the node is eliminated. Of nodes with constant pivots,
-// the first, ${"`base`"} has the inverse and ${"`d`"} the factor. Return whether no root runs away.
-static __attribute__((noinline)) int solve_${w}(
-    const int place, const int n, const int num_constant, const int roots,
-    __global const int *restrict parent,
-    __global const real *restrict u_, __global const real *restrict base_,
-% if spec.constant:
-    __global const real *restrict constant_g_, __global const real *restrict constant_b_,
-% endif
-    __global real *v_, __global real *d_, __global real *b_, __global real *x_)
-{
-    typedef ${"real" if w == 1 else f"loose_real{w}"} lanes;
-    __global const lanes *restrict u = (__global const lanes *)(u_ + place);
-    __global const lanes *restrict base = (__global const lanes *)(base_ + place);
-% if spec.constant:
-    __global const lanes *restrict constant_g = (__global const lanes *)(constant_g_ + place);
-    __global const lanes *restrict constant_b = (__global const lanes *)(constant_b_ + place);
-% endif
-    __global lanes *v = (__global lanes *)(v_ + place), *d = (__global lanes *)(d_ + place);
-    __global lanes *b = (__global lanes *)(b_ + place), *x = (__global lanes *)(x_ + place);
-    // phase 4: solve
-    for (int i = 0; i < num_constant; i++) {
-        const int p = parent[i];
-        const ${lanes} flow = u[i] * (v[i] - v[p]), right = b[i] + flow;  // u is minus the conductance
-        b[i] = right * base[i];
-        b[p] -= flow + d[i] * right;
-    }
-    for (int i = num_constant; i < n - roots; i++) {
-        const int p = parent[i];
-        const ${lanes} inverse = 1 / d[i], factor = u[i] * inverse;
-        const ${lanes} flow = u[i] * (v[i] - v[p]), right = b[i] + flow;
-        d[i] = factor;
-        b[i] = right * inverse;
-        d[p] -= factor * u[i];
-        b[p] -= flow + factor * right;
-    }
-    // phase 5: voltages
-% if w == spec.width:
-    for (int i = n - roots; i < n; i++) {
-        const ${lanes} moved = b[i] / d[i];
-${moved()}
-        d[i] = base[i];
-    }
-    for (int i = n - roots - 1; i >= num_constant; i--) {
-        const ${lanes} moved = b[i] - d[i] * x[parent[i]];
-${moved()}
-        d[i] = base[i];
-    }
-    for (int i = num_constant - 1; i >= 0; i--) {
-        const ${lanes} moved = b[i] - d[i] * x[parent[i]];
-${moved()}
-    }
-% else:
-    for (int i = n - roots; i < n; i++) x[i] = b[i] / d[i];
-    for (int i = n - roots - 1; i >= 0; i--) x[i] = b[i] - d[i] * x[parent[i]];
-    move(place, place + ${w} * num_constant, place + ${w} * n, base_, ${"constant_g_, constant_b_, " if spec.constant else ""}v_, d_, b_, x_);
-% endif
-    int tame = 1;
-    for (int i = n - roots; i < n; i++) tame &= ${"" if w == 1 else "EVERY"}(fabs(v[i]) < (real)1e6);
-    return tame;
-}
-% endfor
-
-// After the solve: states, spikes, recorded states; with ${"`ahead`"} currents of the next step, which
-// is not one whose currents of ions are added up.
+${part("simulator/common/block_solve")}\
+// After the solve: states, spikes, recorded states; with ${"`ahead`"} events and currents of some kinds
+// in the next step, which begins at t_next and is not one whose currents of ions are added up.
 static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const int ahead, const int tame,
-    const instant t_begin, const instant half_dt, const int done, const size_t row, const real dt, const int capacity,
-    const int num_mem,
+    const instant t_begin, const instant t_next, const instant half_dt, const int done, const size_t row,
+    const real dt, const int capacity, const int num_mem,
 % for kind in spec.grouped:
 % if kind.constants:
     const real *constants_${kind.number},
@@ -364,12 +323,16 @@ static __attribute__((noinline)) void finish_block(
     __global int *spike_source, __global instant *spike_time,
 % if spec.grid:
     __global int *grid_count, __global int *grid_source, __global int *grid_step,
+    const int slots, const int num_targets, const real scale_of_events, __global long *incoming,
 % endif
     __global const int *mem_first, __global const int *mem_column, __global const int *mem_index,
     __global real *mem_rows, __global real *mem, __global instant *clock, __global int *ints,
     __global const int *at)
 {
     const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+% if any(kind in spec.ahead for kind in spec.summed_kinds):
+    __global long *due = incoming + (long)((done + 1) % slots) * num_targets;
+% endif
     // phase 6: continuously played values
 % if spec.played:
     for (int p = ints[first_played + first]; p < ints[first_played + end]; p++)
@@ -390,11 +353,20 @@ ${lead("advance")}\
 % for kind in spec.grouped:
 % if kind.has(block):
 % if block in dict(kind.vectors):
-${each_group(kind, block, *(["current"] if block == "advance" and kind in spec.ahead else []))}\
+<%
+    fused = block == "advance" and kind in spec.ahead
+    more = ["current", *["receive"] * (kind in spec.summed_kinds)] if fused else []
+%>\
+${each_group(kind, block, *more)}\
 ${kind.call_group(block, after, always, 8)}\
-% if block == "advance" and kind in spec.ahead:
+% if fused:
         if (!ahead) continue;
-${current(kind)}\
+% if kind in spec.summed_kinds:
+        // phase 1: events, of the next step
+${due_events(kind, "t_next + half_dt")}\
+% endif
+        // phase 3: currents, of the next step
+${current(kind, later)}\
 % endif
     }
     }
@@ -419,13 +391,14 @@ ${part("simulator/common/arena_sums", 8)}\
         const real soma = v[ints[soma_of + k]];
         if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
     }
+    // mostly nothing changes for as many detectors as fill a vector
+    __global const int *nodes = ints + detector_at, *follow = ints + detector_run, *held_ = ints + detector_held;
+    __global const real *limit = mem + detector_threshold;
     const int last_detector = ints[first_detector + end];
     for (int j = ints[first_detector + first]; j < last_detector; j++) {
 <% w = spec.width %>\
-        // mostly nothing changes for as many as fill a vector
-        if (ints[detector_run + j] && j <= last_detector - ${w}
-            && !SOME(LOOSE_${w}(v + ints[detector_at + j]) > LOOSE_${w}(mem + detector_threshold + j))
-            && !SOME(*(__global loose_int${w} *)(ints + detector_held + j) != 0)) {
+        if (follow[j] && j <= last_detector - ${w} && !SOME(LOOSE_${w}(v + nodes[j]) > LOOSE_${w}(limit + j))
+            && !SOME(*(__global const loose_int${w} *)(held_ + j) != 0)) {
             j += ${w - 1};
             continue;
         }
@@ -451,18 +424,20 @@ ${kind.call_constants()}
 <%
     constants = "".join(f"constants_{kind.number}, " for kind in spec.grouped if kind.constants)
 %>\
-    for (int i = first; i < end; i++) b[i] = ${right("i", "v[i]")};
+    for (int i = first; i < end; i++) b[i] = ${"constant_b[i] - constant_g[i] * v[i]" if spec.constant else "0"};
 % if spec.alone:
     int delivered = *grid_count;
 % endif
+    int ahead = 0;
     for (int s = 0; s < num_steps; s++) {
         const instant t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
         // currents of ions are added up for whoever may look
-        const int sums = keeps_ions || s == num_steps - 1, ahead = !keeps_ions && s + 2 < num_steps;
+        const int sums = keeps_ions || s == num_steps - 1, begun = ahead;
+        ahead = !keeps_ions && !keeps_states && s + 2 < num_steps;
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
                      spike_time, mem, clock, ints, at);
-        begin_block(block, first, end, sums, s > 0 && !sums, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
+        begin_block(block, first, end, sums, begun, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
                     capacity, ${constants}${"constant_g, constant_b, " if spec.sets_v and spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
                     ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
         int tame = 1;
@@ -472,9 +447,9 @@ ${kind.call_constants()}
             tame &= solve_${w}(tile[0], tile[1], tile[2], tile[3], ints + parents + tile[4], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
         }
 % endfor
-        finish_block(block, first, end, sums, ahead, tame, t_begin, half_dt, first_step + s, row, dt, capacity,
-                     num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
-                     ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
+        finish_block(block, first, end, sums, ahead, tame, t_begin, ahead ? step_begin[first_time + s + 1] : t_mid,
+                     half_dt, first_step + s, row, dt, capacity, num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
+                     ${"grid_count, grid_source, grid_step, slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
 % if spec.played:
         for (int k = ints[block_loose_play + block]; k < ints[block_loose_play + block + 1]; k++) {
             const int p = ints[block_loose_plays + k];

@@ -3,7 +3,6 @@
 import os
 import sys
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +24,6 @@ from clhines.simulator.analysis import Features
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu import blocks as cell_blocks
-from clhines.simulator.cpu import vectors
 from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines import steps
@@ -273,7 +271,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     if lanes:
         of_blocks = engine in ("blocks", "lists")
         lists = True if engine == "lists" else None
-        make = partial(vectors.make, lanes=lanes)
+        make = cell_blocks.make
         if of_blocks:
             make = blocks(Limits(), units=lanes, by_node=lists)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine=make, max_spikes=SPIKES)
@@ -299,14 +297,14 @@ def network_case(queue, engine, dtype, lanes, constant=False):
 
 
 def points_case(queue, dtype):
-    """Neurons of one node in rows; the work-item that has them all delivers their spikes."""
+    """Neurons of one node; the work-item that has them all delivers their spikes."""
     net = point_neurons(5, refractory=0.2)
     syn = net.add("expsyn", at=net.soma[[4, 2, 0, 0, 1, 3]], tau=2.0, e=0.0)
     net.add("iclamp", at=net.soma[:2], dur=1.0, amp=5.0)
     net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
     net.add_event(syn, [0, 5, 0], [0.0, 0.1, 0.3], 0.05)
-    sim = Simulation(net, 0.1, dtype, queue=queue, engine=partial(vectors.make, lanes=2))
-    assert sim.runner.alone and sim.runner.cells.plan.spec.rows == (True, False, False)
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine=cell_blocks.make)
+    assert sim.runner.kernels.alone
     sim.record("g", syn, [2])
     assert len(sim.run(1.5).spike_time)
     assert np.isfinite(sim.voltages()).all()
@@ -504,7 +502,7 @@ def clean_cases():
             label = f"{config}: {name}, {np.dtype(dtype).name}"
             arguments = config, forest, dtype, symmetric, 1
             yield label, lambda queue, a=arguments: solve_case(queue, *a)
-    engines = ("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)
+    engines = ("steps", 0), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)
     for engine, lanes in engines:
         for dtype in ("float64", "float32"):
             label = f"network: {engine}, {lanes} lanes, {dtype}"

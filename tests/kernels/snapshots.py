@@ -23,7 +23,6 @@ from bench.made import chain, random_binary_tree, star
 from clhines import METHODS, Forest, Network, make_plan
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
-from clhines.simulator.cpu import vectors as epoch_vector
 from clhines.simulator.cpu.blocks import (
     BlockLayout,
     BlockTables,
@@ -41,10 +40,8 @@ from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.arena_epochs import ArtificialSpec, CellRegions
 from clhines.simulator.gpu.arena_spec import with_blocks
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
-from clhines.simulator.kinds import spec as kinds
 from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
 from clhines.simulator.kinds.blocks import spec_of
-from clhines.simulator.mechanisms.emit.noise import normal_source
 from clhines.simulator.model import compile
 from clhines.simulator.network.plasticity import RULES, Rule
 from clhines.simulator.records.features import FeaturesSpec
@@ -142,19 +139,11 @@ def model(noise, secondorder):
 
 def network_specs(dtype, limits):
     """Specs of the kernels that advance a network."""
-    real = real_name(dtype)
     for noise, secondorder in ((False, False), (True, True)):
         network = model(noise, secondorder)
-        source = normal_source(real) if noise else ""
         if limits.is_cpu:
-            grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
-            for samples in (False, True):
-                spec = epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source, 8, samples)
-                rows = tuple(k % 2 == 0 for k in range(len(grouped)))
-                yield from (spec, replace(spec, alone=True))
-                points = replace(spec, rows=rows)
-                fetch = "builtin" if limits.clang else ""
-                yield from (points, replace(points, alone=True, prefetch=fetch))
+            for alone in (False, True):
+                yield spec_of_blocks(network, dtype, alone)
             continue
         for plan in epoch_plan.plan_epochs(network, dtype, limits):
             yield from (plan.spec, replace(plan.spec, samples=True))
@@ -184,6 +173,11 @@ def exact_specs(dtype):
 def block_spec(dtype):
     """Spec of blocks of cells, which read no voltages of each other."""
     model = compile(exact_ranks.network(gaps=False)[0], 0.025, secondorder=1, seed=7)
+    return spec_of_blocks(model, dtype)
+
+
+def spec_of_blocks(model, dtype, alone=False):
+    """Spec of a model in one block; with `alone` it delivers events in whole steps itself."""
     variables = Variables(model, wires_of(model))
     blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
     tiles = make_tiles(model, blocks, 4, variable_nodes(model), node_classes(model))
@@ -192,7 +186,7 @@ def block_spec(dtype):
     tables = filled_arenas(variables, np.dtype(dtype), place, layout)
     BlockTables(model, variables.wires, blocks, layout).add(variables, model, tables)
     spec, _ = spec_of(variables, tables, real_name(dtype), 64, layout.groups)
-    return CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables, model)))
+    return CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables, model)), alone)
 
 
 def arena_epoch_specs(dtype, limits):

@@ -148,7 +148,6 @@ def test_every_template_is_covered():
     networks = {
         "simulator/artificial",
         "simulator/steps",
-        "simulator/epoch_vector",
         *EpochSpec.templates,
         "simulator/events",
         "simulator/features",

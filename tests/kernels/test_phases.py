@@ -27,7 +27,6 @@ FOUND_IN = {  # template -> phases of its kernels
     "simulator/epoch_by_node, exact times": set(range(1, 10)),
     "simulator/epoch_by_instance": WHOLE_STEPS,
     "simulator/epoch_constant": WHOLE_STEPS,
-    "simulator/epoch_vector": WHOLE_STEPS,
     "simulator/artificial": {1, 2, 9},  # cells without nodes: what is played, too, has one place
     "simulator/layers": {4},
     "simulator/diffusion": {7},

@@ -16,19 +16,25 @@ def network():
     return known_answers._cells(Mechanism(known_answers._CHANNEL))
 
 
+def family_of(queue):
+    return "blocks" if devices.is_cpu(queue.device) else "epochs"
+
+
 def test_steps_where_epochs_are_wrong(stub, fast_queue):
-    started = stub(lambda family, width: "wrong" if "epochs" in family else "right")
+    wrong = family_of(fast_queue)
+    started = stub(lambda family, width: "wrong" if wrong in family else "right")
     assert Simulation(network(), queue=fast_queue).engine == "steps"
     assert Simulation(network(), queue=fast_queue).engine == "steps"
-    assert {family for family, *_ in started} == {"epochs", "steps", "solve"}
-    with pytest.raises(DeviceError, match="channels from texts, by epochs"):
+    assert {family for family, *_ in started} == {wrong, "steps", "solve"}
+    with pytest.raises(DeviceError, match="channels from texts.*, by epochs on"):
         Simulation(network(), queue=fast_queue, engine="epochs")
 
 
 def test_two_engines_in_one_process(stub, fast_queue):
     """The second engine is checked after the first one."""
-    started = stub(lambda family, width: "wrong" if family == "epochs+steps" else "right")
-    both = "by epochs, then channels from texts and NMODL, by steps"
+    wrong = f"{family_of(fast_queue)}+steps"
+    started = stub(lambda family, width: "wrong" if family == wrong else "right")
+    both = "by epochs on .PUs, then channels from texts and NMODL, by steps"
     Simulation(network(), queue=fast_queue, engine="epochs")
     with pytest.raises(DeviceError, match=both):
         Simulation(network(), queue=fast_queue, engine="steps")

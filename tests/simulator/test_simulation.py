@@ -203,7 +203,8 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
         cla.zeros(fast_queue, 2**57, np.float64)  # drivers may allocate at the first write only
 
     with monkeypatch.context() as patch:
-        patch.setattr("clhines.simulator.engines.cells_run.Grid", full)
+        for module in ("arena_run", "cells_run"):
+            patch.setattr(f"clhines.simulator.engines.{module}.Grid", full)
         with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
             Simulation(simple_network()[0], DT, queue=fast_queue)
     net, syn = simple_network()

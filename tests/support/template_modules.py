@@ -1,7 +1,6 @@
 """Modules of the specs of templates."""
 
 PAIRS = {  # templates whose spec is not in the module of the same name
-    "simulator/epoch_vector": "simulator.cpu.vectors",
     "simulator/blocks": "simulator.cpu.blocks",
     "simulator/features": "simulator.records.features",
     "simulator/reduced": "simulator.records.reduced",

@@ -1,5 +1,5 @@
-"""Epochs on CPUs: cells of one shape in the lanes of vectors, blocks of cells per work-item.
+"""Epochs on CPUs: each work-item advances a block of whole cells.
 
-`groups` puts cells of a shape together, instances by place, and eliminates constant pivots once.
-Events in whole steps: `vectors`. Events at exact times: `blocks`, by `plan`.
+`plan` shares out the cells. `groups` puts cells of one shape side by side, groups instances by
+place, and eliminates constant pivots once. `blocks` has the kernels.
 """

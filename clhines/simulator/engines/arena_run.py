@@ -22,7 +22,7 @@ from clhines.simulator.engines.reference import (
     wanted_outputs,
     without_outputs,
 )
-from clhines.simulator.engines.run import DeviceRun, Job
+from clhines.simulator.engines.run import MOST_SPIKES, DeviceRun, Job
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.events.grid_run import Grid
 from clhines.simulator.events.spike_list import SpikeList
@@ -421,7 +421,8 @@ class ArenaRun(DeviceRun):
                 "expected another device"
             )
         self.family, self._alike, self.whole = family, job.model, job.decisions
-        super().__init__(job, model, _SPIKES)
+        often = len(model.sources.detector_node) * (job.request.chunk // 2 + 1) * model.on_grid
+        super().__init__(job, model, max(_SPIKES, min(often, MOST_SPIKES)))
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
         self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)

@@ -1,7 +1,7 @@
 """CellsRun: a run whose kernels keep whole cells for many steps.
 
 Events come in whole steps alone, and states are arrays by kind: the kernels load those of their
-cells when a launch begins, and store them when it ends. `Cells` are the kernels, of a GPU or a CPU.
+cells when a launch begins, and store them when it ends. `Cells` are the kernels, of a GPU.
 """
 
 from __future__ import annotations
@@ -124,26 +124,20 @@ class CellStates:
 
 
 class CellsRun(DeviceRun):
-    """Advance whole cells with `Cells`; where `alone`, their work-item delivers spikes itself."""
+    """Advance whole cells with `Cells`."""
 
     family = "epochs"
     grid: Grid
 
-    def __init__(
-        self,
-        job: Job,
-        cells: Callable[[CellsRun], Cells],
-        alone: Callable[[CellsRun], bool] = lambda _: False,
-    ) -> None:
+    def __init__(self, job: Job, cells: Callable[[CellsRun], Cells]) -> None:
         model, queue, chunk = job.model, job.queue, job.request.chunk
         spikes = len(model.sources.detector_node) * (chunk // 2 + 1)  # one in two steps of each
         super().__init__(job, model, max(1, min(spikes, MOST_SPIKES)))
-        self.alone = alone(self)
-        self.max_steps = chunk if self.alone else self.decisions.epoch
+        self.max_steps = self.decisions.epoch
         self.states = CellStates(model, queue, self.dtype)
         zeros = self.ending.reads.zeros
         found = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
-        self.grid = Grid(model, queue, self.decisions, found, self.alone)
+        self.grid = Grid(model, queue, self.decisions, found)
         self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
         self._start_model = model
         self._tell_early(model)
@@ -205,9 +199,8 @@ class CellsRun(DeviceRun):
     def advance(self, first: int, count: int, row: int) -> None:
         if row == 0:
             self.first_step = first
-        for begin, some in self.grid.stretches(first, count):
-            self.grid.add_events(begin, some)
-            self.cells.launch(begin, some, row + begin - first)
+        self.grid.add_events(first, count)
+        self.cells.launch(first, count, row)
 
     @property
     def counts(self) -> list[cla.Array]:

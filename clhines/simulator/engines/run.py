@@ -35,9 +35,9 @@ _NO_MEMORY = (
 
 for _family, _title, _float64 in (
     ("steps", "channels from texts and NMODL, by steps", True),
-    ("epochs", "channels from texts, by epochs", False),
-    ("blocks", "channels from NMODL, by blocks of cells", True),
-    ("lists", "channels from NMODL, by epochs", True),
+    ("epochs", "channels from texts, by epochs on GPUs", False),
+    ("blocks", "channels from texts and NMODL, by epochs on CPUs", False),
+    ("lists", "channels from NMODL, by epochs on GPUs", True),
 ):
     trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 

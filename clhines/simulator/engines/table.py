@@ -9,50 +9,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
-# Functions that make the kernels of epochs, by column of `_EPOCHS`: on GPUs and on CPUs, of events
-# in whole steps and at exact times
-_MAKERS = ("gpu.epochs:make", "gpu.arena_epochs:make", "cpu.vectors:make", "cpu.blocks:make")
+# Functions that make the kernels of epochs, by column of `_EPOCHS`: on GPUs, of events in whole
+# steps and at exact times, and on CPUs, of both
+_MAKERS = ("gpu.epochs:make", "gpu.arena_epochs:make", "cpu.blocks:make")
 # x: supported; o: not supported; -: a network with such events does not have this need.
 # `steps` and `reference` support all.
 _EPOCHS = """
-                       GPUs, steps   GPUs, times   CPUs, steps   CPUs, times
-grid_times                  x             -             x             -
-exact_times                 -             x             -             x
-plastic                     x             x             x             x
-noise                       x             x             x             x
-detectors                   x             x             x             x
-trains                      x             x             x             x
-played                      -             x             -             x
-ions                        -             x             -             x
-random                      -             x             -             x
-nmodl                       -             x             -             x
-sent_events                 -             x             -             x
-single_events               -             x             -             x
-self_events                 -             x             -             x
-set_voltages                -             x             -             x
-weights                     -             x             -             x
-begins                      -             x             -             x
-bins                        -             x             -             x
-artificial_cells            -             x             -             x
-pointers                    -             x             -             x
-pointers_in_states          -             x             -             x
-written_pointers            -             x             -             x
-instant_events              -             x             -             x
-instant_between_cells       -             o             -             x
-read_pointers               -             x             -             x
-read_elsewhere              -             o             -             o
-instant_artificial          -             x             -             x
-ion_order                   -             x             -             x
-read_currents               -             x             -             x
-last_instances              -             x             -             x
-steered_weights             -             o             -             o
-played_artificial           -             x             -             x
-ranks                       x             x             x             x
-ranked_pointers             -             o             -             o
-diffusion                   -             x             -             x
-layers                      o             o             o             o
-copies                      -             x             -             x
-solver                      o             o             o             o
+                       GPUs, steps   GPUs, times   CPUs
+grid_times                  x             -          x
+exact_times                 -             x          x
+plastic                     x             x          x
+noise                       x             x          x
+detectors                   x             x          x
+trains                      x             x          x
+played                      -             x          x
+ions                        -             x          x
+random                      -             x          x
+nmodl                       -             x          x
+sent_events                 -             x          x
+single_events               -             x          x
+self_events                 -             x          x
+set_voltages                -             x          x
+weights                     -             x          x
+begins                      -             x          x
+bins                        -             x          x
+artificial_cells            -             x          x
+pointers                    -             x          x
+pointers_in_states          -             x          x
+written_pointers            -             x          x
+instant_events              -             x          x
+instant_between_cells       -             o          x
+read_pointers               -             x          x
+read_elsewhere              -             o          o
+instant_artificial          -             x          x
+ion_order                   -             x          x
+read_currents               -             x          x
+last_instances              -             x          x
+steered_weights             -             o          o
+played_artificial           -             x          x
+ranks                       x             x          x
+ranked_pointers             -             o          o
+diffusion                   -             x          x
+layers                      o             o          o
+copies                      -             x          x
+solver                      o             o          o
 """
 
 

@@ -19,7 +19,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.gpu.arena_spec import BY_LAYERS, ArenaEpochSpec, node_words, takes_apart
 from clhines.simulator.gpu.lists import CellTable, NodeLists, PlannedCells
 from clhines.simulator.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec
-from clhines.simulator.kinds.spec import MechanismSpec, described, grouped_kind_spec
+from clhines.simulator.kinds.spec import MechanismSpec, described, kind_spec
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.emit.noise import normal_source
 from clhines.simulator.model.model import Kind, Model
@@ -337,8 +337,7 @@ class EpochPlan:
         values = [kind.parameters[p] for p in kind.mechanism.parameters]
         lanes = Lanes(self._limits.ptx) if quick else None
         return replace(
-            grouped_kind_spec(kind, real_name(self._dtype), 1, lanes),
-            width=0,
+            kind_spec(kind, real_name(self._dtype), lanes),
             number=kind.first_instance,
             literals=tuple("" if np.ndim(v) else _literal(float(v), self._dtype) for v in values),
             most=most,

@@ -14,7 +14,7 @@ import pyopencl.array as cla
 from clhines.core.arrays import starts
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit.lanes import Lanes
-from clhines.simulator.mechanisms.emit.printer import folded, wrapped
+from clhines.simulator.mechanisms.emit.printer import wrapped
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import Kind
 from clhines.simulator.records.records import CURRENT
@@ -26,12 +26,7 @@ from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word, param
 
 @dataclass(frozen=True)
 class MechanismSpec:
-    """Everything a template needs to know about one mechanism of a network.
-
-    With `width` instances of a group, one a lane of a vector of ``epoch_vector.mako``, number s of
-    lane l of group q lies at ``(q * num_numbers + s) * width + l``, of states and of parameters
-    that are not `single`. What follows `num_constants` is of epochs on GPUs.
-    """
+    """Everything a template of epochs on GPUs needs to know about one mechanism of a network."""
 
     name: str  # begins the names of its functions
     source: str = field(repr=False)
@@ -41,7 +36,6 @@ class MechanismSpec:
     density: bool  # currents and conductances are multiplied by a factor of each instance
     takes_events: bool
     uses_noise: bool
-    width: int = 0
     num_constants: int = 0
     number: int = 0  # of instance 0 among all instances, which noise is drawn by
     literals: tuple[str, ...] = ()  # parameters that are one number, else empty
@@ -54,111 +48,24 @@ class MechanismSpec:
     def num_states(self) -> int:
         return len(self.states)
 
-    @property
-    def num_given(self) -> int:
-        """Parameters that are not single."""
-        return len(self.single) - sum(self.single)
-
-    @property
-    def takes_events_at_once(self) -> bool:
-        """Whether there is a function for events of all lanes of a group."""
-        return self.width > 1 and f" {self.name}__v{self.width}_event(" in self.source
-
-    def numbers(self, k: int) -> tuple[str, str]:
-        """Return where numbers of group ``q`` of kind `k` are: of its instances, and constants."""
-        constants = f"numbers_{k}" if self.num_constants else "0"
-        return f"given_{k} + {self.num_given} * (long)q", constants
-
-    def wrappers(self, k: int) -> str:
-        """Return functions of one group of kind `k`, with its numbers in global memory."""
-        vector, n = f"real{self.width}", self.num_states
-        prefix = self.name if self.width == 1 else f"{self.name}__v{self.width}"
-        values = [*self.values("given[{}]"), *(f"c[{i}]" for i in range(self.num_constants))]
-        states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if self.uses_noise else []
-        where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
-        text = ""
-        if self.num_constants:
-            single = [v for v in values if v.startswith("p[")]
-            results = [f"c + {i}" for i in range(self.num_constants)]
-            text += (
-                f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
-                f"{{\n    {self.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
-            )
-        arguments = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
-        text += (
-            f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
-            f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
-            f"{{\n{folded(f'    {prefix}_current({arguments});')}\n}}\n"
-        )
-        if n:
-            pointers = [f"&s{i}" for i in range(n)]
-            arguments = ", ".join(["v", "t", "dt", *values, *pointers])
-            text += (
-                f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
-                f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
-                f"{folded(f'    {prefix}_advance({arguments});')}\n{_stores(states)}}}\n"
-            )
-        if self.takes_events:
-            text += _event_of_lane(self, k)
-        if self.takes_events_at_once:
-            arguments = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
-            where = f"const {vector} weight, {where} {vector} *s"
-            chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
-            text += (
-                f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
-                f"{folded(f'    {prefix}_event({arguments});')}\n{chosen}}}\n"
-            )
-        return text
-
-    def values(self, given: str) -> list[str]:
-        """Values of the parameters, in order; `given` shows those that are not single."""
-        places = iter(range(self.num_given)), iter(range(sum(self.single)))
-        return [
-            f"p[{next(places[1])}]" if single else given.format(next(places[0]))
-            for single in self.single
-        ]
-
 
 def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
-    """Parameters that a kernel takes of each kind: texts with ``{k}``, ``{name}``, ``{width}``."""
+    """Parameters that a kernel takes of each kind: texts with ``{k}`` and ``{name}``."""
     return [
-        parameter(text.format(k=k, name=kind.name, width=kind.width))
+        parameter(text.format(k=k, name=kind.name))
         for k, kind in enumerate(kinds)
         for several in texts
         for text in several.split(",")
     ]
 
 
-def _event_of_lane(kind: MechanismSpec, k: int) -> str:
-    w = kind.width
-    states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
-    pointers = [f"&s{i}" for i in range(kind.num_states)]
-    arguments = ", ".join(["weight", *kind.values(f"given[{{}} * {w} + lane]"), *pointers])
-    return (
-        f"\nstatic void event_{k}(const real weight, const int lane, __global const real *p,\n"
-        f"    __global const real *given, __global real *s)\n{{\n"
-        f"{_loads('real', states)}{folded(f'    {kind.name}_event({arguments});')}\n"
-        f"{_stores(states)}}}\n"
-    )
-
-
-def _loads(real: str, states: list[str]) -> str:
-    return "".join(f"    {real} s{i} = {state};\n" for i, state in enumerate(states))
-
-
-def _stores(states: list[str]) -> str:
-    return "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
-
-
-def grouped_kind_spec(
-    kind: Kind, real: str, width: int, lanes: Lanes | None = None
-) -> MechanismSpec:
-    """Return the spec of a kind whose instances a template takes in groups."""
+def kind_spec(kind: Kind, real: str, lanes: Lanes | None = None) -> MechanismSpec:
+    """Return the spec of a kind, with functions of one instance."""
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
-    functions, constants = kind.mechanism.grouped(real, width, names, lanes)
-    return replace(plain, source=functions, width=width, num_constants=len(constants))
+    functions, constants = kind.mechanism.grouped(real, 1, names, lanes)
+    return replace(plain, source=functions, num_constants=len(constants))
 
 
 def described(kind: Kind, source: str = "") -> MechanismSpec:

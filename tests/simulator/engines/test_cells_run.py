@@ -10,7 +10,6 @@ import pytest
 from networks import CABLES, DT, dendrites_network, noisy_network
 
 from clhines import Network
-from clhines.simulator.cpu.vectors import CellEpochs
 from clhines.simulator.engines.arena_run import ArenaRun
 from clhines.simulator.engines.cells_run import CellsRun
 from clhines.simulator.engines.run import Job, Request
@@ -65,9 +64,9 @@ def sized_network():
     ("executor", "build", "dtype"),
     [
         ("sizes", sized_network, "float64"),
-        ("cells", uneven_network, "float64"),
-        ("cells", uneven_network, "float32"),
-        ("cells", noisy_network, "float64"),
+        ("cpu.blocks", uneven_network, "float64"),
+        ("cpu.blocks", uneven_network, "float32"),
+        ("cpu.blocks", noisy_network, "float64"),
         ("blocks", uneven_network, "float64"),
         ("blocks", noisy_network, "float32"),
         ("blocks", dendrites_network, "float64"),
@@ -109,8 +108,6 @@ def voltages(model: Model, queue, dtype, executor, decisions=None):
         assert not apart or len(run.cells.launches) > 1
     elif "." in executor:
         run = import_module(f"clhines.simulator.{executor}").make(job)
-    elif executor == "cells":
-        run = CellsRun(job, CellEpochs)
     else:
         run = ArenaRun(job, Steps)
     run.begin(60, [])

@@ -62,6 +62,8 @@ def test_descriptions():
     assert of_steps == f"with events in whole steps: {own}"
     assert of_times.startswith("with events at exact times: events between cells within a step")
     assert all(NEEDS[w] in of_times for w in ("ranked_pointers", "solver", "instant_between_cells"))
+    of_cpus = described()[1][3]
+    assert of_cpus.startswith(NEEDS["read_elsewhere"]) and of_cpus.endswith(own)
     assert [row[3] for row in described()[2:]] == ["", ""]
 
 
