@@ -56,7 +56,7 @@ def build(
     includes: Includes | None = None,
     use_tables: bool = True,
     secondorder: bool = False,
-    given: Mapping[str, FunctionTable] | None = None,
+    function_tables: Mapping[str, FunctionTable] | None = None,
     constructed: bool = False,
     kept: Collection[str] = (),
     draws: bool = False,
@@ -77,7 +77,7 @@ def build(
                 file.random[GENERATOR] = 0
             if fails:
                 file.variables[FAILED] = Declaration(FAILED, "assigned", 0)
-            bodies = executed(file, use_tables, secondorder, given, draws, fails)
+            bodies = executed(file, use_tables, secondorder, function_tables, draws, fails)
             refused = [*file.refused, *bodies.refused]
             if refused:
                 return None, refused
@@ -284,8 +284,8 @@ class Nmodl:
     def compiled(self, text: str) -> Compiled:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
-        given = dict(self.function_tables), self.constructed, self.kept, self.draws
-        built = build(text, self.path, includes, self.use_tables, self.secondorder, *given)
+        options = dict(self.function_tables), self.constructed, self.kept, self.draws
+        built = build(text, self.path, includes, self.use_tables, self.secondorder, *options)
         net = built.program.net
         if net is None or net.queue == self.queue:
             return built
@@ -295,28 +295,28 @@ class Nmodl:
 FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]
 
 
-def tables_of(given: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
+def tables_of(tables: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
     """Return tables of FUNCTION_TABLE from what users give of them."""
-    if given is not None and not (
-        isinstance(given, Mapping) and all(isinstance(k, str) for k in given)
+    if tables is not None and not (
+        isinstance(tables, Mapping) and all(isinstance(k, str) for k in tables)
     ):
-        raise InputError(f"function_tables is {shown(given)}; expected a dict of tables by name")
-    return tuple((name, _table_of(name, table)) for name, table in (given or {}).items())
+        raise InputError(f"function_tables is {shown(tables)}; expected a dict of tables by name")
+    return tuple((name, _table_of(name, table)) for name, table in (tables or {}).items())
 
 
-def _table_of(name: str, given: FunctionTable | Sequence[ArrayLike] | float) -> FunctionTable:
+def _table_of(name: str, table: FunctionTable | Sequence[ArrayLike] | float) -> FunctionTable:
     most = MAX_MADE if name.startswith(MADE.format("")) else MAX_ROWS
     name = f"function_tables[{name!r}]"
-    if isinstance(given, FunctionTable):
-        parts: Sequence[ArrayLike] = (*given.axes, given.values)
+    if isinstance(table, FunctionTable):
+        parts: Sequence[ArrayLike] = (*table.axes, table.values)
     else:
-        parts = given if isinstance(given, Sequence) else ([0.0], given)
+        parts = table if isinstance(table, Sequence) else ([0.0], table)
     if not 2 <= len(parts) <= 3:
         raise InputError(f"{name} has {len(parts)} arrays; expected knots of 1 or 2, and values")
     arrays = (real_numbers(name, part).astype(np.float64) for part in parts)
     *axes, values = (np.atleast_1d(array) for array in arrays)
     shape = tuple(axis.size for axis in axes)
-    is_flat = isinstance(given, FunctionTable) and values.size == np.prod(shape)
+    is_flat = isinstance(table, FunctionTable) and values.size == np.prod(shape)
     if any(axis.ndim > 1 for axis in axes) or not (is_flat or values.shape == shape):
         raise InputError(f"{name} has values of shape {values.shape}; expected {shape}")
     if not 1 <= values.size <= most:
@@ -336,7 +336,7 @@ def read(
     function_tables: FunctionTables | None = None,
 ) -> tuple[str, Nmodl]:
     """Return an NMODL text and what there is to it, of a text or the path of a file."""
-    folder, given = None, tables_of(function_tables)
+    folder, tables = None, tables_of(function_tables)
     if not isinstance(text_or_path, (str, Path)):
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")
     if not isinstance(path, (str, Path)):
@@ -347,7 +347,7 @@ def read(
     if isinstance(text_or_path, Path) or "\n" not in text_or_path.strip():
         file = Path(text_or_path)
         if "{" in str(text_or_path) and not os.path.isfile(file):
-            return str(text_or_path), Nmodl(path, (), use_tables, secondorder, given)
+            return str(text_or_path), Nmodl(path, (), use_tables, secondorder, tables)
         text = read_bytes(file, MAX_TEXT).decode("utf-8", "replace")
         path, folder = path or str(file), file.parent
     else:
@@ -358,4 +358,4 @@ def read(
         tokens(text, includes)
     except Refused as refused:
         raise error_of([refused], path or "NMODL text") from refused
-    return text, Nmodl(path, tuple(includes.texts.items()), use_tables, secondorder, given)
+    return text, Nmodl(path, tuple(includes.texts.items()), use_tables, secondorder, tables)

@@ -278,8 +278,8 @@ class BlockValues:
     @property
     def block(self) -> str:
         """The block's name in the file."""
-        known = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
-        return known.get(self.where, self.where.upper().replace("_", " "))
+        names = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
+        return names.get(self.where, self.where.upper().replace("_", " "))
 
     def _check_v(self, line: int) -> None:
         """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
@@ -300,12 +300,14 @@ class BlockValues:
         graph = self.graph
         with self.trial():
             self.writes.clear()
-            known = [k for k in self.values if k in self.names.elements]  # others may have these
-            before = {k: graph.symbol(f"_{k}__late") for k in known}
+            shared_keys = [
+                k for k in self.values if k in self.names.elements
+            ]  # others may have these
+            before = {k: graph.symbol(f"_{k}__late") for k in shared_keys}
             self.values |= before
-            found = [*work()]
-            own = {k: before.get(k, graph.symbol(k)) for k in self.writes}
-            late = {k: s for k, s in own.items() if any(node.uses(s.name) for node in found)}
+            nodes = [*work()]
+            symbols = {k: before.get(k, graph.symbol(k)) for k in self.writes}
+            late = {k: s for k, s in symbols.items() if any(node.uses(s.name) for node in nodes)}
             return {k: (s, self.values[k]) for k, s in late.items()}
 
     def set(self, key: str, value: Node, name: str = "") -> None:

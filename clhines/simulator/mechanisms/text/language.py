@@ -87,9 +87,9 @@ class _StepEquations:
         self.eq, self.graph, self.h, self.t = eq, eq.graph, h, eq.graph.symbol("t")
         self.new, self.loops, self.drawn = dict[str, Node](), list[Loop](), eq.graph.zero
         before = {self._before(name): e for name, e in self._currents().items()}
-        given = {"t": self.t + self.h}
-        given |= {name: self._before(name) for name in eq.currents if eq.uses_currents}
-        self.scope = Scope(eq, given)
+        values = {"t": self.t + self.h}
+        values |= {name: self._before(name) for name in eq.currents if eq.uses_currents}
+        self.scope = Scope(eq, values)
         for line in eq.ordered:
             if line.sort == "name":
                 self.scope.assign(line.name)
@@ -109,9 +109,9 @@ class _StepEquations:
     def _replace(self, values: dict[Node, Node]) -> None:
         """Put values in place of symbols in all results."""
         roots = [*self.new.values(), *(e for loop in self.loops for e in loop.nodes())]
-        found = dict(zip(roots, self.graph.replaced(roots, values), strict=True))
-        self.new = {name: found[e] for name, e in self.new.items()}
-        self.loops = [loop.mapped(lambda e: found[e]) for loop in self.loops]
+        replacements = dict(zip(roots, self.graph.replaced(roots, values), strict=True))
+        self.new = {name: replacements[e] for name, e in self.new.items()}
+        self.loops = [loop.mapped(lambda e: replacements[e]) for loop in self.loops]
 
     def _currents(self) -> dict[str, Node]:
         """Return the currents as they were before the voltage was solved for, if rates use them."""
@@ -151,9 +151,9 @@ class _StepEquations:
         if b is not graph.zero:
             variance = graph.call("weight", named(f"_b2_{name}", two * b), self.h)
         stream = (graph.symbol(f"{NOISE}__{what}") for what in ("stream", "drawn"))
-        given = *stream, graph.one, self.drawn
-        number = named(f"_noise_{name}", graph.call("random_normal", *given))
-        self.drawn = named(f"_drawn_{name}", self.drawn + graph.call("random_used", *given))
+        words = *stream, graph.one, self.drawn
+        number = named(f"_noise_{name}", graph.call("random_normal", *words))
+        self.drawn = named(f"_drawn_{name}", self.drawn + graph.call("random_used", *words))
         return graph.sqrt(variance) * number
 
     # -------------------------------------------------------------------- several together
@@ -299,12 +299,12 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
         results += [
             Argument(role, n, "out") for role, n, _ in current.results if role == "ion_current"
         ]
-        given = v, Argument("t", "now"), dt, *parameters, *ions("current")
-        blocks["current"] = (*given, *states("in"), *noise, *results)
+        inputs = v, Argument("t", "now"), dt, *parameters, *ions("current")
+        blocks["current"] = (*inputs, *states("in"), *noise, *results)
     if "advance" in bodies:
-        given = v, Argument("t", "begin"), dt, *parameters, *ions("advance")
+        inputs = v, Argument("t", "begin"), dt, *parameters, *ions("advance")
         stream = Argument("stream", NOISE), Argument("drawn", NOISE, "inout")
-        blocks["advance"] = (*given, *stream[: 2 * eq.is_noisy], *states("inout"))
+        blocks["advance"] = (*inputs, *stream[: 2 * eq.is_noisy], *states("inout"))
     if eq.events:
         weight = Argument("weight", "weight", symbol="weight")
         blocks["receive"] = (weight, *parameters, *states("inout"))
@@ -376,8 +376,8 @@ def _body_of_advance(eq: Equations) -> Body:
     comment = f"one step; v is its last voltage, t its begin; {how}"
     body = _with_ions(eq, writes, loops, comment)
     if drawn is not eq.graph.zero:
-        given = eq.graph.symbol(f"{NOISE}__drawn"), eq.graph.one, drawn
-        body.results.append(("drawn", NOISE, eq.graph.call("random_count", *given)))
+        words = eq.graph.symbol(f"{NOISE}__drawn"), eq.graph.one, drawn
+        body.results.append(("drawn", NOISE, eq.graph.call("random_count", *words)))
     return body
 
 
@@ -410,9 +410,9 @@ def _about(eq: Equations, program: Program) -> tuple[str, ...]:
     if eq.uses_currents:
         lines.append("  rates take the currents of before the voltage solve")
     if eq.spike:
-        given = {"spike": "v >", "reset": "v =", "refractory": ""}
-        told = (f"{key} {given[key]} {line.source}" for key, line in eq.spiking.items())
-        lines.append("  " + "; ".join(" ".join(one.split()) for one in told))
+        signs = {"spike": "v >", "reset": "v =", "refractory": ""}
+        parts = (f"{key} {signs[key]} {line.source}" for key, line in eq.spiking.items())
+        lines.append("  " + "; ".join(" ".join(one.split()) for one in parts))
     if eq.substeps > 1:
         lines.append(f"  substeps: {eq.substeps}")
     if eq.events:

@@ -49,16 +49,16 @@ class ExpressionParser:
         self.tokens: list[tuple[str, str, int]] = []  # sort, text, position
         self.place = self.depth = at = 0
         while at < len(source):
-            found = _TOKEN.match(source, at)
-            if found is None:
+            match = _TOKEN.match(source, at)
+            if match is None:
                 bad = source[at:].lstrip()[0]
                 words = (w for w in re.finditer(r"[A-Za-z0-9_.]+", source) if w.end() > at)
                 word = shortened(next(words).group(), 40) if bad == "." else ""
                 what = f"cannot use '{word}' in an expression"
                 raise ExpressionError(what if word else f"unexpected character '{shortened(bad)}'")
-            sort = str(found.lastgroup)
-            self.tokens.append((sort, found.group(sort), found.start(sort)))
-            at = found.end()
+            sort = str(match.lastgroup)
+            self.tokens.append((sort, match.group(sort), match.start(sort)))
+            at = match.end()
         self.tokens.append(("end", "the end", len(source)))
 
     def _take(self, *texts: str) -> str:
@@ -150,8 +150,10 @@ class ExpressionParser:
 
     def _call(self, name: str) -> Node:
         if name not in FUNCTIONS:
-            known, near = ", ".join(FUNCTIONS), meant(name, FUNCTIONS)
-            raise ExpressionError(f"unknown function '{shortened(name)}'; known are {known}{near}")
+            function_names, near = ", ".join(FUNCTIONS), meant(name, FUNCTIONS)
+            raise ExpressionError(
+                f"unknown function '{shortened(name)}'; known are {function_names}{near}"
+            )
         values = list[Node]()
         while not self._take(")"):
             if values:

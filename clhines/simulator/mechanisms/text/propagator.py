@@ -39,15 +39,15 @@ def check_exact(eq: Equations, line: Line) -> None:
 def _matrix(eq: Equations) -> Entries:
     """Return rows of v and of states with a rate: coefficients of ``dy/dt``."""
     graph, scope, names = eq.graph, Scope(eq), ["v", *eq.states]
-    known = {q.name for q in eq.parameters}
+    parameters = {q.name for q in eq.parameters}
 
     def entries(line: Line, e: Node, factor: Node) -> dict[str, Node]:
         form = linear_form(e, names)
-        found = None if form is None else {**form.coefficients, _ONE: form.constant}
-        if found is None or not all(c.free <= known for c in found.values()):
+        coefficients = None if form is None else {**form.coefficients, _ONE: form.constant}
+        if coefficients is None or not all(c.free <= parameters for c in coefficients.values()):
             problem = f"'{line.shown}' is not linear in v and the states with coefficients of"
             raise eq.fail(line, f"{problem} parameters alone, which 'method exact' needs")
-        return {column: factor * c for column, c in found.items() if c is not graph.zero}
+        return {column: factor * c for column, c in coefficients.items() if c is not graph.zero}
 
     per = -(graph.symbol(CAPACITANCE) ** -1)
     parts = [entries(line, scope.value(n), per) for n, line in eq.currents.items()]
@@ -68,27 +68,27 @@ def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
 
     def times(a: Entries, b: Entries) -> Entries:
         nonlocal products
-        found: Entries = {}
+        matrix: Entries = {}
         for row, entries in a.items():
             sums: dict[str, list[Node]] = {}
             for k in (k for k in entries if k in b):
                 for column, e in b[k].items():
                     sums.setdefault(column, []).append(entries[k] * e)
             products += sum(map(len, sums.values()))
-            found[row] = {c: graph.local("_p", graph.add(terms)) for c, terms in sums.items()}
+            matrix[row] = {c: graph.local("_p", graph.add(terms)) for c, terms in sums.items()}
         if products > MAX_PRODUCTS:
             raise ExpressionError(f"more than {MAX_PRODUCTS} products; expected fewer states")
-        return found
+        return matrix
 
     def total(parts: list[tuple[Fraction, Entries]]) -> Entries:
-        found: Entries = {}
+        matrix: Entries = {}
         for row in rows:
             columns = dict.fromkeys(c for _, part in parts for c in part[row])
-            found[row] = {
+            matrix[row] = {
                 c: _sum(graph, [(f, part[row][c]) for f, part in parts if c in part[row]])
                 for c in columns
             }
-        return found
+        return matrix
 
     part = h * graph.number(Fraction(1, 2**_DOUBLINGS))
     small = {r: {c: graph.local("_m", part * e) for c, e in es.items()} for r, es in rows.items()}
@@ -125,10 +125,10 @@ def exact_current(eq: Equations) -> tuple[Node, Node]:
     graph, dt = eq.graph, eq.graph.symbol("dt")
     rows = _matrix(eq)
     rows["v"][_DRIVE] = dt**-1
-    e, known = _propagator(rows, dt)
-    own = graph.symbol(CAPACITANCE) / dt
-    whole = graph.local("_whole", known * own / e["v"][_DRIVE])
-    return -(whole * _change(eq, e["v"], graph.symbol("v"))), whole - own
+    e, drive = _propagator(rows, dt)
+    capacitive = graph.symbol(CAPACITANCE) / dt
+    whole = graph.local("_whole", drive * capacitive / e["v"][_DRIVE])
+    return -(whole * _change(eq, e["v"], graph.symbol("v"))), whole - capacitive
 
 
 def exact_advance(eq: Equations, steps: Node) -> dict[str, Node]:

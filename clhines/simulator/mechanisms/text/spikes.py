@@ -40,17 +40,19 @@ def _constant(eq: Equations, key: str, unit: str) -> str | float:
     line = eq.spiking.get(key)
     if line is None:
         return 0.0
-    known = eq.of_sort("parameter").get(line.source)
-    if known is None:
+    parameter = eq.of_sort("parameter").get(line.source)
+    if parameter is None:
         try:
             eq.number(line)
         except ExpressionError as error:
             got = f"'{key}:' has '{shortened(line.source)}' for its {unit}"
             raise eq.fail(line, f"{got}; expected a parameter or a number") from error
-    given = (known or line).unit
-    if given and given.dimension != units.parse(unit).dimension:
-        raise eq.fail(line, f"'{key}:' is in '{given.text}'; expected {unit} or a multiple of it")
-    return line.default if known is None else known.name
+    line_unit = (parameter or line).unit
+    if line_unit and line_unit.dimension != units.parse(unit).dimension:
+        raise eq.fail(
+            line, f"'{key}:' is in '{line_unit.text}'; expected {unit} or a multiple of it"
+        )
+    return line.default if parameter is None else parameter.name
 
 
 def _value(eq: Equations, value: str | float) -> Node:
@@ -123,7 +125,7 @@ def current(eq: Equations, i: Node) -> tuple[Node, Node]:
     # v moves to the reset by the first current, and is kept there by the second, which are sums of
     # few terms that change; where HELD is infinite, v is no number
     moving = graph.where(holds, stiff, share + at_reset[1]) * held
-    found = moving * (v - reset) + graph.where(holds, graph.zero, at_reset[0])
+    i_moving = moving * (v - reset) + graph.where(holds, graph.zero, at_reset[0])
     slope = graph.where(holds, moving, at_reset[1])
     busy = graph.less(graph.zero, held)
-    return graph.where(busy, found, i), graph.where(busy, slope, g)
+    return graph.where(busy, i_moving, i), graph.where(busy, slope, g)
