@@ -423,10 +423,12 @@ class ArenaEpochs(ArenaKernels):
             plan = launch.plan.spec
             assert isinstance(plan, ArenaEpochSpec)
             known = launch.lists, self.run.variables, self.network, self._steps
-            launch.spec, numbers = with_blocks(plan, spec, *known, number < self._num_leading)
+            leads = number < self._num_leading
+            launch.spec, numbers = with_blocks(plan, spec, *known, leads)
             launch.spec = replace(
                 launch.spec, joins=self._others.groups, ends_later=self._others.later,
-                layers=self._num_layers, diffusing_rounds=self._rounds,
+                layers=self._num_layers, diffusing_rounds=self._rounds, leads=leads,
+                turns=self._steps + 2 if "last_instances" in self.model.needs else 0,
             )  # fmt: skip
             num_cells = len(launch.plan.cells.numbers)
             if launch.spec.meets:

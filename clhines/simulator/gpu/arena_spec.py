@@ -533,8 +533,6 @@ def with_blocks(
         nernst=functions.nernst,
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
         reads_nodes=reads_nodes(network),
-        turns=epoch + 2 if "last_instances" in network.needs else 0,
-        leads=leads,
     )
     return spec, numbers
 
