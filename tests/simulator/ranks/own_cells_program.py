@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
@@ -13,7 +14,7 @@ import numpy as np
 from networks import CABLES, DT
 from rank_program import break_rank, busy_network, digest, fail
 
-from clhines import Network, Simulation
+from clhines import Network, Rule, Simulation
 from clhines.core.errors import ClhinesError
 from clhines.simulator import simulation as simulation_module
 from clhines.simulator.network.plasticity import STDP
@@ -74,7 +75,7 @@ def busy(gids=None):
     return net, syn, np.concatenate(numbers)
 
 
-def lone(gids=None):
+def lone(gids=None, rule=None):
     """Only cell 0 has `hh` and a clamp; `tau` is one number on each rank that has turns."""
     net = Network(CABLES, 12) if gids is None else Network([CABLES[g % len(CABLES)] for g in gids])
     own = numbered(net, gids)
@@ -85,7 +86,7 @@ def lone(gids=None):
     syn = net.add("expsyn", net.soma, tau=tau[0] if len(tau) == 1 else own % 2 + 2.0, e=0.0)
     net.add("iclamp", first, delay=0.2, dur=8.0, amp=1.0)
     at = np.flatnonzero(own > 0)
-    net.connect(np.zeros(len(at), int), syn, at, 5e-4, 1.5)
+    net.connect(np.zeros(len(at), int), syn, at, 5e-4, 1.5, rule)
     net.threshold = -20.0
     return net, syn, own[at] - 1
 
@@ -140,6 +141,7 @@ def run_cases(comm=None):
             )
     gids = None if comm is None else np.arange(comm.rank, 12, comm.size)
     found["lone"] = ran(lone, gids, comm)
+    found["lone, plastic"] = ran(partial(lone, rule=Rule("dopamine")), gids, comm)
     return found
 
 
