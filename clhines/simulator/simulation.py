@@ -365,7 +365,7 @@ class Simulation(Holder):
         *,
         surrogate: float | None = None,
     ) -> Gradient:
-        """Return the derivatives of a loss of the records of a run from t = 0.
+        """Return the derivatives of a loss of the records of a run from t = 0, as after `reset`.
 
         They are those of the steps as they are computed, with spikes and events in the steps in
         which they came. The state of the simulation stays as it is.

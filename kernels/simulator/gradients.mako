@@ -55,7 +55,7 @@ ${begin()}\
     for (int c = child[i]; c >= 0; c = sibling[c])
         b += ${spec.column("u", "c")} * (v - v_of[c * num_rows + q]);
 % for kind in spec.kinds:
-% if kind.has("current"):
+% if kind.gives_current:
     if (here[${kind.number}] >= 0) {
         const int j = here[${kind.number}];
         __global const lanes *states = store + now + ${kind.states_at};

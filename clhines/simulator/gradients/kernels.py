@@ -71,6 +71,11 @@ class GradientKind:
     def has(self, block: str) -> bool:
         return any(name == block for name, _, _ in self.blocks)
 
+    @property
+    def gives_current(self) -> bool:
+        found = (a for block, _, arguments in self.blocks if block == "current" for a in arguments)
+        return {"i", "g"} <= {a.role for a in found}
+
     def _state(self, owner: str, name: str) -> str:
         entry = self.states.index(name) * self.count
         return f"{owner}[({entry}L + j) * num_rows + q]"

@@ -382,3 +382,17 @@ def test_slopes_of_spikes_are_those_of_a_sigmoid():
         slope = share[step + 1] * (1 - share[step + 1]) / width
         expected += slope * by_amp[step + 1] * weight * by_event(step + late)
     assert gradient[clamp, "amp"] == pytest.approx(expected, rel=1e-6) and expected
+
+
+@pytest.mark.parametrize("name", ["l5pc", "l5pc-table"])
+def test_the_pyramidal_cell(name):
+    """All conductances, of texts and of .mod files with TABLEs, whose lines have kinks."""
+    from bench import neurons
+
+    net = neurons.neurons(name, neurons.cable_of(name), 1)
+    sim = reference(net, 0.025, v_init=-75.2)  # between two rows of the tables
+    sim.record("v", [*net.soma, 300])
+    channels = [g for g in net.groups if g.mechanism.name != "iclamp"]
+    parameters = [(g, neurons.given_as(g.mechanism.name)) for g in channels]
+    size, rel = (KINKED, 2e-6) if name == "l5pc-table" else (1e-4, 1e-6)
+    central_differences.check_parameters(sim, 1.0, 1, parameters, size=size, rel=rel)
