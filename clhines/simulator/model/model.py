@@ -309,8 +309,8 @@ class Model:
             for (k, name), to in self.read.items()
             if name in self.kinds[k].mechanism.program.assigned
         }
-        written, diffusing = self.written.values(), self.diffusions
-        return frozenset(assigned | {x.kind for x in (*written, *diffusing)})
+        written = {to.kind for to in self.written.values()}
+        return frozenset(assigned | written | {d.kind for d in self.diffusions})
 
     def states_read(self, k: int) -> tuple[str, ...]:
         """States of kind `k` that other instances read by pointers."""
