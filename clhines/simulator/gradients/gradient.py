@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from clhines.simulator.gradients.quantities import GradientQuantity, Quantities,
 from clhines.simulator.gradients.refused import check_model, check_records
 from clhines.simulator.records.records import Record
 
+_log = logging.getLogger(__name__)
 Loss = Callable[..., Any]
 
 
@@ -69,6 +71,7 @@ class RunGradient:
         check_model(model, surrogate)
         self._run: DeviceGradient | ReferenceGradient
         if place is not None and is_supported(model, records):
+            _log.info("a gradient is computed on the device")
             self._run = DeviceGradient(
                 *(model, records, steps, *place),
                 wanted=quantities.parameters(),
@@ -76,6 +79,7 @@ class RunGradient:
                 through_start=quantities.through_start,
             )
         else:
+            _log.info("a gradient is computed by the reference, in NumPy and float64")
             self._run = ReferenceGradient(model, records, steps, surrogate)
 
     @property
@@ -83,10 +87,6 @@ class RunGradient:
         """Shapes of the rows of each record."""
         run = self._run
         return [(run.steps // r.every + 1, r.width) for r in run.records]
-
-    @property
-    def on_device(self) -> bool:
-        return isinstance(self._run, DeviceGradient)
 
     def forward(self) -> list[np.ndarray]:
         """Return the rows of each record."""

@@ -106,9 +106,11 @@ def test_other_networks_are_for_the_reference(word):
     assert is_supported(sim.model, records) == (word == "grid_times")
 
 
-def test_records_of_states_are_for_the_reference(fast_queue):
+def test_records_of_states_are_for_the_reference(fast_queue, caplog):
+    caplog.set_level("INFO", "clhines")
     net = small_networks.plain()
     sim = clhines.Simulation(net, 0.05, queue=fast_queue)
     sim.record("hh.m", [0])
     gradient = sim.gradient(1.0, lambda m: (m.sum(), np.ones_like(m)), ["v_init"])
+    assert "a gradient is computed by the reference" in caplog.text
     assert gradient["v_init"][0] and not is_supported(sim.model, sim._recordings.of_run(0, 1)[0])
