@@ -40,14 +40,11 @@ ${kind.places()}\
 <% w = kind.width %>\
 ${kind.call_group("current", values, always, 8)}\
 % if kind.asks("current", "i"):
-% if kind.kind == "density":
-        const ${kind.vector} share = LOOSE_${w}(shares + ${w} * q);
-        add_${w}(share * g_g, d, place, run);
-        add_${w}(-(share * i_i), b, place, run);
-% else:
-        add_${w}(g_g, d, place, run);
-        add_${w}(-i_i, b, place, run);
+<% share = f"LOOSE_{w}(shares + {w} * q) * " if kind.kind == "density" else "" %>\
+% if kind.conducts:
+        add_${w}(${share}g_g, d, place, run);
 % endif
+        add_${w}(-(${share}i_i), b, place, run);
 % endif
 </%def>\
 ## Sums as reals: PoCL 3 cannot compile convert_float8 of a long8 for processors with AVX-512.

@@ -23,6 +23,7 @@ from clhines.simulator.cpu.groups import (
     TOGETHER,
     Groups,
     class_changes,
+    conducts,
     constant_pivots,
     eliminated,
     make_groups,
@@ -168,6 +169,7 @@ class GroupedKind(KindBlocks):
     width: int = 1
     wide: str = ""
     constants: tuple[str, ...] = ()  # what ``NAME_constants`` works out
+    conducts: bool = True  # its conductance is not always 0
     level: tuple[str, ...] = ()  # ions' variables that are one number, which nothing changes
 
     @classmethod
@@ -215,6 +217,7 @@ class GroupedKind(KindBlocks):
             width=groups.width,
             wide=wide,
             constants=tuple(constants),
+            conducts=conducts(mechanism),
             level=level,
         )
 

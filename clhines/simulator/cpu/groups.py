@@ -11,6 +11,7 @@ import numpy as np
 
 from clhines.core.arrays import by_level, inverse, offsets, ranges, starts, stretch_of
 from clhines.simulator.kinds.layouts import KindColumns
+from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.state.arena import NONE, Arena
 from clhines.solver import reference
@@ -18,16 +19,23 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: roots, and nodes at or below which a cell has currents."""
+    """(num_nodes of all shapes,) bool: roots, and nodes with a conductance at or below them."""
     trees = model.forest.trees
     variable = trees.parent < 0
     for kind in model.kinds:
-        program = kind.mechanism.program
-        if program.kind != "artificial" and "current" in program.blocks:
+        if conducts(kind.mechanism):
             variable[_in_shapes(model.forest, kind.node)] = True
     for deep in reversed(by_level(trees.depth)[1:]):
         variable[trees.parent[deep[variable[deep]]]] = True
     return variable
+
+
+def conducts(mechanism: Mechanism) -> bool:
+    """Whether a mechanism has a conductance: that of an electrode's current, say, is 0."""
+    body = mechanism.compiled.bodies.get("current")
+    if body is None or mechanism.kind == "artificial":
+        return False
+    return not all(g.is_number and g.value == 0 for role, _, g in body.results if role == "g")
 
 
 def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:

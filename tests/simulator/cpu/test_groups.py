@@ -44,13 +44,14 @@ def test_constant_pivots_are_those_of_the_whole_elimination(first):
 
 
 def test_nodes_without_currents_below_have_constant_pivots():
-    """A mechanism without a current, as of calcium, changes no pivot."""
+    """A mechanism without a conductance, as of calcium or an electrode, changes no pivot."""
     net = Network(CABLES[:1], 1)
     plain = variable_nodes(compile(net, DT))
     net.insert(mod_files.ours("ext_cad"), np.flatnonzero(net.area > 0))
-    np.testing.assert_array_equal(variable_nodes(compile(net, DT)), plain)
     tip = net.forest.num_nodes - 1
     net.add("iclamp", at=[tip])
+    np.testing.assert_array_equal(variable_nodes(compile(net, DT)), plain)
+    net.add("expsyn", at=[tip])
     above = [tip]
     while above[-1] >= 0:
         above.append(int(net.forest.parent[above[-1]]))
