@@ -68,7 +68,7 @@ def _record_of_nodes(model: Model, variable: str, at: ArrayLike) -> Record:
         nodes = _nodes(model, at)
         Membrane(model, nodes)  # raises InputError if it is not supported there
         return Record("i_membrane", MEMBRANE, nodes, unit="nA")
-    for ion in model.ions if model.has_times else ():
+    for ion in model.ions:
         if variable in ion.variables:
             return _record_of_ion(ion, variable, at)
     raise InputError(
