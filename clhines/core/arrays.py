@@ -17,13 +17,6 @@ _CHUNK = 1 << 18  # entries that stay in the cache
 class Deferred:
     """Base of a class whose objects may make attributes when they are first asked for."""
 
-    @classmethod
-    def deferred(cls: type[_Object], made: Makers, **values: object) -> _Object:
-        """Return an object with these values, and attributes that the functions of `made` make."""
-        deferred = cls.__new__(cls)
-        vars(deferred).update(values, _made=made)
-        return deferred
-
     if not TYPE_CHECKING:  # which would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
@@ -34,6 +27,13 @@ class Deferred:
     def _make(self, name: str) -> Any:
         vars(self)[name] = value = vars(self)["_made"][name]()
         return value
+
+
+def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
+    """Return an object with these values, and attributes that the functions of `made` make."""
+    new = kind.__new__(kind)
+    vars(new).update(values, _made=made)
+    return new
 
 
 class Repeated:

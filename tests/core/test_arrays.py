@@ -92,7 +92,7 @@ def test_values_that_are_one_stay_one():
 
 def test_deferred_attributes_are_made_once():
     made = []
-    deferred = arrays.Deferred.deferred({"x": lambda: made.append(1) or 7}, y=2)
+    deferred = arrays.deferred(arrays.Deferred, {"x": lambda: made.append(1) or 7}, y=2)
     assert (deferred.y, made, deferred.x, deferred.x, made) == (2, [1], 7, 7, [1])
     with pytest.raises(AttributeError, match="Deferred has no attribute z"):
         _ = deferred.z

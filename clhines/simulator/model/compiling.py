@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import Repeated, inverse, offsets
+from clhines.core.arrays import Repeated, deferred, inverse, offsets
 from clhines.core.checks import as_number, as_seed, shown, spread
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.ir.program import GENERATOR, IonUse
@@ -276,7 +276,8 @@ def _kind(once: Kind, num_nodes: int, copies: int) -> Kind:
     first = once.first_target
     made = {name: Repeated(getattr(once, name), copies) for name in ("parameters", "factor")}
     made["node"] = Repeated(once.node, copies, step_of(once.mechanism, num_nodes))
-    return Kind.deferred(
+    return deferred(
+        Kind,
         made,
         mechanism=once.mechanism,
         first_target=first * copies if first >= 0 else -1,
@@ -289,7 +290,7 @@ def _kind(once: Kind, num_nodes: int, copies: int) -> Kind:
 def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
     made = {k: Repeated(getattr(once, k), copies) for k in ("e", "ci", "co", "style")}
     made["node"] = Repeated(once.node, copies, num_nodes)
-    return IonNodes.deferred(made, name=once.name, valence=once.valence)
+    return deferred(IonNodes, made, name=once.name, valence=once.valence)
 
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from clhines.core.arrays import Repeated, in_blocks, place_of, shifted
+from clhines.core.arrays import Repeated, deferred, in_blocks, place_of, shifted
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -230,7 +230,7 @@ def _group(network: Network, copied: CopyNumbers, once: Group) -> Group:
     step = step_of(once.mechanism, copied.once.forest.num_nodes)
     made: dict[str, Callable[[], object]] = {"nodes": Repeated(once.nodes, copied.count, step)}
     attributes = {"network": network, "number": once.number, "mechanism": once.mechanism}
-    group = Group.deferred(made, **attributes, _count=len(once) * copied.count)
+    group = deferred(Group, made, **attributes, _count=len(once) * copied.count)
     made["parameters"] = partial(_parameters, group, Repeated(once.parameters, copied.count))
     return group
 
@@ -285,7 +285,7 @@ def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
 def _ion(once: IonValues, num_nodes: int, copies: int) -> IonValues:
     made = {"nodes": Repeated(once.nodes, copies, num_nodes)}
     made["values"] = Repeated(dict(once.values), copies)
-    return IonValues.deferred(made, name=once.name, valence=once.valence)
+    return deferred(IonValues, made, name=once.name, valence=once.valence)
 
 
 def _wires(network: Network, copied: CopyNumbers, wiring: Wiring) -> Wiring:

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from clhines.core.arrays import offsets, place_of, ranges, stretch_of
+from clhines.core.arrays import deferred, offsets, place_of, ranges, stretch_of
 from clhines.core.errors import InputError
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.model.needs import EXACT, phrases
@@ -282,7 +282,8 @@ def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
     )
     forest = Forest.from_trees(Trees(bounds, parent), np.array(shape)[sort])
     kinds = tuple(
-        Kind.deferred(
+        deferred(
+            Kind,
             {
                 "node": partial(_nodes, forest, sort, [s.nodes[k] for s in sorts]),
                 "factor": partial(_factor, [part.ratio[k] for part in parts], parts, k),
