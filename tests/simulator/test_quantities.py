@@ -108,6 +108,15 @@ def played(t=(0.0, 1.0), y=(0.0, 0.1), index=0):
     return inside(net).added.plays[0].t, inside(net).added.plays[0].y
 
 
+def differentiated(width):
+    net, syn = synapses()
+    net.add_event(syn, 0, 0.3, 0.01)
+    sim = Simulation(net, engine="reference")
+    sim.record("v", net.soma)
+    loss = lambda v: (float(v.sum()), np.ones_like(v))  # noqa: E731
+    return sim.gradient(0.5, loss, ["v_init"], surrogate=width)["v_init"]
+
+
 def with_threshold(value):
     net = network()
     net.threshold = value
@@ -206,6 +215,7 @@ CONVERTED = {
     "from_arrays.g_axial": (lambda x: arrays_of(g_axial=x), [0.01] * 3, "uS"),
     "from_arrays.g_around": (lambda x: surrounded(x), [0.0, 0.1, 0.1], "uS"),
     "from_arrays.capacitance": (lambda x: arrays_of(capacitance=x), [1e-4] * 3, "nF"),
+    "gradient.surrogate": (differentiated, 2.0, "mV"),
     "threshold": (with_threshold, *MV),
     "threshold of cells": (with_threshold, [-70.0, 5.0], "mV"),
     "celsius": (with_celsius, 20.0, "degC"),
@@ -410,6 +420,8 @@ def test_every_argument_is_tried():
             "sections",
             "xyz",
             "spikes",
+            "of",
+            "loss",
         ),
     }
     indices = {"count", "source_index", "to", "ids", "index", "a"}  # of `as_array` and integers
