@@ -491,24 +491,15 @@ def with_blocks(
     added = network.added_kinds
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
-        played = {p.parameter for p in variables.model.played if p.kind == k}
-        uniform, expressions = lists.numbers.uniform[k], list(ions)
+        uniform = lists.numbers.uniform[k]
         of_lane = [n for n in kind.varying if n not in uniform and k not in apart]
-        for name in kind.mechanism.parameters:
-            value = kind.parameters[name]
-            if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
-                expression = f"numbers.n{len(numbers)}"
-                numbers.append(float(np.append(variables.parameters[k].get(name, []), value)[0]))
-            elif np.ndim(value) == 0:
-                continue
-            elif k in apart:
-                continue
-            elif name in uniform:
-                expression = f"scalar[{scalar + uniform.index(name)}]"
-            else:
-                expression = f"p[{of_lane.index(name) * WARP}]"
-            if name not in played:
-                expressions.append(("parameter", name, expression))
+        where = (
+            {name: f"scalar[{scalar + i}]" for i, name in enumerate(uniform)}
+            | {name: f"p[{i * WARP}]" for i, name in enumerate(of_lane)}
+            if k not in apart
+            else {}
+        )
+        expressions = [*ions, *_parameters(k, variables, where, numbers)]
         scalar += len(uniform)
         quick = is_quick(text)
         lined = quick and bool(text.states) and k not in added
@@ -535,6 +526,27 @@ def with_blocks(
         reads_nodes=reads_nodes(network),
     )
     return spec, numbers
+
+
+def _parameters(
+    k: int, variables: Variables, where: dict[str, str], numbers: list[float]
+) -> list[tuple[str, str, str]]:
+    """Return expressions for the parameters of kind `k`; single ones become further `numbers`.
+
+    `where` has the expressions of those that differ between instances.
+    """
+    kind, expressions = variables.model.kinds[k], list[tuple[str, str, str]]()
+    played = {p.parameter for p in variables.model.played if p.kind == k}
+    for name in kind.mechanism.parameters:
+        value, expression = kind.parameters[name], where.get(name)
+        if np.ndim(value) == 0:
+            if len(numbers) >= _MOST_NUMBERS:
+                continue
+            expression = f"numbers.n{len(numbers)}"
+            numbers.append(float(np.append(variables.parameters[k].get(name, []), value)[0]))
+        if expression is not None and name not in played:
+            expressions.append(("parameter", name, expression))
+    return expressions
 
 
 def _with_functions(
