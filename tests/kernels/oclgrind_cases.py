@@ -34,6 +34,7 @@ from clhines.simulator.network.plasticity import STDP, Rule
 from clhines.simulator.state.arena import Tiler
 from clhines.solver.device import devices, program
 from clhines.solver.device.timing import FloorSpec
+from clhines.solver.engines.many import ManySolve
 from clhines.solver.plan.by_branch import fine
 from clhines.solver.plan.plan import Limits
 
@@ -209,6 +210,36 @@ def tridiagonal_case(queue, real):
         rows = systems.solve(dl, d, du, b).get()
         columns = cla.to_device(queue, np.ascontiguousarray(b.get().T))
         assert np.array_equal(systems.solve(dl, d, du, columns, columns=True).get(), rows.T)
+
+
+def many_case(queue, limits, symmetric):
+    """More right-hand sides than lanes, in lanes over them, of trees and of chains."""
+    for forest in (mixed_forest(), mixed_forest("cr")):
+        system = make_system(forest, np.float32, symmetric, rows=11)
+        engine = Solver(forest, "flat", dtype=np.float32, queue=queue).engine
+        lanes = ManySolve(engine.loaded, engine.transfer, limits)
+        matrix = {k: a for k, a in system.arrays.items() if k != "b" and a is not None}
+        cells, x = lanes.eliminate(matrix, keep=True), np.empty_like(system.b)
+        lanes.solve_host(cells, system.b, x)
+        system.assert_solved(x)
+        assert lanes.status(cells)[1]
+
+
+def gradient_case(queue, dtype):
+    """A few steps of two cells and back, and the derivatives beside those of NumPy."""
+    found = []
+    for given in ({"queue": queue, "dtype": dtype}, {"engine": "reference"}):
+        net = Network(discretise(ring_cell(2, 0.9, 2, seed=1), max_length=100.0), 2)
+        channel = net.insert("hh", "soma", gnabar=[0.1, 0.12])
+        clamp = net.add("iclamp", at=net.soma, dur=1.0, amp=[0.2, 0.3])
+        sim = Simulation(net, 0.025, **given)
+        sim.record("v", net.soma)
+        of = [(channel, "gnabar"), (clamp, "amp"), "v_init"]
+        gradient = sim.gradient(0.1, lambda v: (float((v**2).sum()), 2 * v), of)
+        found.append([gradient[one] for one in of])
+    near = 1e-9 if dtype == "float64" else 1e-3
+    for ours, theirs in zip(*found, strict=True):
+        assert np.abs(ours - theirs).max() <= near * np.abs(theirs).max()
 
 
 def floor_case(queue, real, width):
@@ -559,7 +590,21 @@ def clean_cases():
         for width in (1, 4):
             yield f"floor: {real}, {width}", lambda queue, a=(real, width): floor_case(queue, *a)
 
+    for limits in (Limits(), Limits(is_cpu=True, vector_bytes=16, compute_units=1)):
+        for symmetric in (True, False):
+            label = f"many right-hand sides: {'CPU' if limits.is_cpu else 'GPU'}, {symmetric}"
+            arguments = limits, symmetric
+            yield label, lambda queue, a=arguments: many_case(queue, *a)
+
+
+def racing_cases():
+    """Name and function of cases in which Oclgrind 21.10 takes set values for uninitialised."""
+    for dtype in ("float64", "float32"):
+        yield f"gradients: {dtype}", lambda queue, a=dtype: gradient_case(queue, a)
+
 
 def share_of(part):
-    """Name and function of every eighth case, for ``clean 0`` to ``clean 7``."""
+    """Name and function of every eighth case, for ``clean 0`` to ``clean 7``; or of the racing."""
+    if part == "clean races":
+        return list(racing_cases())
     return list(clean_cases())[int(part[-1]) :: 8]

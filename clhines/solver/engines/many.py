@@ -60,7 +60,7 @@ class ManySolve:
             self._tables["branches"] = self._put(np.bincount(inner, minlength=len(parent)) > 0)
         self._kernels: dict[tuple[bool, str], tuple[program.Kernel, ManySpec]] = {}
         self._values: cla.Array | None = None
-        self._kept = KeptBuffers(self.queue)
+        self._kept, self._kept_rows = KeptBuffers(self.queue), KeptBuffers(self.queue)
 
     def _put(self, values: np.ndarray) -> cla.Array:
         return to_device(self.queue, values, np.int32)
@@ -111,7 +111,8 @@ class ManySolve:
         buffers = {name: a.base_data for name, a in device.items()}
         if copies.lends_all(self.queue.device):
             return buffers | {name: copies.lend(self.queue, a) for name, a in host.items()}
-        kept = self._kept.of([Buffer(name, a.size, self.dtype) for name, a in host.items()])
+        size = self._forest.num_nodes
+        kept = self._kept.of([Buffer(name, size, self.dtype) for name in "dul"])
         targets = {name: kept[name].base_data for name in host}
         self._carrier(1).bring([(name, a, targets[name]) for name, a in host.items()])
         return buffers | targets
@@ -169,8 +170,7 @@ class ManySolve:
             self._enqueue(matrix, source, lent, rows, list(matrix.inverse.events))
             copies.returned(self.queue, lent, out)
             return
-        listed = [Buffer(name, self._forest.num_nodes, self.dtype) for name in "dul"]
-        kept = self._kept.of([*listed, Buffer("b", b.size, self.dtype)])
+        kept = self._kept_rows.of([Buffer("b", b.size, self.dtype)])
         values, carrier = kept["b"].base_data, self._carrier(rows)
         carrier.bring([("b", b, values)])
         self._enqueue(matrix, values, values, rows, list(matrix.inverse.events))

@@ -3,10 +3,6 @@
     width, vectors = spec.width, spec.vectors
     wide = spec.real + (str(width) if width > 1 else "")
     lanes = width * vectors
-
-    def each_step(where, reads):
-        lines = ["        for (int k = 0; k < AHEAD; ++k) {", f"            {where}"]
-        return "\n".join([*lines, *(f"            {text}" for text in reads), "        }", ""])
 %>\
 // Many right-hand sides of few cells (Hines 1984), in lanes over the right-hand sides.
 // spec: ${spec}
@@ -23,7 +19,7 @@ typedef ${wide} wide;
 ${part("solver/common/pivot_bounds")}\
 #define BAD (${spec.status.write(bad="1")})
 #define GROWTH ${spec.growth}   // see STATUS in kernel_spec.py
-#define NOT_FINITE ((int)${hex(spec.not_finite & 0xffffffff)})
+#define NOT_FINITE ((int)(${spec.not_finite}))   // its sign bit
 
 // A work-group a cell: inverse pivots, the entries u, and l over the pivots, by step. All work-items bring
 // the values into the order of the steps, then one eliminates.
@@ -86,7 +82,13 @@ void substitute(${signature(spec, "substitute")})
     for (int top = end - 1; top >= first; top -= AHEAD) {
         real right[AHEAD], one[AHEAD], coupling[AHEAD];
         int place[AHEAD];
-${each_step("const int i = max(top - k, first);", ("place[k] = node[i];", "right[k] = b[place[k]];", "one[k] = inverse[i];", "coupling[k] = up[i];"))}\
+        for (int k = 0; k < AHEAD; ++k) {
+            const int i = max(top - k, first);
+            place[k] = node[i];
+            right[k] = b[place[k]];
+            one[k] = inverse[i];
+            coupling[k] = up[i];
+        }
         for (int k = 0; k < AHEAD; ++k) {
             if (top - k < first) break;
 % if not spec.chains:
@@ -110,7 +112,12 @@ ${each_step("const int i = max(top - k, first);", ("place[k] = node[i];", "right
     for (int top = first; top < end; top += AHEAD) {
         real g[AHEAD], f[AHEAD];
         int place[AHEAD];
-${each_step("const int i = min(top + k, end - 1);", ("place[k] = node[i];", "g[k] = x[place[k]];", "f[k] = factor[i];"))}\
+        for (int k = 0; k < AHEAD; ++k) {
+            const int i = min(top + k, end - 1);
+            place[k] = node[i];
+            g[k] = x[place[k]];
+            f[k] = factor[i];
+        }
         for (int k = 0; k < AHEAD; ++k) {
             if (top + k >= end) break;
 % if not spec.chains:
@@ -137,18 +144,13 @@ void substitute(${signature(spec, "substitute")})
     const long tasks = (long)num_cells * blocks, items = get_global_size(0);
     __global wide *const kept = (__global wide *)values + (long)item * room * VECTORS;
     for (long task = tasks * item / items; task < tasks * (item + 1) / items; ++task) {
-        const int cell = (int)(task / blocks), top = (int)(task % blocks) * LANES;
+        const int cell = (int)(task / blocks), top = (int)(task - (long)cell * blocks) * LANES;
         const int first = cell_first[cell], steps = cell_first[cell + 1] - first;
         long place[LANES];   // the last row stands in for those beyond it
         for (int k = 0; k < LANES; ++k) place[k] = (long)min(top + k, rows - 1) * size;
         for (int i = 0; i < steps; ++i) {
             const int at = node[first + i];
-            for (int v = 0; v < VECTORS; ++v)
-% if width > 1:
-                kept[i * VECTORS + v] = (wide)(${", ".join(f"b[place[v * WIDTH + {k}] + at]" for k in range(width))});
-% else:
-                kept[i * VECTORS + v] = b[place[v] + at];
-% endif
+            for (int k = 0; k < LANES; ++k) ((__global real *)kept)[i * LANES + k] = b[place[k] + at];
         }
         // backward sweep: from the tips to the root
         wide carry[VECTORS], before[VECTORS];

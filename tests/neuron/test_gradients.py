@@ -5,7 +5,8 @@ import pytest
 
 import clhines
 
-neuron = pytest.importorskip("neuron")
+neuron = pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
 h = neuron.h
 
 
