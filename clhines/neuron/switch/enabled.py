@@ -97,23 +97,19 @@ def enable(
     progress : bool
         See `run`; a bar is shown of runs that take longer than two seconds.
     when : {"faster", "always", "never"}, optional
-        When the device takes a call: if it ends sooner than NEURON, by an estimate that counts
-        everything; always; or never. The default is "faster", and "always" if `device`, `engine`
-        or `strict` is given. The choice changes results by rounding only.
+        Give the device a call if it ends sooner by an estimate; always; or never. The default is
+        "faster", and "always" with `device`, `engine` or `strict`. Results differ by rounding.
 
     Returns
     -------
     SwitchHandle
-        A context manager; its `steps` counts those that were run on the device, `reasons` says why
-        NEURON took calls.
+        A context manager with `steps` on the device, and `reasons` why NEURON took calls.
 
     Raises
     ------
     InputError
-        NEURON is not installed, or cannot be switched; an argument is wrong. While the switch is
-        on, NEURON's calls raise SimulationError, and with `strict` what `run` does, if Python has
-        called hoc; in processes of `multiprocessing`, whose caller may drop exceptions, a
-        UserWarning says it, too.
+        NEURON is not installed, or cannot be switched; an argument is wrong. NEURON's calls raise
+        SimulationError, and with `strict` what `run` raises (in `multiprocessing` also a warning).
     """
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
