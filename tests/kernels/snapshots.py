@@ -226,7 +226,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), ChainsSpec(real))
     for limits, chains in itertools.product(DEVICES.values(), (True, False)):
-        yield from (many_spec(real, symmetric, limits, chains) for symmetric in (True, False))
+        yield many_spec(real, limits, chains)
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from gradient_specs(dtype)

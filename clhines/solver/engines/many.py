@@ -3,8 +3,8 @@
 The methods put cells or branches side by side, and take a few right-hand sides in a launch. If
 there are few cells and many right-hand sides, the right-hand sides fill the device better: each
 cell is eliminated once, and each lane solves for one right-hand side. On a CPU a work-item copies a
-block of right-hand sides into its cache, solves there, and copies the solutions out. On a GPU the
-right-hand sides are transposed, so that those of one node lie side by side.
+block of right-hand sides into its cache, solves there, and copies the solutions out. On a GPU a
+work-item has one right-hand side, of which it reads several values at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clhines.solver.engines import hosted
 from clhines.solver.engines.loaded import Resident, only_event
 from clhines.solver.engines.memory import Buffer, KeptBuffers
 from clhines.solver.engines.pivots import BadPivots
-from clhines.solver.plan.by_cell.many import ManySpec, many_spec, steps_of
+from clhines.solver.plan.by_cell.many import many_spec, steps_of
 from clhines.solver.plan.kernel_spec import NOT_FINITE
 from clhines.solver.plan.plan import Limits, real_name
 
@@ -47,38 +47,34 @@ class ManySolve:
     def __init__(self, resident: Resident, transfer: hosted.Transfer, limits: Limits) -> None:
         self._resident, self._transfer, self._limits = resident, transfer, limits
         self.queue, self.dtype = resident.queue, resident.dtype
-        self._forest, self._real = resident.plan.forest, real_name(resident.dtype)
+        self._forest = resident.plan.forest
         node, parent = steps_of(self._forest)
         self._tables = {
             "cell_first": self._put(self._forest.cell_offsets),
             "node": self._put(node),
             "parent": self._put(parent),
         }
-        self._chains = bool((parent[parent >= 0] == np.flatnonzero(parent >= 0) - 1).all())
+        chains = bool((parent[parent >= 0] == np.flatnonzero(parent >= 0) - 1).all())
         if not limits.is_cpu:
             inner = parent[(parent >= 0) & (parent != np.arange(len(parent)) - 1)]
             self._tables["branches"] = self._put(np.bincount(inner, minlength=len(parent)) > 0)
-        self._kernels: dict[tuple[bool, str], tuple[program.Kernel, ManySpec]] = {}
+        self._spec = many_spec(real_name(self.dtype), limits, chains)
+        self._kernels: dict[str, program.Kernel] = {}
         self._values: cla.Array | None = None
         self._kept, self._kept_rows = KeptBuffers(self.queue), KeptBuffers(self.queue)
 
     def _put(self, values: np.ndarray) -> cla.Array:
         return to_device(self.queue, values, np.int32)
 
-    def _kernel(self, symmetric: bool, name: str) -> tuple[program.Kernel, ManySpec]:
-        key = symmetric, name
-        if key not in self._kernels:
-            spec = many_spec(self._real, symmetric, self._limits, self._chains)
-            self._kernels[key] = program.kernel_of(self.queue.context, spec, name), spec
-        return self._kernels[key]
-
     def _launch(
-        self, name: str, symmetric: bool, arguments: Mapping[str, object],
+        self, name: str, arguments: Mapping[str, object],
         size: tuple[int, ...], group: tuple[int, ...], waits: list[cl.Event],
     ) -> cl.Event:  # fmt: skip
-        kernel, spec = self._kernel(symmetric, name)
+        if name not in self._kernels:
+            self._kernels[name] = program.kernel_of(self.queue.context, self._spec, name)
+        kernel = self._kernels[name]
         given = {**{k: a.base_data for k, a in self._tables.items()}, **arguments}
-        kernel.set_args(*(given[p.name] for p in spec.parameters(name)))
+        kernel.set_args(*(given[p.name] for p in self._spec.parameters(name)))
         event = cl.enqueue_nd_range_kernel(self.queue, kernel, size, group, wait_for=waits or None)
         if kernel.fresh:
             kernel.launched(event)
@@ -91,15 +87,13 @@ class ManySolve:
 
         Host arrays must stay as they are until the next solve with the result has ended.
         """
-        made, symmetric = self._new() if keep else self._shared, "l" not in matrix
-        arguments = {
-            **{name: a.base_data for name, a in vars(made).items()},
-            **self._on_device(matrix),
-        }
-        group = self._kernel(symmetric, "eliminate")[1].group
+        made, buffers = self._new() if keep else self._shared, self._on_device(matrix)
+        buffers.setdefault("l", buffers["u"])
+        arguments = {**{name: a.base_data for name, a in vars(made).items()}, **buffers}
+        group = self._spec.group
         size = (self._forest.num_cells * group,)
         waits = [event for a in matrix.values() for event in getattr(a, "events", ())]
-        event = self._launch("eliminate", symmetric, arguments, size, (group,), waits)
+        event = self._launch("eliminate", arguments, size, (group,), waits)
         for a in vars(made).values():
             only_event(a, event)
         return made
@@ -184,21 +178,20 @@ class ManySolve:
         rows: int,
         waits: list[cl.Event],
     ) -> cl.Event:
-        forest, symmetric = self._forest, True  # the kernels but `eliminate` are the same
+        forest, spec = self._forest, self._spec
         arguments = {
             "rows": rows, "size": forest.num_nodes, "num_cells": forest.num_cells,
             "room": int(forest.sizes.max()), "b": b, "x": x,
             "inverse": matrix.inverse.base_data, "up": matrix.up.base_data,
             "factor": matrix.factor.base_data, "status": matrix.status.base_data,
         }  # fmt: skip
-        spec = self._kernel(symmetric, "substitute")[1]
         size: tuple[int, ...] = -(-rows // spec.group) * spec.group, forest.num_cells
         if not spec.apart:
             tasks = forest.num_cells * -(-rows // spec.lanes)
             size = (min(_ITEMS * self._limits.compute_units, tasks),)
             arguments["values"] = self._room(size[0] * arguments["room"] * spec.lanes)
         group = (spec.group, 1)[: len(size)]
-        return self._launch("substitute", symmetric, arguments, size, group, waits)
+        return self._launch("substitute", arguments, size, group, waits)
 
     def _room(self, count: int) -> cl.Buffer:
         """Return room for values, which is kept for the next call if it is not large."""

@@ -31,9 +31,7 @@ void eliminate(${signature(spec, "eliminate")})
         const bool root = parent[i] < 0;
         inverse[i] = d[node[i]];
         up[i] = root ? (real)0 : u[node[i]];
-% if not spec.symmetric:
         factor[i] = root ? (real)0 : l[node[i]];
-% endif
     }
     barrier(CLK_GLOBAL_MEM_FENCE);
     if (get_local_id(0)) return;
@@ -45,7 +43,7 @@ void eliminate(${signature(spec, "eliminate")})
         if (fabs(carry) > GROWTH * fabs(before)) grown = i - first + 1;
         if (!(pivot > (real)SMALLEST && pivot < (real)LARGEST) && !bad) bad = i - first + 1;
         const real one = (real)1 / pivot, coupling = up[i];
-        const real f = ${"coupling" if spec.symmetric else "factor[i]"} * one;
+        const real f = factor[i] * one;
         inverse[i] = one;
         factor[i] = f;
         carry = coupling * f;
@@ -57,7 +55,7 @@ void eliminate(${signature(spec, "eliminate")})
             carry = 0;
         }
     }
-    status[cell] = bad ? bad | BAD : ${"0" if spec.symmetric else "grown"};
+    status[cell] = bad ? bad | BAD : grown;   // of symmetric systems good pivots do not grow
 }
 
 % if spec.apart:

@@ -37,7 +37,7 @@ class ManySpec(TemplateSpec):
         "eliminate": (
             "const int *restrict cell_first, const int *restrict node",
             "const int *restrict parent, const real *restrict d, const real *restrict u",
-            "const real *restrict l if unsymmetric",
+            "const real *restrict l",
             "real *restrict inverse, real *restrict up, real *restrict factor",
             "int *restrict status",
         ),
@@ -56,15 +56,10 @@ class ManySpec(TemplateSpec):
     not_finite: ClassVar[int] = NOT_FINITE
     ahead: ClassVar[int] = _AHEAD
     real: str
-    symmetric: bool
     width: int = 1
     vectors: int = 1
     apart: bool = False
     chains: bool = False
-
-    @property
-    def unsymmetric(self) -> bool:
-        return not self.symmetric
 
     @property
     def reads_parents(self) -> bool:
@@ -80,13 +75,13 @@ class ManySpec(TemplateSpec):
         return self.width * self.vectors
 
 
-def many_spec(real: str, symmetric: bool, limits: Limits, chains: bool) -> ManySpec:
+def many_spec(real: str, limits: Limits, chains: bool) -> ManySpec:
     """Return the spec for a device, as wide as its compiler is known to get right."""
     if not limits.is_cpu:
-        return ManySpec(real, symmetric, apart=True, chains=chains)
+        return ManySpec(real, apart=True, chains=chains)
     itemsize = 8 if real == "double" else 4
     width = max(1, min(_LANES, limits.vector_bytes // itemsize, limits.trusted_bytes // itemsize))
-    return ManySpec(real, symmetric, width, max(1, _LANES // width))
+    return ManySpec(real, width, max(1, _LANES // width))
 
 
 def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
