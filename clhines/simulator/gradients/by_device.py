@@ -16,12 +16,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.core.arrays import inverse
 from clhines.core.errors import InputError
 from clhines.simulator.engines.reference import Clock, neighbours
 from clhines.simulator.gradients.adjoint import Adjoint
-from clhines.simulator.gradients.kernels import (
-    takes_vectors,
-)
+from clhines.simulator.gradients.kernels import takes_vectors
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.model.model import Model
@@ -75,10 +74,8 @@ class DeviceGradient:
         model, layout, n = self.model, self._layout, self._layout.nodes
         tree = neighbours(model.forest)[:, :n]
         gather = self._solver.plan.gather
-        place = np.empty(model.forest.num_nodes, np.int64)
         at = np.flatnonzero(gather >= 0)
-        place[gather[at]] = at
-        places = layout.packed(place)
+        places = layout.packed(at[inverse(gather[at])])
         filled = layout.rows * layout.width - layout.count
         if filled:  # copies that fill up go beside the system
             spare = len(gather) + np.arange(n)[:, None] * filled + np.arange(filled)
@@ -88,8 +85,7 @@ class DeviceGradient:
         column = np.full(n, -1, np.int32)
         column[nodes] = np.arange(len(nodes))
         self._recorded, self._size = nodes, size
-        ones = np.ones(size)
-        u = self._solver.to_device_order(model.u)
+        self._u = self._solver.to_device_order(model.u)
         parent, child, sibling = (np.ascontiguousarray(a, np.int32) for a in tree)
         num = np.int32
         arrays: dict[str, Any] = {
@@ -105,17 +101,16 @@ class DeviceGradient:
             "numbers": self._to_device(np.concatenate([np.zeros(0), *columns.numbers])),
             "values": self._to_device(_joined(columns.values)),
             "tables": self._to_device(plan.tables),
-            "system_d": self._to_device(ones),
-            "system_b": self._to_device(0 * ones),
-            "solution": self._to_device(0 * ones),
+            "system_d": self._to_device(np.ones(size)),
+            "system_b": self._to_device(np.zeros(size)),
+            "solution": self._to_device(np.zeros(size)),
             "dt": self._dtype.type(model.dt),
             "solved_dt": self._dtype.type(model.solved_dt),
             "diagonal_at": np.int64(self._plan.entries * layout.rows),
             **dict.fromkeys(("t_begin", "t_now", "t_end"), self._dtype.type(0)),
-            **dict.fromkeys(("row",), num(0)),
+            "row": num(0),
             **dict.fromkeys(("now", "next"), np.int64(0)),
-        }  # fmt: skip
-        self._u = u
+        }
         return arrays
 
     def _to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,27 +67,29 @@ class RunGradient:
         surrogate: float | None = None,
         place: tuple[cl.CommandQueue, np.dtype] | None = None,
     ) -> None:
-        self.quantities, model = quantities, quantities.model
+        self.quantities, self._records, self._steps = quantities, list(records), steps
+        self._surrogate, self._place = surrogate, place
         check_records(records)
-        check_model(model, surrogate)
-        self._run: DeviceGradient | ReferenceGradient
-        if place is not None and is_supported(model, records):
-            _log.info("a gradient is computed on the device")
-            self._run = DeviceGradient(
-                *(model, records, steps, *place),
-                wanted=quantities.parameters(),
-                matrix=quantities.by_matrix,
-                through_start=quantities.through_start,
-            )
-        else:
+        check_model(quantities.model, surrogate)
+
+    @cached_property
+    def _run(self) -> DeviceGradient | ReferenceGradient:
+        quantities, records, steps, place = self.quantities, self._records, self._steps, self._place
+        if place is None or not is_supported(quantities.model, records):
             _log.info("a gradient is computed by the reference, in NumPy and float64")
-            self._run = ReferenceGradient(model, records, steps, surrogate)
+            return ReferenceGradient(quantities.model, records, steps, self._surrogate)
+        _log.info("a gradient is computed on the device")
+        return DeviceGradient(
+            *(quantities.model, records, steps, *place),
+            wanted=quantities.parameters(),
+            matrix=quantities.by_matrix,
+            through_start=quantities.through_start,
+        )
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
         """Shapes of the rows of each record."""
-        run = self._run
-        return [(run.steps // r.every + 1, r.width) for r in run.records]
+        return [(self._steps // r.every + 1, r.width) for r in self._records]
 
     def forward(self) -> list[np.ndarray]:
         """Return the rows of each record."""
