@@ -26,6 +26,7 @@ from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
 from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import to_device
 from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver
 
@@ -86,14 +87,14 @@ class DeviceGradient:
         column[nodes] = np.arange(len(nodes))
         self._recorded, self._size = nodes, size
         self._u = self._solver.to_device_order(model.u)
-        parent, child, sibling = (np.ascontiguousarray(a, np.int32) for a in tree)
+        parent, child, sibling = tree
         num = np.int32
         arrays: dict[str, Any] = {
             "num_nodes": num(n),
             "num_rows": num(layout.rows),
             "num_columns": num(len(nodes)),
-            "of_node": self._to_device(plan.of_node.T.reshape(-1), np.int32),
-            "place": self._to_device(places.reshape(-1), np.int32),
+            "of_node": self._to_device(plan.of_node.T, np.int32),
+            "place": self._to_device(places, np.int32),
             "parent": self._to_device(parent, np.int32),
             "child": self._to_device(child, np.int32),
             "sibling": self._to_device(sibling, np.int32),
@@ -114,7 +115,7 @@ class DeviceGradient:
         return arrays
 
     def _to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
-        return cla.to_device(self._queue, np.ascontiguousarray(values, dtype or self._dtype))
+        return to_device(self._queue, values, dtype or self._dtype)
 
     # -- forward -------------------------------------------------------------------------------
 
