@@ -135,27 +135,38 @@ DERIVATIVE states { m' = -m/5 }
 """
 
 
+def take_two_blocks(monkeypatch, together):
+    """Put cells of `together` nodes into a tile, and the tiles into two blocks."""
+    monkeypatch.setattr(blocks, "TOGETHER", together)
+    monkeypatch.setattr(
+        blocks, "plan_blocks", lambda m, w, *_, **__: blocks_of(m, w, work_of(m), 2, 1.0)
+    )
+
+
+def drive(net):
+    """Excite 21 cells by clamps, and connect them backwards; return the synapses."""
+    net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
+    synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
+    net.connect(
+        net.add_detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1
+    )
+    return synapses
+
+
 @pytest.mark.parametrize("secondorder", [0, 2])
 @pytest.mark.parametrize("together", [1, 10**6])
 def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
     cpu, monkeypatch, together, secondorder
 ):
     """Tiles of all widths, of one row or of several; events, ions and what is recorded."""
-    monkeypatch.setattr(blocks, "TOGETHER", together)
-    monkeypatch.setattr(
-        blocks, "plan_blocks", lambda m, w, *_, **__: blocks_of(m, w, work_of(m), 2, 1.0)
-    )
+    take_two_blocks(monkeypatch, together)
     cables = ring_cables(4, levels=2, compartments=3)
     net = Network(cables, 21)  # 6, 5, 5 and 5 of a shape
     soma = net.insert(mod_files.ours("na"), net.soma)
     net.insert("hh")
     net.insert(mod_files.ours("ext_ca"), net.soma[::2])
     net.insert(Mechanism.from_nmodl(DECAYS), net.soma + 2)  # advances without v
-    net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
-    synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
-    net.connect(
-        net.add_detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1
-    )
+    synapses = drive(net)
     found = []
     for given in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
         sim = Simulation(net, DT, secondorder=secondorder, **given)
@@ -174,19 +185,12 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
 @pytest.mark.parametrize("together", [1, 10**6])
 def test_nodes_with_constant_pivots_are_eliminated_once(cpu, monkeypatch, together, secondorder):
     """Dendrites beyond the synapses are passive, in tiles of all widths."""
-    monkeypatch.setattr(blocks, "TOGETHER", together)
-    monkeypatch.setattr(
-        blocks, "plan_blocks", lambda m, w, *_, **__: blocks_of(m, w, work_of(m), 2, 1.0)
-    )
+    take_two_blocks(monkeypatch, together)
     net = Network(ring_cables(4, levels=2, compartments=3), 21)
     net.insert(mod_files.ours("na"), net.soma)
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=2e-4, e=-60.0)
-    net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
-    synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
-    net.connect(
-        net.add_detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1
-    )
+    drive(net)
     found = []
     for given in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
         sim = Simulation(net, DT, secondorder=secondorder, **given)
