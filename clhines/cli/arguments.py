@@ -1,4 +1,4 @@
-"""Arguments of the command line, and the cells that they name."""
+"""Options that several commands share, and the cells that the arguments name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from clhines.cli.report import bar
 from clhines.core.errors import InputError, meant, shown
 from clhines.simulator.cells import cable, swc, synthetic
 from clhines.simulator.cells.samples import REPAIRS
-from clhines.simulator.engines.table import CHOICES, ENGINES, FAMILY
+from clhines.simulator.engines.table import CHOICES
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Reports wrong arguments in one line; reads -1e-1 as a number."""
+    """Report wrong arguments in one line; read -1e-1 as a number."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -37,7 +37,7 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse ``--`` as a value, which argparse takes away from its option."""
+        """Refuse ``--`` as a value, which argparse would drop."""
         self._given = [str(text) for text in (sys.argv[1:] if args is None else args)]
         for text in self._given:
             if text == "--":
@@ -50,7 +50,7 @@ class CommandParser(argparse.ArgumentParser):
         """End with the message, once for all ranks."""
         numbers = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"
         if any(os.environ.get(name, "0") != "0" for name in numbers):
-            self.exit(2)  # all ranks have the same arguments; the first one says it
+            self.exit(2)  # all ranks have the same arguments; rank 0 prints the message
         message = " ".join(message.split())
         hint = self._meant(message)
         message = message if len(message) <= 240 else message[:237] + "..."
@@ -86,6 +86,19 @@ class Once(argparse.Action):
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
+
+
+def add_command(
+    commands: Commands, name: str, summary: str, text: str, examples: str
+) -> CommandParser:
+    """Add a command whose help begins with sentences, and ends with examples."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=text,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def add_cells(parser: argparse.ArgumentParser, several: bool = False) -> None:
@@ -160,8 +173,7 @@ def add_device(parser: argparse.ArgumentParser, several: bool = False) -> None:
     # an option in two lines or three
     # fmt: off
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
-                        help="precision on the device, one of float64, float32"
-                        " (default: float64)")
+                        help="precision on the device (default: float64)")
     parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
                         help="index pair like 0:1, or part of a name"
                         + ("; repeat it for several devices" if several else ""))
@@ -170,21 +182,17 @@ def add_device(parser: argparse.ArgumentParser, several: bool = False) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
-    each = "; ".join(f"{engine.name}: {engine.about}" for engine in ENGINES)
     # an option in two lines or three
     # fmt: off
-    parser.add_argument(
-        "--engine", choices=CHOICES, default="auto", metavar="E",
-        help=f"{each}; {FAMILY}: that of the device among those named so (default: auto, the first "
-        "that takes the network; see 'clhines devices')",
-    )
+    parser.add_argument("--engine", choices=CHOICES, default="auto", metavar="E",
+                        help=f"{', '.join(CHOICES)} (default: auto; see 'clhines engines')")
     # fmt: on
 
 
 def read_cells(
     arguments: argparse.Namespace, names: Sequence[str], where: str = "in the files"
 ) -> list[cable.Cable]:
-    """Read and discretise each file; the built-in sample when none is named."""
+    """Read and discretise each file; without files, the built-in sample cells."""
     cells = list[clhines.Morphology]()
     for name in bar(names, "reading"):
         file_cells = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)

@@ -1,4 +1,4 @@
-"""`clhines doctor` and `clhines devices`."""
+"""`clhines doctor`, `clhines devices` and `clhines engines`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -44,7 +44,7 @@ class Finding:
     good: bool
     what: str
     advice: str = ""
-    there: bool = True  # False: something optional is not installed
+    there: bool = True  # False: an optional package is not installed
 
 
 def run_doctor(_: argparse.Namespace) -> int:
@@ -58,21 +58,18 @@ def run_doctor(_: argparse.Namespace) -> int:
         (extras, "looking for optional packages"),
     ):
         with doing(what):
-            findings = check()
-        for finding in findings:
-            faults += not finding.good
-            good = "ok" if finding.there else "--"
-            _print(good if finding.good else "FAULT", finding.what)
-            if finding.advice:
-                _print("" if finding.good else "do", finding.advice)
+            for finding in check():  # printed as soon as it is there
+                faults += not finding.good
+                good = "ok" if finding.there else "--"
+                _print(good if finding.good else "FAULT", finding.what)
+                if finding.advice:
+                    _print("" if finding.good else "do", finding.advice)
     print("no fault found" if not faults else f"{faults} fault{'s' if faults > 1 else ''} found")
     return 1 if faults else 0
 
 
 def _print(label: str, text: str) -> None:
-    lines = textwrap.wrap(" ".join(text.split()), 90)
-    for k, line in enumerate(lines):
-        print(f"{label if k == 0 else '':<6} {line}", flush=True)  # also into a pipe, at once
+    print(folded(f"{label:<6} {' '.join(text.split())}", 7), flush=True)  # also into a pipe
 
 
 def versions() -> list[Finding]:
@@ -85,7 +82,7 @@ def versions() -> list[Finding]:
 
 
 def _addresses() -> list[Finding]:
-    """Return the addresses of the project, and which of them are not set yet."""
+    """Return the addresses of the project, and the names of addresses that are not set yet."""
     try:
         declared = metadata.metadata("clhines").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
@@ -192,15 +189,17 @@ def _all() -> list[tuple[str, Any]]:
         return []
 
 
-def answers() -> list[Finding]:
-    """Let each device but simulators solve a problem of each family of kernels, and keep that."""
+def answers() -> Iterator[Finding]:
+    """Test each device, except simulators, with each family of kernels, and keep the outcomes.
+
+    Two tests run at a time: each is a process that mostly compiles on one core.
+    """
     if trust.switched_off():
-        return [Finding(True, f"known answers are left out: {trust.SWITCH} is set")]
-    return [
-        _answered(index, device, family)
-        for index, device in _real_devices()
-        for family in trust.families(device)
-    ]
+        yield Finding(True, f"known answers are left out: {trust.SWITCH} is set")
+        return
+    cases = [(k, d, family) for k, d in _real_devices() for family in trust.families(d)]
+    with ThreadPoolExecutor(2) as pool:
+        yield from pool.map(lambda case: _answered(*case), cases)
 
 
 def _real_devices() -> list[tuple[str, Any]]:
@@ -226,8 +225,7 @@ def _answered(index: str, device: Any, family: str) -> Finding:
     return Finding(False, fails, advice)
 
 
-def solves() -> list[Finding]:
-    results = []
+def solves() -> Iterator[Finding]:
     for index, device in _real_devices():
         kind = np.float64 if devices.has_fp64(device) else np.float32
         dtype = np.dtype(kind)
@@ -236,13 +234,12 @@ def solves() -> list[Finding]:
         except ClhinesError as problem:
             said = f"device {index} does not solve: {' '.join(str(problem).split())[:200]}"
             advice = f"{_ANOTHER} (--device, CLHINES_DEVICE); -v shows how far it gets"
-            results.append(Finding(False, said, advice))
+            yield Finding(False, said, advice)
             continue
         limit = 64 * float(np.finfo(kind).eps)
         what = f"device {index} solves in {dtype.name}, differs by {error:.1e} from the reference"
         advice = "" if error <= limit else "do not use this driver or runtime: report this output"
-        results.append(Finding(error <= limit, what, advice))
-    return results
+        yield Finding(error <= limit, what, advice)
 
 
 def _difference(index: str, dtype: np.dtype) -> float:
@@ -309,7 +306,7 @@ def extras() -> list[Finding]:
 
 def run_devices(_: argparse.Namespace) -> int:
     try:
-        default, note = devices.choose(), "* is what is used when --device names no other"
+        default, note = devices.choose(), "* is used by default"
     except ClhinesError as error:
         default, note = None, f"no device would be used: {error}"
     rows = [("", "index", "type", "fp64", "units", "memory", "local", "name")]
@@ -329,13 +326,16 @@ def run_devices(_: argparse.Namespace) -> int:
     widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
     for row in rows:
         line = "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
-        print(line if len(line) <= 100 else line[:97] + "...")
+        print(folded(line, sum(widths[:-1]) + 2 * len(widths) - 2))
     print(note)
     for finding in processors():
         print(folded(finding.what, 0))
-    print("\nengines, of which auto takes the first that takes the network:")
+    return 0
+
+
+def run_engines(_: argparse.Namespace) -> int:
     for name, on, about, lacks, limits in described():
-        text = f"{name:<16}  {on:<4}  {about}" + f"; {limits}" * bool(limits)
-        text += f"; not {lacks}" * bool(lacks)
-        print(textwrap.fill(text, 100, subsequent_indent=" " * 24))
+        text = f"{name:<10}  {on:<4}  {about}" + f"; {limits}" * bool(limits)
+        text += f"; not supported: {lacks}" * bool(lacks)
+        print(folded(text, 18))
     return 0

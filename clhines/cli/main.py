@@ -1,4 +1,4 @@
-"""The command line: arguments in, tables out; everything else is done by the other modules."""
+"""Parse the arguments, run the command, and report each error in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from importlib import import_module
 import numpy as np
 
 import clhines
-from clhines.cli.arguments import CommandParser, add_verbose
+from clhines.cli.arguments import CommandParser, add_command, add_verbose
 from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
 from clhines.cli.report import tell
@@ -25,11 +25,45 @@ from clhines.core.errors import BuildError, ClhinesError, RankError, other_ranks
 
 EXAMPLES = """\
 examples:
-  clhines doctor                      find out whether this installation works
-  clhines solve                       built-in cells, 40 steps, checked
-  clhines solve *.swc --cells 10000 --out voltages.npz
-  clhines simulate ring --swc *.swc --plot ring.png
+  clhines simulate script.py           run a NEURON script, unedited
+  clhines simulate script.py --check   only list what is not supported
+  clhines doctor                       check this installation
 `clhines COMMAND --help` lists the options of a command."""
+
+SIMULATE = """\
+Run a NEURON script on a GPU or CPU, or a ring of cells without NEURON.
+FILE.py or FILE.hoc is a NEURON script, as in `simulate model FILE`."""
+SIMULATIONS = """\
+  clhines simulate script.py                 run a NEURON script, unedited
+  clhines simulate script.py --check         only list what is not supported
+  clhines simulate ring --swc *.swc --plot ring.png
+`clhines simulate model --help` lists the options of scripts."""
+DIAGNOSES = {  # command: summary, text, examples
+    "doctor": (
+        "find out what is wrong with an installation",
+        """\
+Check this installation: OpenCL devices, caches, MPI and optional packages.
+Each device solves small problems with known answers, which compiles kernels.
+A fault is followed by advice; the exit code is 1 if there is one.""",
+        "  clhines doctor",
+    ),
+    "devices": (
+        "list the OpenCL devices",
+        "List the OpenCL devices; * marks the one that is used by default.",
+        """\
+  clhines devices
+  clhines simulate script.py --device 0:0    use one of them""",
+    ),
+    "engines": (
+        "list the engines of simulations",
+        """\
+List the engines of simulations, and what each does not support.
+`auto` is the first in the list that supports the network.""",
+        """\
+  clhines engines
+  clhines simulate script.py --engine steps  use one of them""",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +106,7 @@ def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _streams_open() -> bool:
-    """Replace closed streams, for which Python has no object; a closed output is an error."""
+    """Replace closed streams, for which Python has no object; return whether stdout is open."""
     closed = sys.stdout is None
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is not None:
@@ -90,12 +124,12 @@ def _streams_open() -> bool:
 
 def _run(arguments: argparse.Namespace) -> tuple[int, str]:
     try:
-        # The checks find values that are not finite.
+        # values that are not finite are found by the checks
         with np.errstate(all="ignore"), _warnings_in_one_line():
             code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code, ""
-    except RankError:  # that rank says what it is
+    except RankError:  # the rank that failed prints the message
         return 2, ""
     except BuildError as error:  # the one message with lines: the numbered source
         return 2, str(error)
@@ -140,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="clhines",
         usage="clhines [-v] COMMAND ...",
-        description="Batches of Hines matrices and networks of spiking cells on any OpenCL device.",
+        description="Run NEURON models and networks of neurons on GPUs and CPUs (OpenCL).",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -149,19 +183,19 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, title="commands", metavar="COMMAND", prog="clhines"
     )
-    doctor = commands.add_parser("doctor", help="find out what is wrong with an installation")
-    doctor.set_defaults(run=partial(_run_module, "doctor"))
-    devices = commands.add_parser("devices", help="list the OpenCL devices")
-    devices.set_defaults(run=partial(_run_module, "doctor"))
-
-    add_plan(commands)
-    add_solve(commands)
-    simulate = commands.add_parser("simulate", help="simulate a network of spiking cells")
+    simulate = add_command(
+        commands, "simulate", "run a NEURON script, or a ring of cells", SIMULATE, SIMULATIONS
+    )
     networks = simulate.add_subparsers(
         dest="network", required=True, metavar="{ring,model,FILE.py,FILE.hoc}"
     )
     add_ring(networks)
     add_model(networks)
+    add_solve(commands)
+    add_plan(commands)
+    for name, (summary, text, examples) in DIAGNOSES.items():
+        command = add_command(commands, name, summary, text, examples)
+        command.set_defaults(run=partial(_run_module, "doctor"))
     for command in (*commands.choices.values(), *networks.choices.values()):
         add_verbose(command)
     return parser

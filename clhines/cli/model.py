@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import clhines
-from clhines.cli.arguments import add_engine, finite, positive_number
+from clhines.cli.arguments import add_command, add_engine, finite, positive_number
 from clhines.cli.report import (
     SPIKES,
     as_json,
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".py", ".hoc")
 _DRAWN = 10  # cells whose voltages are drawn
+
+MODEL = """\
+Run a NEURON script. Its h.run(), h.continuerun() and pc.psolve() run on the
+device if that is expected to end sooner; NEURON takes the other runs.
+With --stop the script only builds the model, which is simulated afterwards."""
+MODELS = """\
+  clhines simulate script.py                 results, files and plots as before
+  clhines simulate script.py --check         only list what is not supported
+  clhines simulate script.py --when always -- --seed 3
+  clhines simulate init.hoc --stop 1000 --out spikes.npz"""
 
 
 def with_model(argv: Sequence[str]) -> list[str]:
@@ -57,30 +67,31 @@ def with_model(argv: Sequence[str]) -> list[str]:
 
 
 def add_model(networks: Any) -> None:
-    model = networks.add_parser("model", help="a NEURON model: a script, .py or .hoc")
+    model = add_command(networks, "model", "a NEURON script, .py or .hoc", MODEL, MODELS)
     add = model.add_argument
-    add("script", metavar="FILE", help="builds the model; with --stop it need not run it")
+    add("script", metavar="FILE", help="the script")
     # an option in two lines or three
     # fmt: off
     add("words", nargs="*", metavar="WORD",
-        help="what the script finds in sys.argv; after a --, as all options")
+        help="arguments of the script; after a -- they may begin with -")
     add("--stop", type=positive_number, metavar="MS",
-        help="simulate the model up to this time, and skip the runs of the script")
+        help="skip the runs of the script, then simulate up to this time [ms]")
     add("--strict", action="store_true",
-        help="without --stop: raise an error where NEURON would take a run")
+        help="without --stop: end with an error if NEURON has to take a run")
     add("--when", choices=("faster", "always", "never"),
-        help="without --stop: when the device takes a run; default: faster, if it ends sooner than "
-        "NEURON, and always with --device, --engine or --strict")
+        help="without --stop: when the device takes a run (default: faster; with --device, "
+        "--engine or --strict: always)")
     add("--check", action="store_true",
-        help="only list what cannot be simulated; the script's runs are skipped")
+        help="skip the runs of the script, and list what is not supported")
     add("--fixed-step", type=positive_number, metavar="MS",
-        help="without --stop: in place of CVode's variable steps")
+        help="without --stop: use this step instead of CVode's variable steps [ms]")
     add("--progress", action="store_true",
-        help="without --stop: say what is read, made and compiled, and show a bar of long runs; "
-        "on a terminal by itself")
-    add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
-    add("--v-init", type=finite, metavar="MV", help="default: h.v_init of the script")
-    add("--out", metavar="FILE.npz", help="write spikes of all sources but stimuli")
+        help="without --stop: print phases and a progress bar (always, on a terminal)")
+    add("--mechanisms", metavar="FILE",
+        help="library that nrnivmodl compiled; default: in the working folder")
+    add("--v-init", type=finite, metavar="MV",
+        help="initial voltage [mV]; default: the script's h.v_init")
+    add("--out", metavar="FILE.npz", help="write the spikes of cells, without stimuli")
     add("--plot", metavar="FILE",
         help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")
     # fmt: on

@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 
 import clhines
-from clhines.cli.arguments import Commands, add_cells, read_cells
+from clhines.cli.arguments import Commands, add_cells, add_command, read_cells
 from clhines.cli.report import check_picture, doing, folded, named_option
 from clhines.solver.plan import plan as planning
 
+PLAN = """\
+Show how a batch of cells would be solved: method, layout and padding.
+Nothing is solved, and no device is needed; --device plans for one."""
+PLANS = """\
+  clhines plan *.swc --cells 10000
+  clhines plan *.swc --method fine --plot plan.png"""
+
 
 def add_plan(commands: Commands) -> None:
-    plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
+    plan = add_command(commands, "plan", "show how a batch would be solved", PLAN, PLANS)
     add_cells(plan)
     pictures = plan.add_mutually_exclusive_group()
     # an option in two lines or three

@@ -1,4 +1,4 @@
-"""Reports, tables and JSON, and the progress of commands that take more than two seconds."""
+"""Print reports, tables and JSON, and the progress of commands that take more than two seconds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from clhines.core.progress import showing
 
 if TYPE_CHECKING:
     from clhines.solver.solver import Solver
-DELAY = 2.0  # seconds without a word
+DELAY = 2.0  # s before progress is shown
 COLUMNS = 100
 SPIKES = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
 _Item = TypeVar("_Item")
 
 
 class BuildTimer:
-    """Time, s, that building programs has taken since it was made."""
+    """The seconds that building programs takes from now on."""
 
     def __init__(self) -> None:
         from clhines.solver.device import program
@@ -42,7 +42,7 @@ class BuildTimer:
 
 
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
-    """Return the number of repaired samples for a report, if there is ``--repair``."""
+    """Return the number of repaired samples for a report, if ``--repair`` is set."""
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
@@ -57,7 +57,7 @@ def devices_and_memory(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def state_memory(solver: Solver) -> None:
-    """Print the memory that a solver will take, if it is more than arrays on one device."""
+    """Print the memory that a solver needs, if it uses slices or several devices."""
     from clhines.solver.device.devices import label
 
     if len(solver.queues) == 1 and solver.num_slices == 1:
@@ -87,20 +87,20 @@ def as_json(report: Mapping[str, object]) -> str:
 
 
 def table(rows: Mapping[str, str], report: Mapping[str, object], width: int = 10) -> str:
-    """Return the lines of a report, a name and a text to be filled in; empty ones are left out."""
+    """Return the lines of a report: names, and texts filled in; empty texts are left out."""
     lines = [f"{k:<{width}} {v.format(**report)}" for k, v in rows.items() if v]
     return "\n".join(folded(line, width + 1) for line in lines)
 
 
 def folded(line: str, indent: int) -> str:
-    """Fold a line that is longer than `COLUMNS`, so that nothing of it is lost."""
-    if len(line) <= COLUMNS:
+    """Fold a line that is longer than `COLUMNS` on a terminal; elsewhere lines stay whole."""
+    if len(line) <= COLUMNS or not sys.stdout.isatty():
         return line
     return textwrap.fill(line, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def when_of(spikes: np.ndarray) -> dict[str, object]:
-    """Return a report's words on the times of spikes, ms, in order."""
+    """Return the number of spikes, and the times of the first and the last [ms], for a report."""
     ends = (float(spikes[0]), float(spikes[-1])) if len(spikes) else (None, None)
     return {"spikes": len(spikes), "first_spike_ms": ends[0], "last_spike_ms": ends[1]}
 
@@ -115,7 +115,7 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
 
 
 def check_picture(name: str | None) -> None:
-    """Refuse a ``--plot`` that could not be drawn; None: there is no such option."""
+    """Refuse a ``--plot`` that cannot be drawn; None if the option is not set."""
     if name is not None:
         check_writable(name, "--plot", draw.FORMATS)
         draw.check_matplotlib()
@@ -123,7 +123,7 @@ def check_picture(name: str | None) -> None:
 
 @contextmanager
 def named_option(option: str) -> Iterator[None]:
-    """Begin messages about a file with the option that named it."""
+    """Begin messages about a file with the name of its option."""
     try:
         yield
     except InputError as error:
@@ -132,7 +132,7 @@ def named_option(option: str) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Print what a command does, and its phases, after `DELAY`; nothing in scripts."""
+    """Print what a command does, and its phases, after `DELAY`; nothing if not on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -147,7 +147,7 @@ def doing(what: str) -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """Say something on the standard error, which may be closed."""
+    """Print a line on the standard error, which may be closed."""
     with suppress(OSError, ValueError):
         print(f"clhines: {text}", file=sys.stderr, flush=True)
 

@@ -16,6 +16,7 @@ import numpy as np
 import clhines
 from clhines.cli.arguments import (
     Commands,
+    add_command,
     add_engine,
     add_reading,
     finite,
@@ -51,9 +52,16 @@ if TYPE_CHECKING:
 SWC_WEIGHT = 0.2  # µS: dendrites of reconstructed cells draw more current from a soma
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
 
+RING = """\
+Simulate a ring of cells: the spike of each excites the next one.
+Without --swc the cells are random trees."""
+RINGS = """\
+  clhines simulate ring --plot ring.png
+  clhines simulate ring --swc *.swc --cells 1000 --duration 50"""
+
 
 def add_ring(networks: Commands) -> None:
-    ring = networks.add_parser("ring", help="a ring of cells, round which one event travels")
+    ring = add_command(networks, "ring", "a ring of cells, no NEURON needed", RING, RINGS)
     add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
     # an option in two lines or three

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from clhines.cli.arguments import Commands, add_cells, count, finite, positive_number, read_cells
+from clhines.cli.arguments import (
+    Commands,
+    add_cells,
+    add_command,
+    count,
+    finite,
+    positive_number,
+    read_cells,
+)
 from clhines.cli.report import (
     BuildTimer,
     as_json,
@@ -37,6 +45,13 @@ from clhines.solver.plan.auto import MODES
 if TYPE_CHECKING:
     from clhines.solver.solver import Solver
 
+
+TEXT = """\
+Advance passive cells with a current into each soma, and compare the last
+step with a reference. Without files the cells are built-in samples."""
+EXAMPLES = """\
+  clhines solve
+  clhines solve *.swc --cells 10000 --out voltages.npz"""
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
 # row. How far the solution may then be from the true one is a matter of the condition.
@@ -136,7 +151,9 @@ class PassiveSteps:
 
 
 def add_solve(commands: Commands) -> None:
-    solve = commands.add_parser("solve", help="advance passive cells and check the last step")
+    solve = add_command(
+        commands, "solve", "solve passive cells, check the last step", TEXT, EXAMPLES
+    )
     add_cells(solve, several=True)
     # an option in two lines or three
     # fmt: off

@@ -1,7 +1,7 @@
-"""Pictures of plans (who works when in the first block), of cells and of simulations.
+"""Draw plans (the work of the first block), cells and results of simulations.
 
-Needs matplotlib, and only here. All have the look of ``clhines.mplstyle``; `style` gives it to
-pictures of one's own.
+Only this module needs matplotlib. All pictures have the style of ``clhines.mplstyle``; `style`
+applies it to your own pictures.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from clhines.core import files
 from clhines.core.checks import as_text, real_numbers
 from clhines.core.errors import InputError, install
 from clhines.core.files import PathLike
+from clhines.core.summary import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +49,7 @@ def __dir__() -> list[str]:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Give pictures that are made within the look of all pictures of clhines."""
+    """Draw the pictures of the block in the style of clhines."""
     check_matplotlib()
     import matplotlib
 
@@ -69,7 +70,7 @@ class Bars:
 
 
 def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    """Work of the first block of a launch, from a spec and the tables of the same `plan.Part`."""
+    """Return the work of the first block of a launch, from the spec and tables of a `plan.Part`."""
     kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
     template = spec.template.rpartition("/")[2]
     if template not in kinds:
@@ -164,17 +165,15 @@ def plot_raster(
 ) -> Figure:
     """Draw the spikes of cells over time, a row for each cell.
 
-    `title`, `ax`, `path`, what is returned and errors are as here in all functions.
-
     Parameters
     ----------
     result : Result
-        Of `Simulation.run`. Events of sources that are no cells are left out.
+        Returned by `Simulation.run`. Events of sources that are not cells are not drawn.
     title : str
     ax : matplotlib.axes.Axes, optional
-        Drawn into; default: those of a new figure.
+        Axes to draw into; default: those of a new figure.
     path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
+        File to write, .png, .svg or .pdf.
 
     Returns
     -------
@@ -183,7 +182,7 @@ def plot_raster(
     Raises
     ------
     InputError
-        matplotlib is missing, or `path` has another ending.
+        matplotlib is not installed, or the ending of `path` is not supported.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         _raster(axes, result)
@@ -201,25 +200,26 @@ def plot_traces(
     ax: Axes | None = None,
     path: PathLike | None = None,
 ) -> Figure:
-    """Draw what was recorded over time, a line for each place.
+    """Draw records over time, a line for each place.
 
     Parameters
     ----------
     result : Result
-        Of `Simulation.run`.
+        Returned by `Simulation.run`.
     record : int or str, optional
-        What `Simulation.record` returned, or its name; default: all voltages with rows, also with
-        ``every``; without voltages, all records with rows in the unit of the first. A note names
-        the records that are left out; of the places the first ten are drawn, and the title says so.
+        The number that `Simulation.record` returned, or the record's name. Default: all voltages
+        with rows, also with ``every``; without voltages, all records with rows in the unit of the
+        first. A note names the records that are left out. At most ten places are drawn; the title
+        says if there are more.
     names : sequence of str, optional
-        One for each line; default: those of `Result.columns`.
+        Names of the lines; default: `Result.columns`.
     title, ax, path
         As in `plot_raster`.
 
     Raises
     ------
     InputError
-        As in `plot_raster`; there is no such record with rows, or `names` are not as many as lines.
+        As in `plot_raster`; no such record has rows, or the number of `names` is wrong.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         left_out = _traces(axes, result, record, names, is_beside=ax is None)
@@ -235,9 +235,10 @@ def plot_result(
     title: str | None = None,
     path: PathLike | None = None,
 ) -> Figure:
-    """Draw spikes as in `plot_raster` above what was recorded, as in `plot_traces`.
+    """Draw spikes as in `plot_raster`, and below them records as in `plot_traces`.
 
-    `title` is the number of spikes by default; the other arguments are those of `plot_traces`.
+    The default `title` has the numbers of spikes and cells; for the other arguments see
+    `plot_traces`.
     """
     check_format(path)
     figure = _figure(figsize=(9, 6))
@@ -245,14 +246,15 @@ def plot_result(
     raster, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
     count = _raster(raster, result)
     left_out = _traces(below, result, record, names)
-    title = f"{count} spikes" if title is None else as_text("title", title)
+    counts = f"{counted(count, 'spike')} of {counted(result.num_cells, 'cell')}"
+    title = counts if title is None else as_text("title", title)
     raster.set_title("; ".join(filter(None, (title, left_out))), loc="left")
     _save(figure, path)
     return figure
 
 
 def _top(result: Any) -> int:
-    """Return how many cells a raster shows: only as far up as cells spike."""
+    """Return how many cells a raster shows: all up to the last cell that spikes, and some room."""
     cells = result.spike_cell[result.spike_cell < result.num_cells]
     few = max(10, int(1.2 * (cells.max() + 1))) if len(cells) else result.num_cells
     return min(result.num_cells, few)
@@ -264,12 +266,10 @@ def _raster(axes: Any, result: Any) -> int:
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
     axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
     if top < result.num_cells:
-        silent = int(cell.max(initial=-1)) + 1
-        last = result.num_cells - 1
-        _note(axes, f"cells {silent} to {last}: no spikes; {top} to {last} not shown")
+        _note(axes, f"cells {top} to {result.num_cells - 1} have no spikes and are not shown")
     if not len(when):
         axes.text(0.5, 0.5, "no spikes", transform=axes.transAxes, ha="center")
-    axes.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, out of {result.num_cells}")
+    axes.set(ylim=(-0.5, top - 0.5), ylabel="cell")
     axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if len(result.t) > 1:
         axes.set_xlim(float(result.t[0]), float(result.t[-1]))
@@ -283,7 +283,7 @@ def _traces(
     names: Sequence[str] | None,
     is_beside: bool = True,
 ) -> str:
-    """Draw what was recorded, with the legend beside; return what is said of lines left out."""
+    """Draw the records, with a legend; return the note on lines that are left out."""
     lines, label, others = result.traces(record)
     default = [name for *_, names_of_record in lines for name in names_of_record]
     names = default if names is None else list(names)
@@ -308,14 +308,14 @@ def _traces(
 
 
 def _limit_times(axes: Axes, times: Sequence[np.ndarray]) -> None:
-    """Show all of some ascending times, if they are not one time alone."""
+    """Set the limits of the time axis to the first and last time, unless they are equal."""
     ends = [end for t in times if len(t) for end in t[[0, -1]]]
     if ends and min(ends) < max(ends):
         axes.set_xlim(float(min(ends)), float(max(ends)))
 
 
 def _note(axes: Axes, text: str) -> None:
-    """Say in small letters above a picture what it leaves out."""
+    """Write a note in small letters above a picture."""
     axes.set_title(textwrap.shorten(text, 100), loc="right", fontsize=8, color="0.35")
 
 

@@ -48,6 +48,7 @@ class RunCourse:
         self._failed = 0  # 1 + the first step with a voltage that is not finite, or 0
         self._failure: SimulationError | None = None
         self._clock = time.perf_counter()
+        self._timed_from = self._begin, self._clock  # step and time, for the speed of the bar
 
     def run(self, chunk: int, show: bool) -> Result:
         """Advance to the end in chunks of `chunk` steps; `show` a progress bar."""
@@ -113,9 +114,12 @@ class RunCourse:
         return self._runner.ranks.any(interrupt.pending)
 
     def _show(self, shown: tqdm, count: int) -> None:
-        """Advance the bar by some steps, and show the speed since the begin of the run."""
-        simulated = (self._progress.step - self._begin) * self._runner.model.compiled.dt  # ms
-        speed = (time.perf_counter() - self._clock) / (simulated * 1e-3)
+        """Advance the bar, and show the speed since the first chunk, in which kernels compile."""
+        step, begin = self._timed_from
+        simulated = (self._progress.step - step) * self._runner.model.compiled.dt  # ms
+        speed = (time.perf_counter() - begin) / (simulated * 1e-3)
+        if step == self._begin:
+            self._timed_from = self._progress.step, time.perf_counter()
         shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
         shown.update(count)
 

@@ -55,7 +55,6 @@ def test_a_good_installation(cli):
     assert result.err == "" and result.code == ("FAULT" in result.out)
     if len(set(names)) == len(names):  # or this machine has a fault indeed
         assert result.out.splitlines()[-1] == "no fault found", result.out
-    assert max(map(len, result.out.splitlines())) <= 100
     for index, device in devices.all_devices():
         solved = f"device {index} solves in float" in result.out
         assert solved != devices.is_simulator(device)
@@ -78,7 +77,7 @@ def test_no_icd(monkeypatch):
     found = only_fault(doctor.platforms())
     assert found.what == "no OpenCL platform was found"
     assert "pip install '.[pocl]'" in found.advice
-    assert doctor.precisions() == doctor.processors() == doctor.solves() == []
+    assert doctor.precisions() == doctor.processors() == list(doctor.solves()) == []
 
 
 def test_no_fp64(among):

@@ -12,7 +12,6 @@ from clhines.solver.plan import examples
 def test_plan(cli, swc, method):
     result = cli("plan", swc(), "--cells", 9, "--method", method, "--max-length", 20)
     assert (result.code, result.err) == (0, "")
-    assert max(map(len, result.out.splitlines())) <= 100
     table = result.table()
     nodes = 9 * discretise(read_swc(swc()), max_length=20).num_nodes
     assert table["method"] == method

@@ -1,15 +1,20 @@
 """Tables of commands: long lines are folded, and nothing of them is lost."""
 
+import sys
+
 from clhines.cli.report import folded, table
 
 
-def test_long_lines_are_folded():
-    """They were cut at column 100, also in a pipe, with no mark."""
+def test_long_lines_are_folded_on_a_terminal(monkeypatch):
+    """In a pipe they stay whole: they were cut at column 100."""
     names = [f"mechanism_{k} x 220" for k in range(20)]
     text = table(
         {"dt": "{dt} ms", "mechanisms": "{mechanisms}"},
         {"dt": 0.025, "mechanisms": ", ".join(names)},
     )
+    assert len(text.splitlines()) == 2 and text.endswith(", ".join(names))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    text = folded(text.splitlines()[0], 11) + "\n" + folded(text.splitlines()[1], 11)
     first, *rest = text.splitlines()
     assert first == "dt         0.025 ms"
     assert len(rest) > 2 and max(map(len, rest)) <= 100

@@ -69,7 +69,7 @@ def test_other_numbers_of_titles_are_refused(cable):
 def test_a_raster_says_what_it_leaves_out():
     spikes = [1.0, 2.0], [0, 3]
     raster = draw.plot_raster(results.drawn(400, spikes, np.zeros((3, 1)))).axes[0]
-    assert raster.get_title(loc="right") == "cells 4 to 399: no spikes; 10 to 399 not shown"
+    assert raster.get_title(loc="right") == "cells 10 to 399 have no spikes and are not shown"
     assert raster.get_ylim() == (-0.5, 9.5)
     raster = draw.plot_result(results.drawn(4, spikes, np.zeros((3, 1)))).axes[0]
     assert raster.get_title(loc="right") == ""

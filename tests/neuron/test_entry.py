@@ -309,7 +309,7 @@ def test_progress_says_what_is_read_made_and_compiled():
     ]
     assert has_bar and len(first) > 5
     for line in first[5:]:
-        assert line.startswith(("clhines: building kernels of ", "clhines: compiling "))
+        assert line.startswith(("clhines: building kernels, ", "clhines: compiling kernels ..."))
     built = [line for line in first if "building kernels" in line]
     assert [line.split(", ")[1] for line in built] == [f"{k} done ..." for k in range(len(built))]
     assert kept == [True] and silent == [False]

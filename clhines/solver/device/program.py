@@ -94,7 +94,7 @@ class Kernel(cl.Kernel):
         """Watch the event of the first launch; to be called while `fresh`."""
         self.fresh = False
         self._launched.add(self.function_name)
-        phase(f"compiling {self._what.rstrip(',')}")
+        phase("compiling kernels")
         device = devices.label(self.context.devices[0])
         first_launch(f"the compilation of {self._what} for {device}", event)
 
@@ -244,7 +244,8 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
         caches.before_build(device)
     if any(warns_of_vectors(device, source) for device in context.devices):
         options.append("-w")  # PoCL would count the warnings on stderr
-    phase(f"building kernels of {_named(spec)}, {len(build_seconds)} done")
+    _log.debug("building %s", _named(spec))
+    phase(f"building kernels, {len(build_seconds)} done")
     begin = time.perf_counter()
     try:
         with watching(f"the build of {_named(spec)} for {devices.label(context.devices[0])}"):
