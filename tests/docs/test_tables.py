@@ -14,17 +14,17 @@ IN_PAGE = re.compile(
 )
 README = [  # its tables, which are not built with the site
     (
-        "models-nvidia-h200",
+        "frameworks-last-spike-nvidia-h200",
         "",
-        "| model | cells, compartments | time simulated | on "
-        "| clhines, s :: show=clhines_s:.1f | NEURON, s :: show=neuron_s:.1f |\n"
-        "| layer 5 pyramidal cell, ModelDB 139653 | 1, 642 | 1 s | H200 :: model=139653 |\n"
-        "| reduced dentate gyrus | 60, 2,000 | 1 s | H200 :: model=reduced_dentate |\n"
-        "| NetPyNE's tutorial network | 200, 200 | 1 s "
-        "| two cores :: file=models-pocl-intel-r-xeon-r-processor-2-80ghz; model=netpyne "
-        "|\n"
-        "| BMTK's 14 cells | 10, 1,436 | 1 s "
-        "| two cores :: file=models-pocl-intel-r-xeon-r-processor-2-80ghz; model=bmtk |\n",
+        "| script | NEURON, 1 process :: show=neuron_ended:.1f "
+        "| NEURON, 16 ranks :: show=ranks_ended:.1f | CoreNEURON :: show=core_ended:.1f "
+        "| clhines, first run :: show=first_ended:.1f | next :: show=ended:.1f "
+        "| 8 ranks :: show=here_ranks_ended:.1f |\n"
+        "| NetPyNE `HHTut`, 200 cells :: name=netpyne HHTut |\n"
+        "| LFPy `example_EEG.py`, 1 cell :: name=LFPy EEG |\n"
+        "| BMTK `bio_300cells`, 300 cells :: name=BMTK bio_300cells |\n"
+        "| NetPyNE M1, 94 cells :: name=netpyne M1 |\n"
+        "| NetPyNE M1, 1,001 cells :: name=netpyne M1 10 % |\n",
     ),
     (
         "peers-nvidia-h200",
