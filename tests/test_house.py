@@ -18,7 +18,7 @@ SYSTEMS = {*CORE, "solver.forest", "solver.reference", "solver.trees"}
 DESCRIBED = {"simulator.cells", "simulator.mechanisms", "simulator.refusals"}
 SOLVING = {*SYSTEMS, "solver.plan", "solver.device", "solver"}
 ALLOWED = {  # package -> what its modules may import; imports for types count
-    "core.draw": {"core.errors", "core.checks", "core.files"},
+    "core.draw": {"core.errors", "core.checks", "core.files", "core.summary"},
     "solver.forest": {*CORE},
     "solver.reference": {*CORE, "solver.forest"},
     "solver.trees": {*CORE},
