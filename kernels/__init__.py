@@ -1,1 +1,1 @@
-"""OpenCL templates of clhines; `clhines.solver.device.templates` reads them from here."""
+"""OpenCL templates of clhines; `clhines.solver.plan.templates` reads them from here."""

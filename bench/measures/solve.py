@@ -23,7 +23,7 @@ import clhines
 from bench import record, systems, table
 from clhines.solver import reference
 from clhines.solver.device import devices, program, timing
-from clhines.solver.device.templates import render
+from clhines.solver.plan.templates import render
 
 
 def time_method(

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import snapshots
 
-from clhines.solver.device.templates import render
+from clhines.solver.plan.templates import render
 
 FLAGS = "-cl-std=CL1.2 -finclude-default-header -fdeclare-opencl-builtins -w -O1 -S".split()
 TARGETS = {

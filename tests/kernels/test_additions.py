@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import clhines
-from clhines.solver.device.templates import FOLDER
+from clhines.solver.plan.templates import FOLDER
 
 TESTS = Path(__file__).parents[1]
 SOLVE = """

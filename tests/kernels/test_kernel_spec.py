@@ -10,8 +10,8 @@ from template_modules import PAIRS
 
 from bench.made import chain, random_binary_tree
 from clhines import METHODS, Forest, make_plan
-from clhines.solver.device.templates import FOLDER, render
 from clhines.solver.plan.kernel_spec import KernelSpec, TemplateSpec
+from clhines.solver.plan.templates import FOLDER, render
 
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")

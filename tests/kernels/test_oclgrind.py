@@ -25,8 +25,8 @@ from oclgrind_faults import FAULTS, fault_case, planted_faults
 from clhines import make_plan
 from clhines.simulator.gpu.spec import EpochSpec
 from clhines.solver.device import devices
-from clhines.solver.device.templates import FOLDER
 from clhines.solver.plan.by_branch import fine_vector
+from clhines.solver.plan.templates import FOLDER
 
 pytestmark = pytest.mark.oclgrind
 

@@ -8,7 +8,7 @@ import pytest
 import snapshots
 
 from clhines.simulator.engines import reference
-from clhines.solver.device.templates import FOLDER, render
+from clhines.solver.plan.templates import FOLDER, render
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-it-works" / "step.md"

@@ -16,7 +16,7 @@ from bench.made import random_binary_tree
 from clhines import Forest, Solver
 from clhines.simulator.gpu.plan import plan_epochs
 from clhines.solver.device import devices
-from clhines.solver.device.templates import FOLDER, render
+from clhines.solver.plan.templates import FOLDER, render
 
 ASSEMBLY = re.compile(r"\basm\b|__asm")
 CLANG = "__builtin_prefetch"

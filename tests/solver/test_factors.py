@@ -13,8 +13,8 @@ from tolerances import assert_close
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver
 from clhines.solver.device import devices
-from clhines.solver.device.templates import render
 from clhines.solver.plan.by_segment import contraction
+from clhines.solver.plan.templates import render
 
 pytestmark = pytest.mark.optimised
 FACTORED = ["fine_5", "contraction_6"]

@@ -7,13 +7,12 @@ device uses in place (zero-copy). The *floor* is the time of a kernel that reads
 writes one.
 
 Who owns what
-    `devices`: lists and chooses devices, makes queues, and states a device's `Limits`. `templates`:
-    renders a spec; the only caller of Mako. `program`: builds and caches kernels, `bind` for
-    arguments by name, readable build errors, ``CLHINES_DUMP``. `copies`: `PinnedCopies`,
-    `DirectCopies` and mapped copies. `arrays`: checks of arrays and events on devices. `timing`:
-    medians, candidates that take turns, the floor. `guard`: one thread at a time, and no use of
-    OpenCL after a fork. `pocl`: the processor that PoCL should name to its compiler;
-    `declarations`: functions that PoCL is told of. `trust`: known
+    `devices`: lists and chooses devices, makes queues, and states a device's `Limits`. `program`:
+    builds and caches kernels, `bind` for arguments by name, readable build errors,
+    ``CLHINES_DUMP``. `copies`: `PinnedCopies`, `DirectCopies` and mapped copies. `arrays`: checks
+    of arrays and events on devices. `timing`: medians, candidates that take turns, the floor.
+    `guard`: one thread at a time, and no use of OpenCL after a fork. `pocl`: the processor that
+    PoCL should name to its compiler; `declarations`: functions that PoCL is told of. `trust`: known
     answers before a family of kernels is used, and the `Limits` that follow from them. `watch`:
     reports compilations that take long. `caches`: caches on disk that are spoiled, full or
     read-only.
@@ -29,7 +28,7 @@ the first GPU, a CPU. What a kernel needs to know about it is a `Limits`:
 A spec is rendered to source, built once per context:
 
 >>> from clhines.solver.device.program import build
->>> from clhines.solver.device.templates import render
+>>> from clhines.solver.plan.templates import render
 >>> from clhines.solver.device.timing import FloorSpec
 >>> spec = FloorSpec("float", vector_width=1)
 >>> "__kernel void floor_copy" in render(spec)

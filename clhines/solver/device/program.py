@@ -23,9 +23,9 @@ from clhines.core.progress import phase
 from clhines.solver.device import caches, declarations, devices
 from clhines.solver.device.guard import check_process
 from clhines.solver.device.pocl import name_processor, warns_of_vectors
-from clhines.solver.device.templates import render
 from clhines.solver.device.watch import first_launch, watching
 from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.templates import render
 
 KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context

@@ -32,9 +32,9 @@ from clhines.core.checks import is_switched_on
 from clhines.core.errors import DeviceError, warn_caller
 from clhines.core.progress import phase
 from clhines.solver.device import devices, pocl
-from clhines.solver.device.templates import digest
 from clhines.solver.device.watch import watching
 from clhines.solver.plan.plan import Limits
+from clhines.solver.plan.templates import digest
 
 SWITCH = "CLHINES_TRUST"  # 1 leaves the checks out
 PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three

@@ -15,12 +15,12 @@ import pyopencl.array as cla
 from clhines.core.errors import InputError
 from clhines.solver.device import devices
 from clhines.solver.device.arrays import Array, Order
-from clhines.solver.device.templates import render
 from clhines.solver.engines.loaded import Step
 from clhines.solver.engines.memory import Memory
 from clhines.solver.engines.pivots import BadPivots
 from clhines.solver.plan.methods import METHODS
 from clhines.solver.plan.plan import Plan
+from clhines.solver.plan.templates import render
 
 
 class DeviceOrder(Protocol):

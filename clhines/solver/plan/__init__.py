@@ -7,7 +7,8 @@ a *lane* is a work-item, or an element of a work-item's vector. A *spec* is a fr
 everything a template needs to know; it is the cache key of the kernel.
 
 Who owns what
-    `kernel_spec`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`. `plan`:
+    `kernel_spec`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
+    `templates`: renders a spec; the only caller of Mako. `export`: files for C programs. `plan`:
     `Limits` (properties of a device that plans use), `Part` (one kernel with its tables and
     launches) and `Plan`, also of several as one. `methods`: `METHODS`, `make_plan`. `auto`:
     candidates and the cost model, fitted to `costs.json`. `layout`: gather, pack and unpack.

@@ -10,7 +10,7 @@ from small_networks import with_ions
 
 from clhines import InputError, Network, Simulation
 from clhines.solver.device import devices
-from clhines.solver.device.templates import render
+from clhines.solver.plan.templates import render
 
 
 def test_steps_where_a_device_has_no_float64(fast_queue, monkeypatch):

@@ -24,8 +24,8 @@ from clhines.simulator.model import compile
 from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.solver.device import program
 from clhines.solver.device.devices import limits
-from clhines.solver.device.templates import render
 from clhines.solver.plan.plan import Limits
+from clhines.solver.plan.templates import render
 
 
 @pytest.mark.optimised

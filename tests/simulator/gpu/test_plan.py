@@ -16,8 +16,8 @@ from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.simulator.ranks.partition import Share
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device.devices import limits
-from clhines.solver.device.templates import render
 from clhines.solver.plan.plan import Limits
+from clhines.solver.plan.templates import render
 
 
 def test_parts_take_lists_where_the_whole_does():

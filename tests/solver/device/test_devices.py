@@ -10,8 +10,8 @@ import pytest
 from bench.made import chain, star
 from clhines import BuildError, DeviceError, Forest, InputError, Solver, make_plan
 from clhines.solver.device import declarations, devices, program
-from clhines.solver.device.templates import render
 from clhines.solver.device.timing import FloorSpec
+from clhines.solver.plan.templates import render
 
 GPU, CPU = cl.device_type.GPU, cl.device_type.CPU
 

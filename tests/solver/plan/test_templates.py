@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import pytest
 
-from clhines.solver.device import templates
 from clhines.solver.device.timing import FloorSpec
 from clhines.solver.engines.loaded import PermuteSpec
+from clhines.solver.plan import templates
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
 pytestmark = pytest.mark.core
