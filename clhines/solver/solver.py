@@ -14,9 +14,11 @@ from numpy.typing import DTypeLike
 
 from clhines.core.checks import as_check, as_choice, as_switch, shown
 from clhines.core.errors import InputError
+from clhines.core.files import PathLike
 from clhines.solver.accuracy import is_spoilt, report_error, report_growth
 from clhines.solver.arguments import Arguments, apart
 from clhines.solver.device import devices as device_module
+from clhines.solver.device import program
 from clhines.solver.device.arrays import Array, Given, events_of, unmark
 from clhines.solver.device.guard import ClosedProxy, Holder, check_process, exclusive, lock_of
 from clhines.solver.engines.engine import SolveEngine, on_host
@@ -27,6 +29,8 @@ from clhines.solver.engines.several import OneDevice, Several
 from clhines.solver.factors import Factors, vjp
 from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import MODES
+from clhines.solver.plan.export import write_plan
+from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import Option, Plan, real_name
 from clhines.solver.tune import Tuning, engine_for, logged
 
@@ -201,6 +205,33 @@ class Solver(Holder):
     def source(self) -> str:
         """Generated OpenCL source of the plain solve, of one kernel after another."""
         return self.engine.source
+
+    @exclusive
+    def export(self, folder: PathLike, symmetric: bool = True) -> None:
+        """Write what `Plan.export` writes, with the kernels also compiled for this device.
+
+        A program that finds the device and the driver of the manifest loads them without a
+        compiler. On a processor that PoCL's compiler does not know only they work.
+
+        Parameters
+        ----------
+        folder : str or path
+        symmetric : bool
+            Without `l`; False: with it.
+
+        Raises
+        ------
+        InputError
+            As `Plan.export`; a batch that is solved in slices or on several devices.
+        """
+        plan = self.engine.device_order("export()").plan
+        context = self.queue.context
+
+        def binary(spec: TemplateSpec) -> bytes:
+            built = program.build(context, spec)
+            return bytes(built.get_info(cl.program_info.BINARIES)[0])
+
+        write_plan(plan, folder, symmetric, (self.device.name, self.device.driver_version), binary)
 
     @property
     def kernel_events(self) -> list[cl.Event]:

@@ -14,7 +14,7 @@ from clhines.core.errors import InputError, meant, shown
 from clhines.core.files import PathLike
 from clhines.core.summary import counted
 from clhines.solver.forest import Forest
-from clhines.solver.plan import layout
+from clhines.solver.plan import export, layout
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 COARSE = 256  # values of an array in local memory below which a few more do no harm
@@ -264,6 +264,27 @@ class Plan:
     def _memory(self) -> str:
         itemsize = 8 if self.parts[0].spec.real == "double" else 4
         return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
+
+    def export(self, folder: PathLike, symmetric: bool = True) -> None:
+        """Write the kernels, their tables and a manifest, for programs in C and C++.
+
+        `Solver.export` adds the kernels compiled for its device. `solver.plan.export` describes the
+        files; docs/howto/export.md has programs that read them.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if it does not exist; files of these names are replaced.
+        symmetric : bool
+            Without `l`; False: with it.
+
+        Raises
+        ------
+        InputError
+            A method other than `flat`, `interleaved`, `fine` and `contraction`, or a folder that
+            cannot be written.
+        """
+        export.write_plan(self, folder, symmetric)
 
     def plot(self, path: PathLike | None = None) -> Any:
         """Draw the first block of the first launch, with its statistics.

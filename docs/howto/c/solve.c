@@ -1,136 +1,189 @@
-/* Solves the systems of export.py on a queue of its own, and checks what comes out. */
+/* Solves a batch that Solver.export() wrote: ./solve FOLDER [PLATFORM [DEVICE]] */
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#if __has_include(<CL/cl.h>)
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
-#else /* what is needed of it, where the headers of OpenCL are not installed */
-typedef struct object *cl_platform_id, *cl_device_id, *cl_context, *cl_command_queue, *cl_program,
-    *cl_kernel, *cl_mem, *cl_event;
-typedef int32_t cl_int;
-typedef uint32_t cl_uint, cl_bool;
-typedef uint64_t cl_ulong;
-enum { CL_TRUE = 1, CL_MEM_READ_WRITE = 1, CL_MEM_COPY_HOST_PTR = 32 };
-#define CL_DEVICE_TYPE_ALL 0xFFFFFFFFu
-cl_int clGetPlatformIDs(cl_uint, cl_platform_id *, cl_uint *);
-cl_int clGetDeviceIDs(cl_platform_id, cl_ulong, cl_uint, cl_device_id *, cl_uint *);
-cl_context clCreateContext(const intptr_t *, cl_uint, const cl_device_id *, void *, void *,
-                           cl_int *);
-cl_command_queue clCreateCommandQueue(cl_context, cl_device_id, cl_ulong, cl_int *);
-cl_program clCreateProgramWithSource(cl_context, cl_uint, const char **, const size_t *, cl_int *);
-cl_int clBuildProgram(cl_program, cl_uint, const cl_device_id *, const char *, void *, void *);
-cl_kernel clCreateKernel(cl_program, const char *, cl_int *);
-cl_mem clCreateBuffer(cl_context, cl_ulong, size_t, void *, cl_int *);
-cl_int clSetKernelArg(cl_kernel, cl_uint, size_t, const void *);
-cl_int clEnqueueNDRangeKernel(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
-                              const size_t *, cl_uint, const cl_event *, cl_event *);
-cl_int clEnqueueReadBuffer(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
-                           const cl_event *, cl_event *);
-#endif
+#include "opencl.h"
 
-static cl_context context;
-static cl_kernel kernel;
-static cl_uint argument;
+enum { MOST = 256 }; /* buffers, kernels, characters of a name or a path */
+static struct { char name[MOST]; size_t bytes; char *values; cl_mem memory; } buffers[MOST];
+static int num_buffers, is_double;
+static char word[MOST], *rest; /* of manifest.json, whose keys come in a fixed order */
 
-static void check(cl_int error, const char *what)
+static void check(int error, const char *what)
 {
-    if (error) {
-        fprintf(stderr, "%s: OpenCL error %d\n", what, error);
-        exit(1);
-    }
+    if (error) fprintf(stderr, "%s: error %d\n", what, error), exit(1);
 }
 
-static void *bytes(FILE *file, size_t size)
+static char *contents(const char *folder, const char *name, size_t *size)
 {
-    void *data = calloc(size + 1, 1);
-    if (!data || fread(data, 1, size, file) != size) {
-        fprintf(stderr, "a file is too short: run export.py\n");
-        exit(1);
-    }
+    char path[2 * MOST], *data = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    check(!file || fseek(file, 0, SEEK_END), path);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    data = calloc(*size + 1, 1);
+    check(!data || fread(data, 1, *size, file) != *size, path);
+    fclose(file);
     return data;
 }
 
-static int32_t *numbers(FILE *file, int32_t *count)
+static char *next(void) /* the next number, text, [ or ] */
 {
-    int32_t *size = bytes(file, sizeof(int32_t));
-    *count = *size;
-    return bytes(file, *count * sizeof(int32_t));
+    rest += strspn(rest, " \r\n\t{}:,");
+    size_t length = *rest == '"' ? strcspn(++rest, "\"") : strcspn(rest, " \r\n\t{}:,[]");
+    if (!length && (*rest == '[' || *rest == ']')) length = 1;
+    check(length >= MOST, "a long word in manifest.json");
+    memcpy(word, rest, length);
+    word[length] = 0;
+    rest += length + (rest[length] == '"');
+    return word;
 }
 
-static cl_mem give(void *data, size_t size) /* the next argument of the kernel, a new buffer */
+static char *value(const char *key) { check(strcmp(next(), key), key); return next(); }
+static size_t number(const char *key) { return strtoul(value(key), NULL, 10); }
+
+static int buffer(const char *name)
 {
-    cl_int error;
-    cl_mem memory =
-        clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, size, data, &error);
-    check(error, "clCreateBuffer");
-    check(clSetKernelArg(kernel, argument++, sizeof memory, &memory), "clSetKernelArg");
-    return memory;
+    int k = 0;
+    while (k < num_buffers && strcmp(buffers[k].name, name)) ++k;
+    return k;
 }
 
-int main(void)
+static double get(const char *a, size_t i) { return is_double ? ((double *)a)[i] : ((float *)a)[i]; }
+
+static void set(char *a, size_t i, double x)
 {
+    if (is_double) ((double *)a)[i] = x;
+    else ((float *)a)[i] = (float)x;
+}
+
+static int is(cl_device_id device, cl_uint property, const char *key) /* that of the manifest */
+{
+    char text[MOST] = "";
+    clGetDeviceInfo(device, property, MOST, text, NULL);
+    return !strcmp(value(key), text);
+}
+
+static cl_kernel build(cl_context context, cl_device_id device, const char *folder, int alike)
+{
+    cl_int error = 1, ignored;
+    size_t size;
+    char source[MOST], binary[MOST], log[4096] = "";
+    strcpy(source, value("source")), strcpy(binary, value("binary"));
+    cl_program program = NULL;
+    if (*binary && alike) { /* another device or driver may crash with it */
+        const unsigned char *code = (unsigned char *)contents(folder, binary, &size);
+        program = clCreateProgramWithBinary(context, 1, &device, &size, &code, &ignored, &error);
+        if (!error) error = clBuildProgram(program, 1, &device, "", NULL, NULL);
+    }
+    if (error) {
+        const char *code = contents(folder, source, &size);
+        program = clCreateProgramWithSource(context, 1, &code, &size, &error);
+        check(error, "clCreateProgramWithSource");
+        error = clBuildProgram(program, 1, &device, "", NULL, NULL);
+        if (error) clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 4096, log, NULL);
+        check(error, *log ? log : "clBuildProgram");
+    }
+    cl_kernel kernel = clCreateKernel(program, value("function"), &error);
+    check(error, "clCreateKernel");
+    return kernel;
+}
+
+int main(int argc, char **argv)
+{
+    const char *folder = argc > 1 ? argv[1] : ".";
+    cl_uint which = argc > 2 ? (cl_uint)atoi(argv[2]) : 0, count;
+    cl_uint one = argc > 3 ? (cl_uint)atoi(argv[3]) : 0;
+    cl_platform_id platforms[16];
+    cl_device_id devices[16];
     cl_int error;
-    cl_platform_id platform;
-    cl_device_id device;
-    check(clGetPlatformIDs(1, &platform, NULL), "clGetPlatformIDs");
-    check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), "clGetDeviceIDs");
-    context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+    size_t size;
+    check(clGetPlatformIDs(16, platforms, &count), "clGetPlatformIDs");
+    check(which >= count || which > 15, "no such platform");
+    check(clGetDeviceIDs(platforms[which], CL_DEVICE_TYPE_ALL, 16, devices, &count), "devices");
+    check(one >= count || one > 15, "no such device");
+    cl_context context = clCreateContext(NULL, 1, &devices[one], NULL, NULL, &error);
     check(error, "clCreateContext");
-    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &error);
+    cl_command_queue queue = clCreateCommandQueue(context, devices[one], 0, &error);
     check(error, "clCreateCommandQueue");
 
-    FILE *code = fopen("solve.cl", "rb"), *file = fopen("solve.bin", "rb");
-    if (!code || !file || fseek(code, 0, SEEK_END)) {
-        fprintf(stderr, "no solve.cl or solve.bin here: run export.py\n");
-        return 1;
+    rest = contents(folder, "manifest.json", &size);
+    check(number("format") != 1, "the format of manifest.json");
+    value("clhines"), value("method");
+    int alike = is(devices[one], CL_DEVICE_NAME, "device");
+    alike &= is(devices[one], CL_DRIVER_VERSION, "driver");
+    is_double = !strcmp(value("real"), "double");
+    size_t cells = number("cells"), nodes = number("nodes"), values = number("values");
+
+    value("buffers");
+    for (; *next() != ']'; ++num_buffers) { /* "name" */
+        check(num_buffers == MOST, "too many buffers");
+        strcpy(buffers[num_buffers].name, next());
+        buffers[num_buffers].bytes = number("bytes");
+        buffers[num_buffers].values = *value("file") ? contents(folder, word, &size)
+                                                     : calloc(buffers[num_buffers].bytes, 1);
     }
-    size_t length = ftell(code);
-    rewind(code);
-    const char *source = bytes(code, length);
-    cl_program program = clCreateProgramWithSource(context, 1, &source, &length, &error);
-    check(error, "clCreateProgramWithSource");
-    check(clBuildProgram(program, 1, &device, "", NULL, NULL), "clBuildProgram");
-    kernel = clCreateKernel(program, "solve", &error);
-    check(error, "clCreateKernel");
-
-    int32_t *head = bytes(file, 7 * sizeof(int32_t)), count, zero = 0;
-    int32_t n = head[0], packed = head[1], cells = head[2];
-    int32_t *parent = numbers(file, &count), *gather = numbers(file, &count);
-    double *d = calloc(packed, 8), *u = calloc(packed, 8), *b = calloc(packed, 8);
-    for (int32_t i = 0; i < packed; ++i) /* gather[i]: the node whose values are at i, -1: padding */
-        d[i] = 3.0 + (gather[i] >= 0 ? gather[i] % 5 : 0), u[i] = -1.0, b[i] = gather[i] % 7 - 3.0;
-
-    check(clSetKernelArg(kernel, argument++, sizeof(int32_t), &head[3]), "units");
-    check(clSetKernelArg(kernel, argument++, sizeof(int32_t), &packed), "values");
-    check(clSetKernelArg(kernel, argument++, sizeof(int32_t), &zero), "first row");
-    for (int32_t k = 0; k < head[6]; ++k) {
-        int32_t *table = numbers(file, &count);
-        give(table, count * sizeof(int32_t));
+    /* the system: in device order, packed[i] = natural[gather[i]] */
+    const int *parent = (int *)buffers[buffer("parent")].values;
+    const int *gather = (int *)buffers[buffer("gather")].values;
+    char *d = buffers[buffer("d")].values, *u = buffers[buffer("u")].values;
+    char *b = buffers[buffer("b")].values;
+    char *l = buffer("l") < num_buffers ? buffers[buffer("l")].values : NULL;
+    double *diagonal = calloc(nodes, 8), *left = calloc(nodes, 8), *x = calloc(nodes, 8), worst = 0;
+    for (size_t i = 0; i < nodes; ++i) {
+        diagonal[i] += 3 + i % 5;
+        if (parent[i] >= 0) diagonal[parent[i]] += 1;
     }
-    double *x = calloc(packed, 8), *node = calloc(n, 8), *rest = calloc(n, 8);
-    give(d, packed * 8), give(u, packed * 8), give(b, packed * 8), give(x, packed * 8);
-    cl_mem found = give(x, packed * 8);
-    int32_t *status = calloc(cells, sizeof(int32_t));
-    cl_mem pivots = give(status, cells * sizeof(int32_t));
-
-    size_t group = head[5], items = head[4] * group;
-    check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL), "solve");
-    check(clEnqueueReadBuffer(queue, found, CL_TRUE, 0, packed * 8, x, 0, NULL, NULL), "x");
-    check(clEnqueueReadBuffer(queue, pivots, CL_TRUE, 0, cells * sizeof(int32_t), status, 0, NULL,
-                              NULL), "status");
-
-    double worst = 0; /* of b - A x, in natural order */
-    for (int32_t i = 0; i < packed; ++i)
-        if (gather[i] >= 0) node[gather[i]] = x[i];
-    for (int32_t i = 0; i < n; ++i) {
-        rest[i] += i % 7 - 3.0 - (3.0 + i % 5) * node[i];
-        if (parent[i] >= 0) rest[i] += node[parent[i]], rest[parent[i]] += node[i];
+    for (size_t i = 0; i < values; ++i) {
+        if (gather[i] < 0) continue;
+        set(d, i, diagonal[gather[i]]), set(u, i, -1.0), set(b, i, gather[i] % 7 - 3);
+        if (l) set(l, i, -0.5);
     }
-    for (int32_t i = 0; i < n; ++i) worst = fmax(worst, fabs(rest[i]));
-    for (int32_t c = 0; c < cells; ++c) check(status[c], "a pivot");
-    printf("%d cells, %d nodes, residual %.1e\n", cells, n, worst);
-    return !(worst < 1e-13);
+    for (int k = 0; k < num_buffers; ++k) {
+        buffers[k].memory = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                           buffers[k].bytes, buffers[k].values, &error);
+        check(error, buffers[k].name);
+    }
+    cl_kernel kernels[MOST];
+    value("kernels");
+    for (int k = 0; *(rest += strspn(rest, " \r\n\t{,}")) != ']'; ++k)
+        check(k == MOST, "too many kernels"), kernels[k] = build(context, devices[one], folder, alike);
+    next();
+
+    value("launches");
+    while (*next() != ']') { /* "kernel" */
+        cl_kernel kernel = kernels[atoi(next())];
+        size_t items = number("items"), group = number("group");
+        value("arguments");
+        for (cl_uint k = 0; *next() != ']'; ++k) {
+            int found = buffer(word), integer = atoi(word);
+            error = found < num_buffers ? clSetKernelArg(kernel, k, sizeof(cl_mem), &buffers[found].memory)
+                                        : clSetKernelArg(kernel, k, sizeof integer, &integer);
+            check(error, word);
+        }
+        check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL), "launch");
+    }
+    int result = buffer("x"), status = buffer("status");
+    char *packed = buffers[result].values;
+    int *pivots = (int *)buffers[status].values;
+    error = clEnqueueReadBuffer(queue, buffers[result].memory, CL_TRUE, 0, buffers[result].bytes,
+                                packed, 0, NULL, NULL);
+    check(error, "x");
+    error = clEnqueueReadBuffer(queue, buffers[status].memory, CL_TRUE, 0, buffers[status].bytes,
+                                pivots, 0, NULL, NULL);
+    check(error, "status");
+    for (size_t c = 0; c < cells; ++c) check(pivots[c], "a pivot");
+
+    for (size_t i = 0; i < values; ++i)
+        if (gather[i] >= 0) x[gather[i]] = get(packed, i);
+    for (size_t i = 0; i < nodes; ++i) { /* what is left of b after A x */
+        left[i] += (int)(i % 7) - 3 - diagonal[i] * x[i];
+        if (parent[i] >= 0) left[i] += (l ? 0.5 : 1) * x[parent[i]], left[parent[i]] += x[i];
+    }
+    for (size_t i = 0; i < nodes; ++i) worst = fmax(worst, fabs(left[i]));
+    printf("%zu cells, %zu nodes, residual %.1e\n", cells, nodes, worst);
+    return !(worst < (is_double ? 1e-13 : 1e-4));
 }
