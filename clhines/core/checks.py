@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -28,13 +28,37 @@ _GROUPS = (  # of control groups: limit, and use; versions 2 and 1
         Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ),
 )
+# Devices of DLPack: those whose memory the host can read, and names of others.
+_HOST_MEMORY = (1, 3, 11, 13)  # the host's, pinned by CUDA and ROCm, managed by CUDA
+_DLPACK = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
+
+
+def host_array(name: str, a: Any) -> Any:
+    """Return an object with ``__dlpack__`` as the array of its memory; others as they are.
+
+    Nothing is copied: memory that is not the host's is refused.
+    """
+    if isinstance(a, np.ndarray) or not hasattr(a, "__dlpack__"):
+        return a
+    kind = type(a).__name__
+    try:
+        place = int(a.__dlpack_device__()[0])
+        if place in _HOST_MEMORY:
+            return np.from_dlpack(a)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"{name} is {kind}, whose memory cannot be shared: {error}") from error
+    where = _DLPACK.get(place, f"DLPack device {place}")
+    raise InputError(
+        f"{name} is {kind} in memory of {where}, which OpenCL cannot share; expected host memory, "
+        "as from .cpu() or .get()"
+    )
 
 
 def _array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
     """Return values as an array; masked entries, which NumPy would read, are refused."""
-    values = as_numbers(name, values, unit)
+    values = as_numbers(name, host_array(name, values), unit)
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
     if masked:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.arrays import stretch_of
-from clhines.core.checks import to_numpy
+from clhines.core.checks import host_array, to_numpy
 from clhines.core.errors import InputError, PivotError
 from clhines.solver import reference
 from clhines.solver.device.arrays import (
@@ -41,6 +42,7 @@ class Arguments:
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
         self._check_one(name, a)
+        a = self.of_buffer(name, a, size)
         if isinstance(a, cla.Array):
             a = self.of_device(name, a, on_device)
         elif on_device:
@@ -68,6 +70,25 @@ class Arguments:
                 f"{name} is {got}; expected {expected}: solver.parts has a solver for the arrays "
                 "of each device"
             )
+
+    def of_buffer(self, name: str, a: Given | None, size: int) -> Given | None:
+        """Return a `pyopencl.Buffer` as an array of (size,) or (k, size); others as they are."""
+        if not isinstance(a, cl.Buffer) or self.queue is None:
+            return a
+        row = size * self.dtype.itemsize
+        if a.size % row or not a.size:
+            raise InputError(
+                f"{name} is a buffer of {a.size} bytes; expected {row}, or k times as many for k "
+                f"right-hand sides: {size} values of {self.dtype}"
+            )
+        if a.context != self.queue.context:
+            raise InputError(f"{name} lives in another OpenCL context than the solver")
+        shape = (size,) if a.size == row else (a.size // row, size)
+        return cla.Array(self.queue, shape, self.dtype, data=a)
+
+    def of_buffers(self, names: str, arrays: tuple[Any, ...], order: Order) -> tuple[Any, ...]:
+        size = len(order.gather)
+        return tuple(self.of_buffer(n, a, size) for n, a in zip(names.split(), arrays))
 
     def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
         """Return a pyopencl array of the solver's dtype and context; `on_device`: its order."""
@@ -116,6 +137,7 @@ class Arguments:
     def target(
         self, engine: SolveEngine, original: Given, b: Array, out: Array | None, overwrite: bool
     ) -> Array:
+        out = self.of_buffer("out", host_array("out", out), self.forest.num_nodes)
         target = target_of(original, b, out, overwrite, self.dtype, engine.empty_like)
         unmark(target)
         return target

@@ -283,8 +283,8 @@ class Factors:
         pyopencl.Event
             Of the last kernel.
         """
-        arrays, calls = (b, out), self._calls
-        order = self._engine.device_order("enqueue()").order
+        order, calls = self._engine.device_order("enqueue()").order, self._calls
+        b, out = arrays = self._arguments.of_buffers("b out", (b, out), order)
         waits = events_of("wait_for", wait_for, self.queue)
         call = calls.find(arrays)
         if call is None:

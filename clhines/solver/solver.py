@@ -287,6 +287,7 @@ class Solver(Holder):
         whole = self.engine.device_order("from_device_order()")
         source = self.arguments.in_order("a", a, whole.order, as_switch("packed", packed))
         shape = (*source.shape[:-1], self.forest.num_nodes)
+        out = self.arguments.of_buffer("out", out, shape[-1])
         target = cla.empty(self.queue, shape, self.dtype) if out is None else out
         self.arguments.check_unpacked(target, source, shape)
         unmark(target)
@@ -308,7 +309,7 @@ class Solver(Holder):
 
         Parameters
         ----------
-        d, u, l : (packed size,) pyopencl arrays of the solver's dtype
+        d, u, l : (packed size,) pyopencl arrays of the solver's dtype, or buffers with `packed`
             From `to_device_order`, or the `out` of an earlier call. Others, such as results of
             arithmetic with these, are accepted with `packed` only, or where device order is natural
             order.
@@ -335,18 +336,20 @@ class Solver(Holder):
         with self._lock:
             try:
                 whole, calls = self.engine.device_order("enqueue()"), self._calls
-                arrays = d, u, l, b, out
+                arrays: tuple[Any, ...] = d, u, l, b, out
+                if cl.Buffer in map(type, arrays):
+                    arrays = self.arguments.of_buffers("d u l b out", arrays, whole.order)
                 waits = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
                 call = calls.find(arrays, overwrite)
                 if call is None:
-                    system = {"d": d, "u": u, "l": l, "b": b}
+                    system, out = dict(zip("dulb", arrays)), arrays[-1]
                     declared = as_switch("packed", packed)
                     overwrite = as_switch("overwrite", overwrite)
                     operands = self.arguments.packed(system, out, whole.order, declared)
                     call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
                     whole.order.mark(out)
                 waits += calls.waits(call, arrays)
-                return calls.done(call, whole.enqueue(call.steps, out, waits))
+                return calls.done(call, whole.enqueue(call.steps, arrays[-1], waits))
             except cl.MemoryError as error:
                 raise no_memory(self.queue, self.memory) from error
 
@@ -369,7 +372,7 @@ class Solver(Holder):
 
         Parameters
         ----------
-        d, u : (n,) NumPy or pyopencl arrays
+        d, u : (n,) NumPy or pyopencl arrays, or pyopencl buffers of so many values
             Diagonal, and the entry between each node and its parent (ignored at roots).
         b : (n,) or (k, n)
         l : (n,), optional
@@ -386,7 +389,7 @@ class Solver(Holder):
 
         Returns
         -------
-        x : like b; on a device asynchronous unless `check`
+        x : like b; on a device asynchronous unless `check`; for buffers an array on that of `out`
 
         Warns
         -----

@@ -29,7 +29,7 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.core.arrays import inverse, offsets
-from clhines.core.checks import as_switch, check_room, in_precision, real_numbers
+from clhines.core.checks import as_switch, check_room, host_array, in_precision, real_numbers
 from clhines.core.errors import InputError
 from clhines.solver.arguments import Arguments
 from clhines.solver.device import devices, program
@@ -522,6 +522,7 @@ class Rows:
         rows, shape = owner.chains.right_hand_sides(b, columns)
         direct = None
         if out is not None:
+            out = host_array("out", out)
             check_out(out, shape, owner.dtype, np.ndarray)
             if out.flags.c_contiguous and not columns and not transpose:
                 direct = cast("np.ndarray", out).reshape(rows.shape)

@@ -136,7 +136,8 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
 def test_arrays_of_another_context(every_queue):
     forest = Forest(chain(3))
     solver = make_solver(every_queue, forest, dtype=np.float32)
-    stranger = cl.CommandQueue(cl.Context([every_queue.device]))
+    context = cl.Context([every_queue.device])
+    stranger = cl.CommandQueue(context)
     theirs = cla.to_device(stranger, np.ones(3, np.float32))
     mine = cla.to_device(every_queue, np.ones(3, np.float32))
     with pytest.raises(InputError, match="u lives in another OpenCL context than the solver"):
@@ -287,3 +288,111 @@ def test_natural_order_that_is_device_order_needs_no_mark(queue):
     solver.enqueue(*arrays, out=out)
     system.assert_solved(out.get())
     system.assert_solved(solver.solve(*arrays).get())  # marked, and natural all the same
+
+
+def buffers_of(queue, arrays):
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    return [cl.Buffer(queue.context, flags, hostbuf=np.ascontiguousarray(a)) for a in arrays]
+
+
+def test_buffers_stand_for_arrays(queue):
+    solver = reordered(queue)
+    system = make_system(solver.forest, np.float32)
+    rows = np.stack((system.b, 2 * system.b))
+    d, u, b, x = buffers_of(queue, (system.d, system.u, rows, rows))
+    solution = solver.solve(d, u, b, out=x, check=False)
+    assert solution.base_data is x and solution.shape == rows.shape
+    expected = solver.solve(system.d, system.u, rows)
+    assert np.array_equal(solution.get(), expected)
+    assert np.array_equal(solver.solve(d, u, b).get(), expected)
+    assert np.array_equal(solver.factor(d, u).solve(b, out=x).get(), expected)
+
+    packed = [solver.to_device_order(a) for a in (d, u, b)]
+    raw = [a.data for a in packed]
+    (out,) = buffers_of(queue, [np.zeros(packed[2].shape, np.float32)])
+    for one in (solver, solver.factor(system.d, system.u)):
+        given = raw if one is solver else raw[2:]
+        with pytest.raises(InputError, match=r"does not come from to_device_order\(\)"):
+            one.enqueue(*given, out=out)
+        one.enqueue(*given, out=out, packed=True).wait()
+        natural = solver.from_device_order(out, out=x, packed=True)
+        assert natural.base_data is x and np.array_equal(natural.get(), expected)
+
+
+def test_buffers_that_do_not_fit_are_refused(queue):
+    solver = reordered(queue)
+    n = solver.forest.num_nodes
+    a = np.ones(n, np.float32)
+    d, u, b, short = buffers_of(queue, (a, a, a, a[:-1]))
+    with pytest.raises(InputError, match=f"b is a buffer of {4 * n - 4} bytes; expected {4 * n}, "):
+        solver.solve(d, u, short)
+    with pytest.raises(InputError, match="out is a buffer of"):
+        solver.solve(d, u, b, out=short)
+    with pytest.raises(InputError, match="mix NumPy and pyopencl arrays"):
+        solver.solve(d, u, a)
+    other = SimpleNamespace(context=cl.Context([queue.device]))
+    (foreign,) = buffers_of(other, [a])
+    with pytest.raises(InputError, match="d lives in another OpenCL context"):
+        solver.solve(foreign, u, b)
+
+
+class Shared:
+    """An array of another library, in memory that DLPack calls `place`."""
+
+    def __init__(self, array, place=1):
+        self.array, self.place = array, place
+
+    def __dlpack__(self, **options):
+        if self.place == 0:
+            raise BufferError("it needs a gradient")
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return max(self.place, 1), 0
+
+
+def test_arrays_of_other_libraries_are_read_where_they_are(fast_queue, monkeypatch):
+    solver = reordered(fast_queue)
+    system = make_system(solver.forest, np.float32)
+    arrays = [system.d, system.u, system.b]
+    seen = []
+    solve_host = type(solver.engine).solve_host
+    monkeypatch.setattr(
+        type(solver.engine),
+        "solve_host",
+        lambda engine, a, x: (seen.append((*a.values(), x)), solve_host(engine, a, x))[1],
+    )
+    expected = solver.solve(*arrays)
+    x = np.zeros_like(expected)
+    writable = np.from_dlpack(Shared(x)).flags.writeable  # from NumPy 2.1 on
+    solution = solver.solve(*map(Shared, arrays), out=Shared(x) if writable else x)
+    assert np.array_equal(x, expected) and np.shares_memory(solution, x)
+    for a, b in zip(seen[-1], (*arrays, x), strict=True):
+        assert np.shares_memory(a, b)
+    d, u, b = arrays
+    for place, text in ((2, "CUDA"), (10, "ROCm"), (99, "DLPack device 99")):
+        with pytest.raises(InputError, match=f"u is Shared in memory of {text}, which OpenCL can"):
+            solver.solve(d, Shared(u, place), b)
+    with pytest.raises(InputError, match="memory cannot be shared: it needs a gradient"):
+        solver.solve(d, u, Shared(b, 0))
+    frozen = np.zeros_like(x)
+    frozen.flags.writeable = False
+    with pytest.raises(InputError, match="out is read-only"):
+        solver.solve(d, u, b, out=frozen)
+
+
+def test_arrays_of_torch_and_jax_on_cpus(fast_queue):
+    solver = reordered(fast_queue)
+    system = make_system(solver.forest, np.float32)
+    arrays = [system.d, system.u, system.b]
+    expected = solver.solve(*arrays)
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(len(expected))
+    solver.solve(*map(torch.from_numpy, arrays), out=x)
+    assert np.array_equal(x.numpy(), expected)
+    with pytest.raises(InputError, match="cannot be shared"):
+        solver.solve(*arrays[:2], torch.from_numpy(system.b).requires_grad_())
+    jax = pytest.importorskip("jax")
+    assert np.array_equal(solver.solve(*map(jax.numpy.asarray, arrays)), expected)
+    with pytest.raises(InputError, match="out is read-only"):
+        solver.solve(*arrays, out=jax.numpy.zeros(len(expected), np.float32))

@@ -277,7 +277,10 @@ def given_queue(
     if not isinstance(queue, cl.CommandQueue):
         raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
-        raise InputError("queue is out of order; expected an in-order queue")
+        raise InputError(
+            "queue is out of order; expected an in-order queue: pyopencl.CommandQueue("
+            "queue.context, queue.device) makes one, and events join both"
+        )
     try:
         queue.kept = queue.context  # Intel's CPU runtime frees one that only a queue refers to
     except cl.Error as error:
