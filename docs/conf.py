@@ -1,4 +1,7 @@
-"""The site: `sphinx-build -W -b html docs _site`."""
+"""The site: `sphinx-build -W -b html docs _site`.
+
+It runs the code of each page whose outputs are not stored, for minutes; `-D run_pages=0` does not.
+"""
 
 import configparser
 import json
@@ -288,7 +291,7 @@ def with_code_run(app: Sphinx, docname: str, source: list[str]) -> None:
                 script = base / name
                 app.env.note_dependency(str(script))
                 section += f"\n```{{literalinclude}} {name}\n:language: python\n```\n"
-                for output in outputs.outputs_of(script, warn):
+                for output in outputs.outputs_of(script, warn, app.config.run_pages):
                     output.pictures.clear()  # the page has its own
                     section += f"\n{outputs.shown(output, '', kept, base)}\n"
             sections[k] = section
@@ -296,7 +299,7 @@ def with_code_run(app: Sphinx, docname: str, source: list[str]) -> None:
         return
     if not any(outputs.pieces(page)):
         return
-    found = outputs.outputs_of(page, warn)
+    found = outputs.outputs_of(page, warn, app.config.run_pages)
     stem = docname.replace("/", "-")
     if "```python" in source[0]:
         file = Path(app.doctreedir) / "notebooks" / f"{page.stem}.ipynb"
@@ -311,6 +314,7 @@ def with_code_run(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def setup(app: Sphinx) -> None:
     """Add the directives, and pages whose text is elsewhere in the repository."""
+    app.add_config_value("run_pages", True, "env")
     app.connect("autodoc-process-signature", plain_types)
     app.connect("source-read", with_text_of)
     app.connect("source-read", with_code_run)

@@ -32,6 +32,7 @@ NEEDED = {  # text of a block -> what it imports, when it runs
     ".plot(": "matplotlib",
     "--plot": "matplotlib",
 }
+EXTRAS = {"matplotlib": "plot", "mpi4py": "mpi", "neuron": "neuron", "torch": "torch", "jax": "jax"}
 DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
 PIECE = re.compile(r"^```([^\n`]*)\n(.*?)^```$|^    (clhines [^\n]*)$", re.DOTALL | re.MULTILINE)
 MOST_LINES = 24  # of a block's text; the rest is counted
@@ -200,10 +201,10 @@ def run_apart(page: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ)
 
 
-def outputs_of(page: Path, warn: Callable[[str], None]) -> list[Output]:
-    """Return the outputs of a page, which is run where they are not stored."""
+def outputs_of(page: Path, warn: Callable[[str], None], may_run: bool = True) -> list[Output]:
+    """Return the outputs of a page; if they are not stored, run the page, or leave them out."""
     found = kept(page)
-    if found is None:
+    if found is None and may_run:
         with tempfile.TemporaryDirectory() as folder:
             done = run_apart(page, Path(folder))
         if done.returncode:
@@ -249,8 +250,27 @@ def with_outputs(text: str, outputs: list[Output], stem: str, folder: Path, base
     return PIECE.sub(below, text)
 
 
+def setup_cell(text: str) -> str:
+    """Return code that installs the packages of a page, and writes the SWC files that it reads."""
+    blocks = "".join(found[2] or found[3] for found in PIECE.finditer(text))
+    imported = set(re.findall(r"^(?:import|from) (\w+)", blocks, re.MULTILINE))
+    imported |= {package for needle, package in NEEDED.items() if needle in blocks}
+    extras = sorted({"pocl", *(EXTRAS[name] for name in imported & EXTRAS.keys())})
+    others = sorted(imported - EXTRAS.keys() - sys.stdlib_module_names - {"clhines", "numpy"})
+    command = " ".join(["%pip install -q", f'".[{",".join(extras)}]"', *others])
+    lines = [f"{command}  # in a checkout of clhines"]
+    if ".swc" in blocks:
+        lines += ["import shutil", "from pathlib import Path", "", "import clhines", ""]
+        lines += ["for path in clhines.sample_swc():", '    shutil.copy(path, ".")']
+        lines += [f'Path("cell.swc").write_text("""{CELL}""", "utf-8");']
+    return "\n".join(lines)
+
+
 def notebook(text: str, outputs: list[Output]) -> str:
-    """Return a page as a Jupyter notebook: its Python blocks are cells, with their outputs."""
+    """Return a page as a Jupyter notebook.
+
+    Its Python blocks and commands are cells, with their outputs; the first cell installs.
+    """
     cells: list[dict[str, object]] = []
     following, end = iter(outputs), 0
 
@@ -265,10 +285,13 @@ def notebook(text: str, outputs: list[Output]) -> str:
 
     for found in PIECE.finditer(text):
         output = next(following, None) if found[3] or found[1] in ("python", "console") else None
-        if found[1] != "python":
+        commands = found[3] or found[2] if found[3] or found[1] == "console" else ""
+        if found[1] != "python" and not commands:
             continue
         prose(text[end : found.start()])
         end = found.end()
+        shell = re.findall(r"^(?:\$ )?(clhines .*)$", commands, re.MULTILINE)
+        source = "\n".join(f"!{line}" for line in shell) if commands else found[2]
         results: list[dict[str, object]] = []
         if output and output.text:
             stream = shortened(output.text).splitlines(keepends=True)
@@ -277,8 +300,10 @@ def notebook(text: str, outputs: list[Output]) -> str:
             results.append(
                 {"output_type": "display_data", "data": {"image/png": data}, "metadata": {}}
             )
-        add("code", found[2], outputs=results, execution_count=None)
+        add("code", source, outputs=results, execution_count=None)
     prose(text[end:])
+    add("code", setup_cell(text), outputs=[], execution_count=None)
+    cells.insert(0, cells.pop())
     for k, cell in enumerate(cells):
         cell["id"] = f"cell-{k}"
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}

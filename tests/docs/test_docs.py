@@ -18,7 +18,7 @@ from clhines.simulator.model.needs import EXACT, phrases
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = "api", "mechanisms"  # of the reference
+REFERENCE = [DOCS / "reference/mechanisms.md", *sorted(DOCS.glob("reference/api/*.md"))]
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here")
 
 
@@ -88,7 +88,7 @@ def test_counts_of_files_are_those_of_the_results():
 
 def documented():
     """Each class of the reference, with the options of its directive."""
-    text = "".join((DOCS / f"reference/{name}.md").read_text("utf-8") for name in PAGES)
+    text = "".join(page.read_text("utf-8") for page in REFERENCE)
     for name, given in re.findall(r"^\.\. autoclass:: (\S+)\n((?:   :.*\n)*)", text, re.MULTILINE):
         module, _, own = name.rpartition(".")
         options = dict(re.findall(r"^   :([\w-]+):(.*)$", given, re.MULTILINE))
@@ -118,7 +118,7 @@ def test_the_reference_has_every_public_attribute():
 
 
 def test_every_function_of_the_reference_is_described():
-    text = "".join((DOCS / f"reference/{name}.md").read_text("utf-8") for name in PAGES)
+    text = "".join(page.read_text("utf-8") for page in REFERENCE)
     names = re.findall(r"^\.\. autofunction:: (\S+)\.(\w+)$", text, re.MULTILINE)
     assert len(names) > 10
     assert all(inspect.getdoc(getattr(importlib.import_module(m), n)) for m, n in names)

@@ -155,11 +155,21 @@ def test_outputs_are_below_their_blocks(page):
 def test_a_page_is_a_notebook(page):
     _, found = page
     cells = json.loads(outputs.notebook(PAGE, found))["cells"]
-    assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "markdown", "code"]
-    assert "".join(cells[0]["source"]).endswith("Words with a link.")
-    assert "".join(cells[3]["source"]) == 'print("two")'
-    assert cells[1]["outputs"][0]["text"] == ["one"]
-    assert cells[3]["outputs"][1]["data"] == {"image/png": "iVBORw0KGgo="}
+    kinds = [cell["cell_type"] for cell in cells]
+    assert kinds == ["code", "markdown", "code", "code", "code", "code"]
+    sources = ["".join(cell["source"]) for cell in cells]
+    assert sources[0] == '%pip install -q ".[pocl]"  # in a checkout of clhines'
+    assert sources[1].endswith("Words with a link.")
+    assert sources[2:] == ['print("one")', "!clhines --help", "!clhines --help", 'print("two")']
+    assert cells[2]["outputs"][0]["text"] == ["one"]
+    assert cells[5]["outputs"][1]["data"] == {"image/png": "iVBORw0KGgo="}
+
+
+def test_a_notebook_installs_and_writes_all_that_it_needs():
+    page = '```python\nimport bluepyopt\nimport json\n\nnet.plot("cell.swc")\n```\n'
+    install, *files = outputs.setup_cell(page).splitlines()
+    assert install.startswith('%pip install -q ".[plot,pocl]" bluepyopt  #')
+    assert any(line.startswith('Path("cell.swc").write_text(') for line in files)
 
 
 def anchors(page):
