@@ -78,7 +78,11 @@ class @Name@Spec(KernelSpec):
 
 
 def plan_@name@(
-    forest: Forest, method: str, real: str, limits: Limits, options: Options
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: Options,
 ) -> Plan:
     """Plan cell after cell, the nodes of each parents first."""
     trees, shape = forest.trees, forest.shape_of_cell
