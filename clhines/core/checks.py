@@ -38,8 +38,8 @@ def host_array(name: str, a: Any) -> Any:
 
     Nothing is copied: memory that is not the host's is refused.
     """
-    if isinstance(a, np.ndarray) or not hasattr(a, "__dlpack__"):
-        return a
+    if isinstance(a, np.ndarray) or not hasattr(type(a), "__dlpack__"):
+        return a  # pint's quantities have all attributes of their arrays, and are none
     kind = type(a).__name__
     try:
         place = int(a.__dlpack_device__()[0])
@@ -58,7 +58,7 @@ def _array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
     """Return values as an array; masked entries, which NumPy would read, are refused."""
-    values = as_numbers(name, host_array(name, values), unit)
+    values = host_array(name, as_numbers(name, values, unit))
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
     if masked:

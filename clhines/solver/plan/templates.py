@@ -6,8 +6,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 from textwrap import indent
-
-from mako.template import Template
+from typing import Any
 
 from clhines.solver.plan.kernel_spec import TemplateSpec, signature
 
@@ -17,7 +16,9 @@ FOLDER = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1] / "kernels
 
 
 @cache
-def _template(name: str) -> Template:
+def _template(name: str) -> Any:
+    from mako.template import Template  # plans are made without it
+
     text = (FOLDER / f"{name}.mako").read_text("utf-8")
     return Template(text, strict_undefined=True, filename=f"{name}.mako")
 

@@ -1,0 +1,90 @@
+"""Let the OpenCL loader find Intel's runtime for CPUs where pip has installed it.
+
+The wheel `intel-opencl-rt` registers nothing: its own .icd files name a folder of the machine that
+built it. The loader in PyOpenCL's wheel reads `OCL_ICD_VENDORS` instead of ``/etc/OpenCL/vendors``.
+So it gets a folder with one .icd file for each runtime of the system, and one for Intel's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import site
+import sys
+from pathlib import Path
+
+import pyopencl as cl
+
+from clhines.core.files import cache_folder
+
+_SYSTEM, _FILES = "/etc/OpenCL/vendors", "OCL_ICD_FILENAMES"
+_NAMES = {"linux": "lib/libintelocl.so", "win32": "Library/bin/intelocl64.dll"}
+_log = logging.getLogger(__name__)
+
+
+def register() -> None:
+    """Tell the loader of Intel's runtime; to be called before the first use of OpenCL.
+
+    A loader that is told by the user, another loader than that of PyOpenCL's wheel, and a runtime
+    that the system registers are left alone.
+    """
+    library = installed()
+    if library is None or any(os.environ.get(name) for name in ("OCL_ICD_VENDORS", _FILES)):
+        return
+    if sys.platform == "win32":  # not tried: Khronos' loader adds libraries that a variable names
+        os.environ[_FILES] = str(library)
+        return
+    files = _icd_files(Path(os.environ.get("OPENCL_VENDOR_PATH") or _SYSTEM))
+    if not _is_of_wheel() or any("libintelocl.so" in text for text in files.values()):
+        return
+    try:
+        os.environ["OCL_ICD_VENDORS"] = str(_folder({**files, "clhines-intel.icd": str(library)}))
+    except OSError as error:
+        _log.info("Intel's runtime is not registered: %s", error)
+        return
+    _log.info("Intel's runtime is registered: %s", library)
+
+
+def installed() -> Path | None:
+    """Return the library of `intel-opencl-rt` in this environment, or None."""
+    name = _NAMES.get(sys.platform)
+    roots = dict.fromkeys((sys.prefix, sys.base_prefix, site.getuserbase()))
+    paths = (Path(root, name) for root in roots if root and name)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _is_of_wheel() -> bool:
+    return any((Path(cl.__file__).parent / ".libs").glob("libOpenCL*"))
+
+
+def _icd_files(folder: Path) -> dict[str, str]:
+    """Return the texts of the .icd files of a folder, each the path of a library."""
+    texts = {}
+    for path in sorted(folder.glob("*.icd")):
+        try:
+            texts[path.name] = path.read_text("utf-8", "replace").strip()
+        except OSError:  # not readable: not for the loader, either
+            continue
+    return texts
+
+
+def _folder(files: dict[str, str]) -> Path:
+    """Return a folder with these files, which stays: processes started from this one use it."""
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
+    folder = cache_folder() / "vendors" / digest
+    if folder.is_dir():
+        return folder
+    part = folder.with_name(f"{digest}-{secrets.token_hex(8)}")
+    part.mkdir(parents=True)
+    for name, text in files.items():
+        (part / name).write_text(text + "\n", "utf-8")
+    try:
+        part.rename(folder)
+    except OSError:  # another process was sooner
+        shutil.rmtree(part, ignore_errors=True)
+        if not folder.is_dir():
+            raise
+    return folder
