@@ -15,7 +15,7 @@ Who owns what
     PoCL should name to its compiler; `declarations`: functions that PoCL is told of. `trust`: known
     answers before a family of kernels is used, and the `Limits` that follow from them. `watch`:
     reports compilations that take long. `caches`: caches on disk that are spoiled, full or
-    read-only.
+    read-only. `runtimes`: Intel's runtime from pip, which registers nothing by itself.
 
 An index pair or a part of a name chooses a device, otherwise ``CLHINES_DEVICE``, ``PYOPENCL_CTX``,
 the first GPU, a CPU. What a kernel needs to know about it is a `Limits`:

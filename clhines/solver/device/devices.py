@@ -17,7 +17,7 @@ from clhines.solver.device.guard import check_process
 from clhines.solver.device.pocl import is_unnamed, name_processor, register_bytes
 from clhines.solver.plan.plan import WIDEST_VECTOR, Limits
 
-INSTALL_HINT = f"install a driver for your GPU, or PoCL for the CPU: {install('pocl')}"
+INSTALL_HINT = f"install a driver for your GPU, or a runtime for the CPU: {install('cpu')}"
 
 
 # Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
@@ -174,7 +174,8 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
     spec : pyopencl.Device, str or None
         A device; an index pair like ``0:1``; part of a device's or platform's name. None takes
         ``CLHINES_DEVICE``, then ``PYOPENCL_CTX``, then the first GPU that has the precision
-        asked for, then a CPU. A simulator is chosen only when named.
+        asked for, then a CPU, by PoCL or else by Intel's runtime. A simulator is chosen only when
+        named.
     dtype : float64 or float32
 
     Raises
@@ -206,8 +207,15 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
     gpu = next((d for d in able if d.type & cl.device_type.GPU), None)
     name = np.dtype(dtype).name
     if gpu is None:
-        return _chosen(able[0], f"no GPU has {name}; this is the first other device that does")
+        first = min(able, key=_rank)
+        return _chosen(first, f"no GPU has {name}; this is the first other device that does")
     return _chosen(gpu, f"the first GPU with {name}")
+
+
+def _rank(device: cl.Device) -> int:
+    """Place among CPUs: PoCL solves sooner than Intel's runtime, see bench/notes/intel.md."""
+    name = device.platform.name.strip()
+    return _CLANG.index(name) if name in _CLANG else len(_CLANG)
 
 
 def _chosen(device: cl.Device, why: str) -> cl.Device:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from clhines.core.errors import DeviceError, InputError
+from clhines.solver.device import runtimes
 from clhines.solver.device.caches import prepare
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -40,6 +41,7 @@ def check_process() -> None:
         )
     if not _ForkState.uses_opencl:
         _ForkState.uses_opencl = True
+        runtimes.register()
         prepare()
 
 

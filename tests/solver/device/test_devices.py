@@ -118,10 +118,10 @@ def test_no_platform_says_what_to_install(monkeypatch):
         raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
 
     monkeypatch.setattr(cl, "get_platforms", none)
-    with pytest.raises(DeviceError, match=r"no OpenCL platform .*pip install '\.\[pocl\]'"):
+    with pytest.raises(DeviceError, match=r"no OpenCL platform .*pip install '\.\[cpu\]'"):
         devices.all_devices()
     monkeypatch.setattr(cl, "get_platforms", list)
-    with pytest.raises(DeviceError, match=r"no OpenCL device .*pip install '\.\[pocl\]'"):
+    with pytest.raises(DeviceError, match=r"no OpenCL device .*pip install '\.\[cpu\]'"):
         devices.all_devices()
 
 
