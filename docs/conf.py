@@ -7,6 +7,7 @@ import configparser
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -176,6 +177,59 @@ class Refusals(SphinxDirective):
         return [table]
 
 
+class Library(SphinxDirective):
+    """The mechanisms of the library: a section for each, with its curves and its parameters."""
+
+    def run(self) -> list[nodes.Node]:
+        """Draw the curves, and make the sections; the descriptions are in the page's table."""
+        page = (HERE / "reference/library.md").read_text("utf-8")
+        about = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
+        folder = Path(self.env.doctreedir) / "library"
+        source = HERE / "examples/library_curves.py"
+        for path in (source, ROOT / "clhines/simulator/mechanisms/library.py"):
+            self.env.note_dependency(str(path))
+        lines: list[str] = []
+        for name, title in self.curves(source, folder).items():
+            mechanism = getattr(clhines.library, name)
+            uri = Path(os.path.relpath(folder / f"{name}.svg", HERE / "reference")).as_posix()
+            lines += [f"### {name}", "", f"{about[name][0].upper()}{about[name][1:]}.", ""]
+            lines += [f"```{{image}} {uri}", f":alt: {title}", "```", ""]
+            if mechanism.defaults:
+                lines += ["| parameter | default | unit |", "| --- | ---: | --- |"]
+            for parameter, value in mechanism.defaults.items():
+                unit = mechanism.units.get(parameter, "")
+                lines.append(f"| `{parameter}` | {value:g} | {unit} |")
+            lines.append("")
+        container = nodes.section(ids=["curves-and-parameters"])
+        container += nodes.title(text="Curves and parameters")
+        text = StringList(lines, self.env.docname)
+        self.state.nested_parse(text, self.content_offset, container, match_titles=True)
+        return [container]
+
+    def curves(self, source: Path, folder: Path) -> dict[str, str]:
+        """Draw each mechanism that has curves; return the texts that stand for the pictures."""
+        folder.mkdir(parents=True, exist_ok=True)
+        names = runpy.run_path(str(source))
+        drawn = {name: f"gates of {name} over voltage" for name in names["CHANNELS"]}
+        traces: dict[str, list[str]] = {}
+        rows = names["traces"]()
+        for title in rows:
+            traces.setdefault(title.partition(",")[0], []).append(title)
+        with clhines.draw.style():
+            for name in (*drawn, *traces):
+                figure = names["Figure"](figsize=(4.5, 2.6), layout="constrained")
+                axes = figure.subplots()
+                if name in drawn:
+                    names["plot_gates"](name, axes)
+                    axes.set(title="", xlabel="cai [mM]" if name == "sk" else "v [mV]")
+                for title in traces.get(name, ()):
+                    t, values, until = rows[title]
+                    axes.plot(t, values, label=title.partition(", ")[2])
+                    axes.set(xlim=(0, until), xlabel="t [ms]")
+                figure.savefig(folder / f"{name}.svg")
+        return {**drawn, **{name: f"{name} in time" for name in traces}}
+
+
 class CostTable(SphinxDirective):
     """The switch's estimate from which length of a run on the device ends sooner than NEURON."""
 
@@ -324,3 +378,4 @@ def setup(app: Sphinx) -> None:
     app.add_directive("all-results", Results)
     app.add_directive("refusals", Refusals)
     app.add_directive("cost-table", CostTable)
+    app.add_directive("library", Library)

@@ -252,7 +252,8 @@ def with_outputs(text: str, outputs: list[Output], stem: str, folder: Path, base
 
 def setup_cell(text: str) -> str:
     """Return code that installs the packages of a page, and writes the SWC files that it reads."""
-    blocks = "".join(found[2] or found[3] for found in PIECE.finditer(text))
+    run = (found for found in PIECE.finditer(text) if found[3] or found[1] in ("python", "console"))
+    blocks = "\n".join(found[3] or found[2] for found in run)
     imported = set(re.findall(r"^(?:import|from) (\w+)", blocks, re.MULTILINE))
     imported |= {package for needle, package in NEEDED.items() if needle in blocks}
     extras = sorted({"pocl", *(EXTRAS[name] for name in imported & EXTRAS.keys())})
