@@ -188,23 +188,24 @@ class Library(SphinxDirective):
         source = HERE / "examples/library_curves.py"
         for path in (source, ROOT / "clhines/simulator/mechanisms/library.py"):
             self.env.note_dependency(str(path))
-        lines: list[str] = []
+        whole = nodes.section(ids=["curves-and-parameters"])
+        whole += nodes.title(text="Curves and parameters")
         for name, title in self.curves(source, folder).items():
             mechanism = getattr(clhines.library, name)
             uri = Path(os.path.relpath(folder / f"{name}.svg", HERE / "reference")).as_posix()
-            lines += [f"### {name}", "", f"{about[name][0].upper()}{about[name][1:]}.", ""]
+            lines = [f"{about[name][0].upper()}{about[name][1:]}.", ""]
             lines += [f"```{{image}} {uri}", f":alt: {title}", "```", ""]
             if mechanism.defaults:
                 lines += ["| parameter | default | unit |", "| --- | ---: | --- |"]
             for parameter, value in mechanism.defaults.items():
                 unit = mechanism.units.get(parameter, "")
                 lines.append(f"| `{parameter}` | {value:g} | {unit} |")
-            lines.append("")
-        container = nodes.section(ids=["curves-and-parameters"])
-        container += nodes.title(text="Curves and parameters")
-        text = StringList(lines, self.env.docname)
-        self.state.nested_parse(text, self.content_offset, container, match_titles=True)
-        return [container]
+            section = nodes.section(ids=[nodes.make_id(name)])
+            section += nodes.title(text=name)
+            text = StringList(lines, self.env.docname)
+            self.state.nested_parse(text, self.content_offset, section)
+            whole += section
+        return [whole]
 
     def curves(self, source: Path, folder: Path) -> dict[str, str]:
         """Draw each mechanism that has curves; return the texts that stand for the pictures."""

@@ -1,14 +1,13 @@
 """The command line: one module per command; arguments in, tables out.
 
-Words: a *command* is a word after ``clhines``; its module has the function that runs it and, for a
-command with options of its own, the function that adds them to the parser.
+Words: a *command* is a word after ``clhines``; its module has the function that runs it and the
+function that adds its options to the parser.
 
 Who owns what
     `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.
-    `arguments`: options that several commands share, and cells from files. `report`: tables, the
-    files that are written, and what happens where that takes long.
-    `doctor` (and `devices`), `plan`, `solve`, `simulate`, `model` (a script of NEURON):
-    the commands.
+    `arguments`: options that several commands share, and cells from files. `report`: tables,
+    output files, and progress. `doctor` (and `devices`, `engines`), `plan`, `solve`, `simulate`,
+    `model` (a NEURON script): the commands.
 
 >>> from clhines.cli.main import main
 >>> main(["plan", "missing.swc"])

@@ -1,4 +1,4 @@
-"""`clhines simulate model.py`: a script of NEURON, or the model that it builds, simulated."""
+"""`clhines simulate model.py`: run a NEURON script, or simulate the model that it builds."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ MODELS = """\
 
 
 def with_model(argv: Sequence[str]) -> list[str]:
-    """Return arguments in which ``simulate FILE.py`` has its command's name.
+    """Return arguments with ``simulate FILE.py`` written as ``simulate model FILE.py``.
 
-    Words for the script, after ``--``, come last behind it.
+    Words for the script, after ``--``, come last.
     """
     arguments = list(argv)
     at = next((k for k, word in enumerate(arguments) if not word.startswith("-")), 0)  # after -v
@@ -227,7 +227,7 @@ class ScriptError(clhines.ClhinesError):
 def _execute(arguments: argparse.Namespace, switch: SwitchState | None = None) -> int:
     """Run the script; return the exit status that it asks for.
 
-    Where `switch` has skipped runs, an error ends the script, and the model is as it is there.
+    If `switch` has skipped runs, an error only ends the script; the model stays as it is then.
     """
     script = _script(arguments)
     h = clhines.neuron.interpreter()

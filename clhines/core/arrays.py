@@ -1,4 +1,4 @@
-"""Array idioms, named once."""
+"""Operations on flat arrays that many modules share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-Makers = Mapping[str, Callable[[], object]]  # attributes that are made when asked for
+Makers = Mapping[str, Callable[[], object]]  # functions that make attributes at the first access
 _Object = TypeVar("_Object", bound="Deferred")
-_ROUND = 1 << 13  # entries that are worth a copy of their own
+_ROUND = 1 << 13  # entries that are copied at once
 _CHUNK = 1 << 18  # entries that stay in the cache
 
 
 class Deferred:
-    """Base of a class whose objects may make attributes when they are first asked for."""
+    """Base of a class whose objects make some attributes at their first access."""
 
     if not TYPE_CHECKING:  # which would accept any attribute
 
@@ -30,16 +30,16 @@ class Deferred:
 
 
 def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
-    """Return an object with these values, and attributes that the functions of `made` make."""
+    """Return an object with `values`, and attributes that functions in `made` make on demand."""
     new = kind.__new__(kind)
     vars(new).update(values, _made=made)
     return new
 
 
 class Repeated:
-    """A column of copies: an array, or values by name, of one copy, repeated on demand.
+    """The values of one copy, an array or values by name, repeated for all copies on demand.
 
-    Each copy's numbers are `step` larger than those of the one before; single numbers stay.
+    Each copy adds `step` to the numbers of the copy before; single numbers stay.
     """
 
     def __init__(self, once: Any, count: int, step: int = 0) -> None:
@@ -58,17 +58,17 @@ class Repeated:
 
 
 def once(values: np.ndarray) -> np.ndarray:
-    """Return one of the values of an array that has them once in memory; else all."""
+    """Return the first value if a broadcast array stores only one, else all values."""
     return values[:1] if not values.strides[0] else values
 
 
 def each(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
-    """Return a function of each value, (m,), computed and kept once where that is true of them."""
+    """Apply a function to each value, (m,); a broadcast array is computed and stored once."""
     return np.broadcast_to(function(once(values)), values.shape)
 
 
 def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
-    """Concatenate (m,) arrays; one is not copied, and values that are all one are kept once."""
+    """Concatenate (m,) arrays; a single array is not copied, equal values are stored once."""
     parts = [part for part in parts if len(part)] or [np.zeros(0, dtype)]
     if len(parts) == 1:
         return each(lambda values: values.astype(dtype, copy=False), parts[0])
@@ -79,50 +79,50 @@ def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """(m + 1,) int64: begins of m consecutive stretches of `counts` entries, and the end."""
+    """Return (m + 1,) int64: starts of m consecutive ranges of `counts` entries, and the end."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
 def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
-    """Return numbers, then all of them `step` larger, and so on, (copies * m,) int64."""
+    """Repeat numbers `copies` times, each time `step` larger: (copies * m,) int64."""
     return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return (copies, m) int64: numbers of m things in blocks of `sizes`, each copy after copy."""
+    """Return (copies, m) int64: places of m items in blocks of `sizes`, each block copy by copy."""
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
     return base + np.repeat(each, each) * np.arange(copies)[:, None]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """(m,) int64: begins of m consecutive stretches of `counts` entries."""
+    """Return (m,) int64: starts of m consecutive ranges of `counts` entries."""
     return np.cumsum(counts) - counts
 
 
 def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
-    """(m,) int64: places of the numbers 0 to m - 1 in an order, of some below `size` -1 if none."""
+    """Return the inverse of a permutation, or of `size` numbers some of which are missing (-1)."""
     place = np.full(len(order) if size is None else size, -1)
     place[order] = np.arange(len(order))
     return place
 
 
 def children_of(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return children, (c,) int64, parent by parent and ascending, and `offsets` of each one's."""
+    """Return children, (c,) int64, ordered by parent and number, and their `offsets` by parent."""
     inner = np.flatnonzero(parent >= 0)
     child = inner[np.argsort(parent[inner], kind="stable")]
     return child, offsets(np.bincount(parent[inner], minlength=len(parent)))
 
 
 def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
-    """Return in which of the stretches at `offsets` each index is; none of them is empty."""
+    """Return the number of the range at `offsets` that holds each index; no range is empty."""
     return np.searchsorted(offsets, index, side="right") - 1
 
 
 def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
-    """(n,) int64: where in `keys` each of `wanted` is, -1 where it is not.
+    """Return (n,) int64: the index in `keys` of each of `wanted`, -1 if it is missing.
 
-    `keys` has different values; `order` sorts them, and is computed if it is None.
+    All `keys` differ; `order` sorts them, and is computed if it is None.
 
     >>> place_of(np.array([7, 3, 5]), np.array([5, 4]))
     array([ 2, -1])
@@ -135,7 +135,7 @@ def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = No
 
 
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return parents with ``by[k]`` added in the k-th stretch of ``counts[k]``; roots stay -1."""
+    """Add ``by[k]`` to the parents in the k-th range of ``counts[k]``; roots stay -1."""
     return np.where(parent < 0, -1, parent + np.repeat(by, counts))
 
 
@@ -153,17 +153,17 @@ def by_level(level: np.ndarray) -> list[np.ndarray]:
 
 
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Values of given cells, (n_c, ...), in turn, cell after cell, cut after `num_cells` cells."""
+    """Cycle through the values of cells, (n_c, ...), until there are `num_cells` cells."""
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)
     return repeat_moved(once, count)
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Repeat one round to `count` entries, with `step` more added in each further round."""
+    """Repeat an array to `count` entries, adding `step` more in each further repetition."""
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
-    if more > 1:  # short rounds are joined
+    if more > 1:  # short arrays: several repetitions at once
         joined = np.broadcast_to(once, (more, *once.shape))
         if step:
             joined = joined + step * np.arange(more).reshape(-1, *axes)
@@ -181,7 +181,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
 
 
 def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
-    """Parents of `count` nodes, those of some cells in turn; roots are -1 in each."""
+    """Return the parents of `count` nodes that repeat some cells; roots are -1."""
     parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
     rounds, rest = divmod(count, len(once))
     some = rounds * len(roots) + int(np.searchsorted(roots, rest))
@@ -190,7 +190,7 @@ def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
 
 
 def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """(sum(sizes),) integer: parents of the nodes of some cells, numbered among these alone."""
+    """Return (sum(sizes),) integer: parents of the nodes of some cells, renumbered from 0."""
     if (first[1:] == first[:-1] + sizes[:-1]).all():  # neighbours: in one piece, of the same dtype
         some = parent[first[0] : first[-1] + sizes[-1]]
         return np.where(some < 0, -1, some - int(first[0]))
@@ -205,15 +205,15 @@ def ascending(values: np.ndarray) -> bool:
 
 
 def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
-    """Count the nodes of `num_cells` cells that have the given sizes in turn."""
+    """Count the nodes of `num_cells` cells that cycle through `sizes`."""
     rounds, rest = divmod(int(num_cells), len(sizes))
     return rounds * sum(sizes) + sum(sizes[:rest])
 
 
 def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Follow `above` up to what has -1 or itself there; add `weight`, else 1 a step, on the way.
+    """Follow `above` to its end (-1 or itself); return ends and sums of `weight`, 1 by default.
 
-    What leads into a cycle ends anywhere there.
+    By pointer jumping, in O(log n) rounds. A path into a cycle ends anywhere in the cycle.
     """
     numbers = np.arange(len(above))
     anchor = np.where(above < 0, numbers, above)
@@ -228,7 +228,7 @@ def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarr
 
 
 def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(count,) int64: the least of all that are tied to each, by pairs."""
+    """Return (count,) int64: the least member of each one's component, joined by pairs a, b."""
     least = np.arange(count)
     while True:
         smaller = np.minimum(least[a], least[b])
@@ -241,7 +241,7 @@ def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def half_steps(t: float, dt: float, count: int) -> np.ndarray:
-    """(count + 1,) float64, ms: t and NEURON's clock after each half step, added one by one."""
+    """Return (count + 1,) float64, ms: t, and NEURON's clock after each half step, added up."""
     halves = np.full(count + 1, 0.5 * dt)
     halves[0] = t
     return np.cumsum(halves)

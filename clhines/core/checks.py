@@ -1,4 +1,4 @@
-"""Checks of arguments, and of the room that the host has for them: NumPy only, one wording."""
+"""Check arguments and the host's memory, with the same wording everywhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clhines.core.quantities import as_numbers
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Class = TypeVar("_Class", bound=type)
-MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
+MAX_COUNT = 10**15  # larger counts exceed any memory
 _UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
 _MEMINFO = Path("/proc/meminfo")
 _GROUPS = (  # of control groups: limit, and use; versions 2 and 1
@@ -28,18 +28,18 @@ _GROUPS = (  # of control groups: limit, and use; versions 2 and 1
         Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ),
 )
-# Devices of DLPack: those whose memory the host can read, and names of others.
+# DLPack's device types: memory that the host can read, and names of the others.
 _HOST_MEMORY = (1, 3, 11, 13)  # the host's, pinned by CUDA and ROCm, managed by CUDA
 _DLPACK = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
 
 
 def host_array(name: str, a: Any) -> Any:
-    """Return an object with ``__dlpack__`` as the array of its memory; others as they are.
+    """Return an array on the memory of an object with ``__dlpack__``; other objects unchanged.
 
-    Nothing is copied: memory that is not the host's is refused.
+    Nothing is copied; memory outside the host is refused.
     """
     if isinstance(a, np.ndarray) or not hasattr(type(a), "__dlpack__"):
-        return a  # pint's quantities have all attributes of their arrays, and are none
+        return a  # of the type: pint's quantities forward attributes to their arrays
     kind = type(a).__name__
     try:
         place = int(a.__dlpack_device__()[0])
@@ -57,7 +57,7 @@ def host_array(name: str, a: Any) -> Any:
 def _array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values as an array; masked entries, which NumPy would read, are refused."""
+    """Return values as an array; refuse masked entries, which NumPy would read."""
     values = host_array(name, as_numbers(name, values, unit))
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
@@ -130,7 +130,7 @@ def check_parameter(of: str, name: object, expected: Collection[str]) -> None:
 
 
 def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Decorate a function so that arguments that it does not take are an `InputError`."""
+    """Decorate a function so that unknown arguments raise an `InputError`."""
     signature = inspect.signature(function)
     name = function.__qualname__.removesuffix(".__init__")
     parameter_names = [n for n in signature.parameters if n not in ("self", "cls")]
@@ -164,7 +164,7 @@ def _check_names(
 
 
 def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
-    """Decorate a class so that setting an attribute is an `InputError` that says what to do."""
+    """Decorate a class so that setting an attribute raises an `InputError` with advice."""
 
     def decorate(cls: _Class) -> _Class:
         def refuse(self: object, name: str, *value: object) -> None:
@@ -192,7 +192,7 @@ def as_switch(name: str, value: object) -> bool:
 
 
 def is_switched_on(variable: str) -> bool:
-    """Whether an environment variable is a switch that is on; warns if it is neither 0 nor 1."""
+    """Whether an environment variable switches something on; warn if it is neither 0 nor 1."""
     value = os.environ.get(variable, "")
     if value not in ("", "0", "1"):
         warn_caller(f"{variable}={shown(value)}; expected 0 or 1: works as 1", UserWarning)
@@ -208,7 +208,7 @@ def as_check(value: object) -> bool | str:
 
 
 def as_indices(name: str, numbers: object, count: int, what: str) -> np.ndarray:
-    """(m,) int64: numbers, one or several, of things of which there are `count`."""
+    """Return (m,) int64 of one or several numbers, each from 0 to ``count - 1``."""
     values = np.atleast_1d(as_array(name, numbers))
     if not values.size:
         return np.zeros(0, np.int64)
@@ -234,7 +234,7 @@ def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarra
 def spread(
     name: str, value: object, count: int, writable: bool = True, unit: str | None = None
 ) -> np.ndarray:
-    """Return (count,) float64 of a number or as many; a number is repeated if `writable`."""
+    """Return (count,) float64 of one number or `count` numbers; copy if `writable`."""
     array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
@@ -245,7 +245,7 @@ def spread(
 def broadcast(
     values_by_name: Mapping[str, object], units: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
-    """Return arrays of one dimension and one length; `units` has those of some of them."""
+    """Return 1-D arrays of equal length; `units` has the units of some arguments."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
         for name, values in values_by_name.items()
@@ -259,7 +259,7 @@ def broadcast(
 
 
 def integers(values: np.ndarray, name: str) -> np.ndarray:
-    """Return a 1-D signed integer array; `ForestError` for other values."""
+    """Return a 1-D signed integer array; raise `ForestError` for other values."""
     try:
         array = _array(name, values)
     except InputError as error:
@@ -278,7 +278,7 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def real_numbers(name: str, a: object) -> np.ndarray:
-    """Return an array; `InputError` if it is not of real numbers, or has masked ones."""
+    """Return an array of real numbers; raise `InputError` for others, and for masked entries."""
     array = _array(name, a)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
@@ -290,7 +290,7 @@ def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
 
 
 def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return an array in a precision; a right-hand side that is too large for it is refused."""
+    """Convert an array to a precision; refuse right-hand sides that overflow."""
     with np.errstate(over="ignore"):  # found below, or as bad pivots
         converted = a.astype(dtype, copy=False)
     if name == "b" and converted is not a and dtype.itemsize < a.dtype.itemsize:
@@ -330,7 +330,7 @@ def _of_group(limit: Path, use: Path) -> int | None:
 
 
 def check_room(needed: float, what: str) -> None:
-    """Raise HostMemoryError where `needed` bytes, a lower bound, do not fit; `what` takes them."""
+    """Raise HostMemoryError if `needed` bytes, at least, do not fit; `what` names their use."""
     if needed < _UNCHECKED:
         return
     there, needed = available(), min(needed, 2.0**100)

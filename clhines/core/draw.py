@@ -355,16 +355,16 @@ def plot_morphology(
     ----------
     cable : Cable
     values : (n,) or (k, n) array
-        A value for each node of the cable; of several rows, one panel each, with one scale. Values
-        at junctions, which have no membrane, are not drawn. A value that is not finite is grey.
+        A value for each node of the cable; each row gets a panel, with one common scale. Values at
+        junctions, which have no membrane, are not drawn. Values that are not finite are grey.
     label : str
-        Of the colour bar: what it is, and its unit.
+        Label of the colour bar, with a unit.
     titles : sequence of str, optional
-        One for each panel.
+        Titles of the panels.
     limits : (float, float), optional
         Values of the ends of the colour bar; default: the smallest and the largest.
     ax : matplotlib.axes.Axes, optional
-        Drawn into, where there is one row of values; default: those of a new figure.
+        Axes to draw into, for one row of values; default: those of a new figure.
     path : str or path, optional
         As in `plot_raster`.
 
@@ -439,7 +439,7 @@ def _panels(
 
 
 def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes, ends, (m, 2, 3), and diameters, µm, of sections cut at points and segments' ends."""
+    """Cut sections at points and ends of segments; return nodes, ends, (m, 2, 3), diameters."""
     node, ends, diameter = [], [], []
     points = cable.sections.points.astype(np.float64)
     for s, count in enumerate(cable.nseg.tolist()):
@@ -471,7 +471,7 @@ def _strokes_drawn(
 
 
 def _scale_bar(axes: Axes, extent: float) -> None:
-    """Draw a round length of about a fifth of the cell."""
+    """Draw a scale bar of a round length, about a fifth of the cell."""
     power = 10.0 ** np.floor(np.log10(extent / 3))
     length = power * max(k for k in (1, 2, 5) if k * power <= extent / 3)
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
@@ -481,7 +481,7 @@ def _scale_bar(axes: Axes, extent: float) -> None:
 
 
 def check_format(path: PathLike | None) -> None:
-    """Refuse a path that ends in none of `FORMATS`, and one that cannot be written to."""
+    """Refuse a path that does not end in one of `FORMATS`, or cannot be written to."""
     if path is None:
         return
     files.check_target(path)
@@ -509,7 +509,7 @@ def _figure(**options: Any) -> Any:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(layout="constrained", **options)
-    # Notebooks look for this name, and show the picture whatever their settings are.
+    # notebooks look for this method, and show the picture with any settings
     figure._repr_png_ = partial(_as_png, figure)
     return figure
 

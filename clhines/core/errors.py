@@ -1,6 +1,6 @@
-"""Every exception a user of clhines can meet; all errors derive from :class:`ClhinesError`.
+"""All exceptions and warnings of clhines; all errors derive from :class:`ClhinesError`.
 
-Each message is one line: what was given, what was expected, and where.
+Each message is one line, with the value, the expected values, and the place.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 _SHOWN = 60  # characters of a value that a message repeats
-# environment variables that launchers of MPI set: MPICH's and Intel's, Open MPI's, Slurm's
+# environment variables that MPI launchers set: MPICH and Intel, Open MPI, Slurm
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LONGEST = 400  # characters of a name in a message: more than any path that fits on a screen
 _NAMES = re.compile(r"(?<!\w)'[^'\n]*'|\S+")  # a quoted name, which may have spaces, or a word
-_hooks: list[object] = []  # that this package has given Python for errors that nobody catches
+_hooks: list[object] = []  # this package's hooks in `sys.excepthook`
 
 
 def shown(value: object) -> str:
-    """Return the `repr` of a value, cut to what fits into a message of one line."""
+    """Return the `repr` of a value, shortened for a message of one line."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # an integer of more digits than Python prints
         return f"a {type(value).__name__} with too many digits to print"
-    except Exception:  # of a user's own class
+    except Exception:  # raised by a user's class
         return f"a {type(value).__name__} that cannot be printed"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def meant(value: object, candidates: Iterable[str]) -> str:
-    """Return ``"; did you mean 'X'?"`` where a known word is close to a wrong one, else nothing."""
+    """Return ``"; did you mean 'X'?"`` if a candidate is similar to the value, else ""."""
     if not isinstance(value, str):
         return ""
     lower = {word.lower(): word for word in candidates}
@@ -58,12 +58,12 @@ class ClhinesError(Exception):
     def __init__(self, message: object = "", *more: object) -> None:
         text = str(message)
         cut = self._cut(text)
-        # a refusal's sentence knows its id: it stays as it is
+        # keep the object if nothing is cut: a refusal's sentence has an id
         super().__init__(message if cut == text and isinstance(message, str) else cut, *more)
 
     @staticmethod
     def _cut(message: str) -> str:
-        """Cut long names: a user may have chosen them."""
+        """Shorten long names, which may come from users."""
 
         def cut(match: re.Match[str]) -> str:
             name = match[0]
@@ -82,7 +82,7 @@ class ClhinesError(Exception):
 def _unpickled(
     cls: type[ClhinesError], args: tuple[object, ...], attributes: dict[str, object]
 ) -> ClhinesError:
-    # Python refuses `__new__` of what has two built-in bases; those take their message alone.
+    # a class with two built-in bases has no usable `__new__`: call it with the message
     error = cls(*args) if issubclass(cls, MemoryError) else cls.__new__(cls, *args)
     vars(error).update(attributes)
     return error
@@ -91,7 +91,7 @@ def _unpickled(
 def _can_pickle(value: object) -> bool:
     try:
         pickle.dumps(value)
-    except Exception:  # whatever the type of the value raises
+    except Exception:  # any type may raise anything
         return False
     return True
 
@@ -120,7 +120,7 @@ class PivotError(ClhinesError, ArithmeticError):
     cell : int
         Index of the first cell with a bad pivot.
     node : int
-        Index of the node in natural order, the deepest bad one in that cell.
+        Index in natural order of the deepest bad node in that cell.
     """
 
     def __init__(self, message: str, cell: int, node: int) -> None:
@@ -129,12 +129,12 @@ class PivotError(ClhinesError, ArithmeticError):
 
 
 class SpikeOverflowError(ClhinesError, OverflowError):
-    """More spikes were found than their list has room for.
+    """There were more spikes than their list has room for.
 
     Attributes
     ----------
     step : int
-        The step that the message names.
+        The step in the message.
     """
 
     def __init__(self, message: str, step: int) -> None:
@@ -143,15 +143,15 @@ class SpikeOverflowError(ClhinesError, OverflowError):
 
 
 class DeviceError(ClhinesError, RuntimeError):
-    """No usable OpenCL device: none found, none matches, or it lacks the precision asked for."""
+    """No usable OpenCL device: none exists, none matches, or none has the precision."""
 
 
 class DeviceMemoryError(DeviceError, MemoryError):
-    """The device has too little memory; the message says how much is needed and there is."""
+    """The device has too little memory; the message has the needed and the available size."""
 
 
 class HostMemoryError(ClhinesError, MemoryError):
-    """The host has too little memory; the message says how much is needed and there is."""
+    """The host has too little memory; the message has the needed and the available size."""
 
 
 class DeviceShareError(DeviceError):
@@ -162,9 +162,9 @@ class DeviceShareError(DeviceError):
     errors : dict of int to Exception
         Exception of each failed device, keyed by its index in ``devices``.
     result : object
-        Results of the other devices. For NumPy arrays the solution, NaN in cells that were not
-        solved; otherwise a list with one item per device, None for those that failed and, once
-        the error has been pickled, for arrays on a device.
+        Results of the other devices. For NumPy arrays the solution, with NaN in cells that were
+        not solved; otherwise a list with one item per device, None for a failed device. In a
+        pickled error arrays on devices are None, too.
     solved : (num_cells,) bool
         All False if there was nothing to solve.
     """
@@ -176,7 +176,7 @@ class DeviceShareError(DeviceError):
         self.errors, self.result, self.solved = errors, result, solved
 
     def _picklable(self) -> dict[str, object]:
-        """Leave out arrays on devices, and name errors of OpenCL: these stay in their process."""
+        """Leave out arrays on devices, and convert OpenCL errors, which cannot be pickled."""
         errors = {
             k: e if _can_pickle(e) else DeviceError(f"{type(e).__name__}: {e}")
             for k, e in self.errors.items()
@@ -204,7 +204,7 @@ class RankError(ClhinesError, RuntimeError):
     ----------
     rank : int
     is_refusal : bool
-        Whether all ranks that have failed refuse the run; see `is_refusal`.
+        Whether all failed ranks refuse the run; see `is_refusal`.
     """
 
     def __init__(self, message: str, rank: int, is_refusal: bool = False) -> None:
@@ -213,7 +213,7 @@ class RankError(ClhinesError, RuntimeError):
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a run is refused, cannot be built, or lacks memory, and has not failed otherwise."""
+    """Whether an error means that a run is refused, cannot be built, or lacks memory."""
     if hasattr(error, "is_refusal"):
         return bool(error.is_refusal)
     opencl = getattr(sys.modules.get("pyopencl"), "Error", InputError)
@@ -222,10 +222,9 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def say_to_caller(message: str) -> None:
-    """Warn the caller, by a line on stderr where a framework has turned all warnings off.
+    """Warn the caller; print a line on stderr if a framework has turned all warnings off.
 
-    That is what NetPyNE does when it is imported; who starts Python with ``-W ignore`` hears
-    nothing.
+    NetPyNE does so when it is imported. ``python -W ignore`` silences these lines, too.
     """
     user_filters = (f for f in warnings.filters if f[1] is None and issubclass(UserWarning, f[2]))
     is_off = next(user_filters, None) == ("ignore", None, Warning, None, 0)
@@ -243,18 +242,18 @@ def tell(message: str) -> None:
 
 @cache
 def tell_once(message: str) -> None:
-    """Print a line on stderr, the first time in this process."""
+    """Print a line on stderr, once in this process."""
     tell(message)
 
 
 def launched() -> bool:
-    """Whether a launcher of MPI has started this process together with others."""
+    """Whether an MPI launcher started this process together with others."""
     sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
     return any(size.isdigit() and int(size) > 1 for size in sizes)
 
 
 def stop_all_on_errors() -> None:
-    """See to it that an error that nobody catches ends all ranks of mpi4py, not this one alone."""
+    """Let an uncaught error end all ranks of mpi4py, not only this one."""
     if sys.excepthook in _hooks:
         return
     usual = sys.excepthook
@@ -262,7 +261,7 @@ def stop_all_on_errors() -> None:
     def stop(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         world = other_ranks()
         if world is not None and isinstance(value, RankError):
-            time.sleep(1.0)  # the rank that has the error says so first, if it does
+            time.sleep(1.0)  # the failed rank prints its error first
             print(f"clhines: {value}", file=sys.stderr)
         else:
             usual(kind, value, trace)
@@ -277,15 +276,15 @@ def stop_all_on_errors() -> None:
 
 
 def end_all(comm: Any, code: int) -> None:
-    """End all ranks of a communicator of mpi4py, once what has been said is passed on."""
+    """End all ranks of an mpi4py communicator, after their output was passed on."""
     sys.stderr.flush()
-    time.sleep(0.5)  # launchers may drop what they have not passed on by then
+    time.sleep(0.5)  # launchers may drop output that they have not passed on by then
     comm.Abort(code)
     time.sleep(5.0)  # it may return before the launcher ends this process
 
 
 def other_ranks() -> Any:
-    """Return mpi4py's world, if this process has loaded it and is not alone in it, else None."""
+    """Return mpi4py's world if it is loaded and has several ranks, else None."""
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
         return None
@@ -293,11 +292,11 @@ def other_ranks() -> Any:
 
 
 class StoreWarning(UserWarning):
-    """The winner of measuring could not be stored; the solver works all the same."""
+    """The fastest measured method could not be stored; the solver works without."""
 
 
 class CacheWarning(UserWarning):
-    """A cache of OpenCL cannot be used; it works without. The message says which, and why."""
+    """An OpenCL cache cannot be used, and is left out; the message names it, with the reason."""
 
 
 class AccuracyWarning(ClhinesError, UserWarning):  # noqa: N818
@@ -306,8 +305,8 @@ class AccuracyWarning(ClhinesError, UserWarning):  # noqa: N818
     Attributes
     ----------
     cell, node : int
-        The row with the largest error, or where the elimination lost digits; tridiagonal systems:
-        the system, and the row counted over all systems.
+        The row with the largest error, or with lost digits in the elimination. For tridiagonal
+        systems the number of the system, and of the row over all systems.
     cells : tuple of int
         All such cells or systems.
     """
@@ -320,7 +319,7 @@ class AccuracyWarning(ClhinesError, UserWarning):  # noqa: N818
 
 
 class RepairWarning(UserWarning):
-    """A value of a file was replaced as `repair` asked for; the message names file and line."""
+    """`repair` replaced a value of a file; the message names file and line."""
 
 
 class SimulationError(ClhinesError, ArithmeticError):
@@ -333,7 +332,7 @@ class SimulationError(ClhinesError, ArithmeticError):
     time : float, ms
         At the end of that step.
     result : clhines.simulator.result.Result
-        What was recorded and found before.
+        Records and spikes before that step.
     """
 
     def __init__(self, message: str, cell: int, node: int, time: float, result: object) -> None:
@@ -342,12 +341,12 @@ class SimulationError(ClhinesError, ArithmeticError):
 
 
 class RunInterrupt(KeyboardInterrupt):
-    """Ctrl-C has ended a run; no `ClhinesError`, so that ``except Exception`` lets it pass.
+    """Ctrl-C has ended a run; not a `ClhinesError`, so ``except Exception`` does not catch it.
 
     Attributes
     ----------
     result : clhines.simulator.result.Result
-        Spikes and records until the end of the last complete chunk, where the simulation stands.
+        Spikes and records up to the end of the last complete chunk, the simulation's time.
     """
 
     def __init__(self, message: str, result: object = None) -> None:
@@ -356,12 +355,12 @@ class RunInterrupt(KeyboardInterrupt):
 
 
 def install(extra: str) -> str:
-    """Return the command that installs what an extra name of the package stands for."""
+    """Return the command that installs an extra of the package."""
     return f"python -m pip install '.[{extra}]' in a checkout of clhines"
 
 
 def name_in_caller(value: object, otherwise: str) -> str:
-    """Return the name of a variable that has a value, outside this package, for a message."""
+    """Return the caller's name of the variable that holds a value, for a message."""
     frame, _ = _caller()
     variables = {**frame.f_globals, **frame.f_locals}
     names = [name for name, other in variables.items() if other is value and name[0] != "_"]
@@ -369,13 +368,13 @@ def name_in_caller(value: object, otherwise: str) -> str:
 
 
 def warn_caller(message: str | Warning, category: type[Warning]) -> None:
-    """Warn at the line outside this package that led here, however many calls away it is."""
+    """Warn at the user's line that led here, over any number of calls."""
     _, level = _caller()
     warnings.warn(message, category, stacklevel=level)
 
 
 def _caller() -> tuple[FrameType, int]:
-    """Return the frame outside this package that led here, and the `stacklevel` of its callee."""
+    """Return the user's frame that led here, and the `stacklevel` for a warning there."""
     package = os.path.dirname(os.path.dirname(__file__)) + os.sep
     frame: FrameType | None = inspect.currentframe()
     assert frame is not None
@@ -386,7 +385,7 @@ def _caller() -> tuple[FrameType, int]:
 
 
 def suggest_keywords(home: ModuleType, name: str) -> object:
-    """Return a public function or class; wrong keywords of its calls say which were meant."""
+    """Return a public function or class whose calls suggest names for wrong keywords."""
     public = getattr(home, name)
     if isinstance(public, FunctionType) and not hasattr(public, "__suggests__"):
         original, public = public, _suggesting(public)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Read and write files; a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from clhines.core.errors import InputError, shown
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _log = logging.getLogger(__name__)
-MOST_JSON = 1 << 20  # bytes of a JSON file that is read
+MOST_JSON = 1 << 20  # most bytes of a JSON file
 _SHOWN_PATH = 120  # characters of a path in a message
 
 
 def cache_folder() -> Path:
-    """Folder of what clhines keeps: ``CLHINES_CACHE_DIR``, or its own in the user's cache."""
+    """Return clhines' cache folder: ``CLHINES_CACHE_DIR``, or one in the user's cache."""
     named = os.environ.get("CLHINES_CACHE_DIR")
     if named:
         return Path(named)
-    from platformdirs import user_cache_dir  # not needed where the folder is named
+    from platformdirs import user_cache_dir  # only needed for the default
 
     return Path(user_cache_dir("clhines", appauthor=False))
 
@@ -41,7 +41,7 @@ def cache_folder() -> Path:
 
 
 def check_target(path: PathLike) -> None:
-    """Refuse a path that `whole` cannot write to, by its mode also for root."""
+    """Refuse a path that `whole` cannot write to; for root, too, a read-only file is refused."""
     try:
         _target(path)
     except OSError as error:
@@ -55,10 +55,10 @@ def check_new(path: PathLike) -> None:
 
 @contextmanager
 def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
-    """Give a binary file whose bytes are at `path` when the block ends, all or none of them.
+    """Yield a binary file that replaces `path` when the block ends; after an error nothing changes.
 
-    Links are followed; mode, and owner where allowed, are kept. Until then the file is `part`,
-    ``{}`` some letters. Errors of the system are InputErrors.
+    Links are followed; the mode is kept, and the owner if allowed. Until the end the file is named
+    `part`, with random letters for ``{}``. Errors of the system become InputErrors.
     """
     try:
         name, older = _target(path)
@@ -73,7 +73,7 @@ def _cannot(path: PathLike, error: OSError) -> InputError:
 
 
 def path_text(path: PathLike) -> str:
-    """Return a path as a message of one line shows it: cut, and without line ends."""
+    """Return a path for a message of one line: shortened, without line ends."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -140,9 +140,9 @@ def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[B
 
 
 def _open_regular(path: PathLike) -> BinaryIO:
-    """Open a regular file; anything else may be endless, or wait for ever."""
+    """Open a regular file; refuse others, which may be endless or never answer."""
     try:
-        status = os.stat(os.fspath(path))  # no number, which would be that of an open file
+        status = os.stat(os.fspath(path))  # fspath refuses a number, the handle of an open file
         file = open(path, "rb") if stat.S_ISREG(status.st_mode) else None
     except OSError as error:
         raise InputError(f"{path_text(path)}: cannot be read: {error.strerror or error}") from error
@@ -156,7 +156,7 @@ def _open_regular(path: PathLike) -> BinaryIO:
 
 @dataclass(frozen=True)
 class Member:
-    """Shape, dtype with byte order, and range of an array of a file, which must be finite."""
+    """The expected shape, dtype with byte order, and range of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -181,7 +181,7 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An ``.npz`` file that should be `what`, whose members are checked; nothing is unpickled."""
+    """An ``.npz`` file with checked members; nothing is unpickled. Messages call it `what`."""
 
     def __init__(self, path: PathLike, what: str) -> None:
         self.name, self._what = path_text(path), what
@@ -243,7 +243,7 @@ class Npz:
         try:
             with self._zip.open(self._members[name]) as file:
                 yield file, _npy_header(file)
-        except Exception as error:  # zipfile, zlib and NumPy raise all kinds of damaged bytes
+        except Exception as error:  # damaged bytes: zipfile, zlib and NumPy raise many kinds
             if isinstance(error, InputError):
                 raise
             self._refuse(name, f"is damaged: {_short(error)}", error)
@@ -251,7 +251,7 @@ class Npz:
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of headers of Python 2, say
+        warnings.simplefilter("error")  # headers of Python 2, for example
         version = np.lib.format.read_magic(file)
         if version == (1, 0):
             return np.lib.format.read_array_header_1_0(file)
@@ -283,7 +283,7 @@ def read_json(path: PathLike, most: int = MOST_JSON) -> object:
 
 
 def parse_json(data: bytes, name: str) -> object:
-    """Parse strict JSON; an `InputError` names the text."""
+    """Parse strict JSON; raise an `InputError` with the `name` of the text."""
     try:
         return json.loads(data.decode(), parse_constant=_no_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
@@ -315,7 +315,7 @@ def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> Non
 
 
 def entry_path(name: str, key: Mapping[str, object]) -> Path:
-    """File of an entry of a store in `cache_folder`: ``NAME-DIGEST.json``."""
+    """Return the file of an entry in `cache_folder`: ``NAME-DIGEST.json``."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
     return cache_folder() / f"{name}-{digest[:32]}.json"
 
@@ -341,7 +341,7 @@ def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
 
 
 def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> None:
-    """Write an entry that another run can do without: an error of the system is logged only."""
+    """Write an entry that is not essential: a system error is only logged."""
     try:
         write_entry(name, schema, key, **more)
     except OSError as error:
@@ -349,14 +349,14 @@ def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object
 
 
 def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, Any]:
-    """Return the entry of a key; empty if there is none, or it cannot be read."""
+    """Return the entry of a key; empty if it is missing or cannot be read."""
     entry = read_entry(entry_path(name, key), schema)
     return entry if entry is not None and entry.get("key") == key else {}
 
 
 @contextmanager
 def one_process(name: str) -> Iterator[None]:
-    """Let one process of this machine at a time execute the block; the others wait for it."""
+    """Let one process of this machine at a time execute the block; the others wait."""
     try:
         import fcntl
 

@@ -1,7 +1,7 @@
 """Quantities: numbers with units of pint, quantities (Neo), astropy and the like, and texts.
 
-`as_numbers` is called for each number that users give. It converts a quantity to the unit of the
-argument, and rejects it where the argument has none: NumPy would take 100 pA for 100.
+`as_numbers` handles each number from users. It converts a quantity to the unit of the argument, and
+refuses it if the argument has no unit: NumPy would read 100 pA as 100.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from clhines.core.errors import InputError, shown
 from clhines.core.units import UnitError, number_in
 
-_MEMBERS = (  # of types with units: of pint and quantities; astropy and unyt; brian2
+_MEMBERS = (  # attributes of types with units: pint and quantities; astropy and unyt; brian2
     ("magnitude", "units"),
     ("unit", "to_value"),
     ("units", "to_value"),
@@ -48,7 +48,7 @@ def has_unit(value: object) -> bool:
 
 
 def as_numbers(name: str, value: object, unit: str | None = None) -> object:
-    """Quantities, or texts of them, as numbers in `unit`; anything else as it is."""
+    """Convert quantities, or texts of quantities, to numbers in `unit`; return others unchanged."""
     if isinstance(value, str) and unit:
         return _of_text(name, value, unit)
     try:
@@ -71,7 +71,7 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
 
 
 def _of_text(name: str, text: str, unit: str) -> object:
-    """Return the number of a text with a unit, and any other text as it is."""
+    """Convert a text with a unit to a number; return any other text unchanged."""
     try:
         number = number_in(text, unit)
     except UnitError as error:
@@ -93,7 +93,7 @@ def _converted(name: str, value: object, unit: str | None) -> object:
             continue
         try:
             number = convert(target)
-        except Exception as error:  # of many packages
+        except Exception as error:  # each package has its own
             raise InputError(f"{name} is in {_unit_of(value)}; expected {expected}") from error
         number = getattr(number, "magnitude", number)
         return number.item() if isinstance(number, np.ndarray) and not number.ndim else number
@@ -104,7 +104,7 @@ def _unit_of(value: object) -> str:
     for attribute in ("dimensionality", "units", "unit", "dimensions"):
         unit = getattr(value, attribute, None)
         if attribute == "dimensionality" and not hasattr(unit, "string"):
-            continue  # pint's is of no unit
+            continue  # pint's has no name of a unit
         if unit is not None:
             return _text(getattr(unit, "string", unit))
     return "?"

@@ -1,4 +1,4 @@
-"""Words of summaries: counted things, and ranges of values."""
+"""Words for summaries: counts, and ranges of values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Units: of the mechanism language a text becomes a factor to NEURON's unit and a dimension.
+"""Parse units of the mechanism language: a text becomes a dimension, and a factor to NEURON's unit.
 
-A mechanism computes with NEURON's numbers: mV, ms, mA/cm2, nA and so on. `parse` reads a unit as
-text and returns what a number written in it is to be multiplied by. Grammar::
+A mechanism computes in NEURON's units: mV, ms, mA/cm2, nA and so on. `parse` reads the text of a
+unit and returns the factor that converts numbers to NEURON's unit. Grammar::
 
     unit    = ["1"] { "/" factor } | product { "/" factor }
     product = power { ("*" | "-" | " ") power }
@@ -115,7 +115,7 @@ class UnitError(InputError):
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit as written, and what makes NEURON's number of a number written in it."""
+    """A unit as written, with its factor to NEURON's unit and its dimension."""
 
     text: str
     exact: Fraction  # NEURON's number is this times the number written
@@ -143,7 +143,7 @@ class Unit:
         return Unit(rate_name, Fraction(1), rate_name, dimension)
 
 
-# NEURON's own units: the names that its programmers' reference and its mechanisms have.
+# NEURON's units, with the names in its programmers' reference and its mechanisms.
 NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {
     _NONE: (Fraction(1), "1"),
     _VOLT: (_ten(-3), "mV"),
@@ -177,7 +177,7 @@ _OHMS = str.maketrans({"Ω": "ohm", "\u2126": "ohm", "°": "deg"})
 
 
 def parse(text: str) -> Unit:
-    """Read a unit, as the module says; nothing of the text is executed."""
+    """Read a unit, by the grammar of the module; nothing of the text is executed."""
     if not isinstance(text, str):
         raise UnitError(f"unit is {type(text).__name__}; expected a text such as 'mS/cm2'")
     if len(text) > MAX_TEXT:
@@ -207,7 +207,7 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
 
 
 def number_in(text: str, unit: str) -> float | None:
-    """Correctly rounded number in `unit` of a text like ``5 ms``, or None."""
+    """Convert a text like ``5 ms`` to a correctly rounded number in `unit`; None for others."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return None
@@ -218,7 +218,7 @@ def number_in(text: str, unit: str) -> float | None:
 
 
 def unit_powers(text: str, unit_text: str) -> list[tuple[str, int]]:
-    """Return names and exponents of a text that the grammar accepts."""
+    """Return the names and exponents of a unit that the grammar accepts."""
     if not _GRAMMAR.fullmatch(text):
         if re.search(r"/[^()/]*[A-Za-z0-9]\s*[* ]\s*[A-Za-z]", text):
             _fail(
@@ -253,7 +253,7 @@ def _named(name: str, unit_text: str) -> Scaled:
 
 @lru_cache(maxsize=1)
 def all_names() -> dict[str, Scaled]:
-    """Every name: bases, and bases with a prefix."""
+    """Return every name with its unit: bases, and bases with a prefix."""
     units = {base: UNITS[base] for base in BASES}
     for prefixes, bases in ((PREFIXES, SYMBOLS), (LONG_PREFIXES, WORDS)):
         for prefix, base in product(prefixes, bases):
@@ -277,12 +277,12 @@ def _product(powers: list[tuple[Dimension, int]]) -> Dimension:
 
 
 def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
-    """Return NEURON's unit of a dimension: its size in SI's units and its name."""
+    """Return NEURON's unit for a dimension: its size in SI units, and its name."""
     if dimension in NEURON_UNITS:
         return NEURON_UNITS[dimension]
     length, mass, time, current, substance, temperature = dimension
-    # Solve for exponents: the kilogram is in the volt alone, the mole in mM alone; lengths left
-    # over come from currents per area, which then must be all the current there is, or none.
+    # Solve for exponents: only the volt has the kilogram, only mM the mole. Remaining lengths come
+    # from currents per area; then either all current is per area, or none.
     voltage, concentration = mass, substance
     rest = length - 2 * voltage + 3 * concentration
     amperes, seconds = current + voltage, time + 3 * voltage
@@ -300,7 +300,7 @@ def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
 
 
 def _text(parts: dict[str, int]) -> str:
-    """Write a product of powers as `parse` reads it, with conductances by their names."""
+    """Write a product of powers in `parse`'s grammar, with names of conductances."""
     parts = dict(parts)
     powers: list[tuple[str, int]] = []
     for current, conductance in (("nA", "uS"), ("mA/cm2", "S/cm2")):
