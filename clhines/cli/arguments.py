@@ -26,7 +26,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.commands: Commands | None = None
-        self._given: list[str] = []
+        self._words: list[str] = []
         self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def add_subparsers(self, **options: Any) -> Any:
@@ -38,8 +38,8 @@ class CommandParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse ``--`` as a value, which argparse would drop."""
-        self._given = [str(text) for text in (sys.argv[1:] if args is None else args)]
-        for text in self._given:
+        self._words = [str(text) for text in (sys.argv[1:] if args is None else args)]
+        for text in self._words:
             if text == "--":
                 break
             if re.fullmatch(r"--[a-z][a-z-]*=--", text):
@@ -67,7 +67,7 @@ class CommandParser(argparse.ArgumentParser):
     def of_command(self) -> CommandParser:
         """Return the parser of the command in the arguments."""
         for name, parser in self.commands.choices.items() if self.commands is not None else ():
-            if name in self._given:
+            if name in self._words:
                 return parser.of_command()
         return self
 

@@ -260,7 +260,7 @@ def _execute(arguments: argparse.Namespace, switch: SwitchState | None = None) -
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         raise
-    except clhines.RankError:  # that rank says what it is
+    except clhines.RankError:  # the rank that failed prints the message
         raise ScriptError("") from None
     except BaseException as error:
         if switch is None or not switch.skipped:

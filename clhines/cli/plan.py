@@ -43,7 +43,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))
     limits = planning.Limits()
-    name = "none given: limits of an average GPU (--device takes a real one)"
+    name = "none: limits of an average GPU (see --device)"
     if arguments.device is not None:
         from clhines.solver.device import devices
 
