@@ -4,6 +4,7 @@ import shutil
 
 from setuptools import setup
 from setuptools.command.build import build
+from setuptools.command.editable_wheel import editable_wheel
 
 
 class FreshBuild(build):
@@ -15,4 +16,18 @@ class FreshBuild(build):
         super().run()
 
 
-setup(cmdclass={"build": FreshBuild})
+class PathEntry(editable_wheel):
+    """Install the checkout by a path entry, which type checkers follow.
+
+    A package in another place than its name says, `clhines.kernels`, would need a finder, which
+    they do not. In a checkout templates are read from ``kernels``.
+    """
+
+    def finalize_options(self) -> None:
+        """Leave out that package, and name the folder of the others."""
+        self.distribution.packages.remove("clhines.kernels")
+        self.distribution.package_dir = {"": "."}
+        super().finalize_options()
+
+
+setup(cmdclass={"build": FreshBuild, "editable_wheel": PathEntry})

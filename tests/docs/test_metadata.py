@@ -97,6 +97,48 @@ def test_a_build_installs_nothing_that_an_earlier_one_left(tmp_path):
     assert list((old / "clhines" / "kernels").glob("*/*/*.mako"))
 
 
+def test_an_editable_install_is_a_path(tmp_path):
+    """Type checkers do not follow the finder that setuptools would write."""
+    pytest.importorskip("setuptools")
+    copy = tmp_path / "checkout"
+    copy.mkdir()
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, copy)
+    for name in ("clhines", "kernels", "docs"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from setuptools import build_meta; print(build_meta.build_editable('..'))"
+    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    shutil.unpack_archive(wheel, site, "zip")
+    assert [path.suffix for path in site.iterdir() if path.is_file()] == [".pth"]
+    assert next(site.glob("*.pth")).read_text().split() == [str(copy)]
+    code = "import clhines; from clhines.solver.plan import templates; print(templates.FOLDER)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import site; site.addsitedir({str(site)!r}); {code}"],
+        cwd=site, env={**os.environ, "PYTHONPATH": ""}, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert Path(done.stdout.strip()) == copy / "kernels"
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "expected"),
+    [
+        ("linux", "x86_64", ["intel-opencl-rt", "intel-cmplr-lib-rt"]),
+        ("win32", "AMD64", ["intel-opencl-rt", "intel-cmplr-lib-rt"]),
+        ("linux", "aarch64", []),
+        ("darwin", "arm64", []),
+        ("darwin", "x86_64", []),
+    ],
+)
+def test_the_runtime_for_cpus_by_platform(setup, system, machine, expected):
+    requirements = pytest.importorskip("packaging.requirements")
+    where = {"sys_platform": system, "platform_machine": machine}
+    lines = setup["options.extras_require"]["cpu"].strip().splitlines()
+    named = [requirements.Requirement(line) for line in lines]
+    assert [one.name for one in named if one.marker.evaluate(where)] == expected
+
+
 def test_files_for_people_exist():
     for name in ("CONTRIBUTING", "CODE_OF_CONDUCT", "SECURITY", "CHANGELOG", "README"):
         assert (ROOT / f"{name}.md").stat().st_size > 500

@@ -79,7 +79,7 @@ SOURCE = """#define TO_INT convert_int
 __kernel void f(__global float *x, __global int *n) {
     const size_t i = get_global_id(0);
     n[i] = TO_INT(x[i]);
-    x[i] = fma(x[i], 2.0f, native_recip(4.0f));
+    x[i] = fma(x[i], 2.0f, rsqrt(16.0f));
     barrier(CLK_GLOBAL_MEM_FENCE);
     atomic_add(n + i, 1);
 }
