@@ -3,9 +3,11 @@
 import configparser
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,54 @@ def test_an_editable_install_is_a_path(tmp_path):
         cwd=site, env={**os.environ, "PYTHONPATH": ""}, check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert Path(done.stdout.strip()) == copy / "kernels"
+
+
+URLS = {"Source": "https://source.org/clhines", "Documentation": "https://pages.org/clhines"}
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("[a](docs/start.md)", "[a](https://pages.org/clhines/start.html)"),
+        ("[a](docs/x/y.md#z)", "[a](https://pages.org/clhines/x/y.html#z)"),
+        ("[a](CHANGELOG.md)", "[a](https://source.org/clhines/blob/main/CHANGELOG.md)"),
+        ("![a b](docs/a.png)", "![a b](https://source.org/clhines/raw/main/docs/a.png)"),
+        ("[a](https://b.org/c)", "[a](https://b.org/c)"),
+        ("[a](#b)", "[a](#b)"),
+    ],
+)
+def test_links_of_the_page_on_pypi(link, expected):
+    names = runpy.run_path(str(ROOT / "setup.py"))
+    assert names["absolute"](link, URLS) == expected
+    unset = {**URLS, "Source": "https://source.invalid/clhines"}
+    assert names["absolute"](link, unset) == link
+
+
+def test_readme_has_no_relative_link_on_pypi():
+    """Links over two lines, too; and blocks of code stay as they are."""
+    names = runpy.run_path(str(ROOT / "setup.py"))
+    text = (ROOT / "README.md").read_text("utf-8")
+    page = names["absolute"](text, URLS)
+    targets = re.findall(r"\]\(([^)]+)\)", re.sub(r"```.*?```", "", page, flags=re.S))
+    assert len(targets) > 20
+    assert [t for t in targets if not t.startswith(("https://", "#"))] == []
+    code = [re.findall(r"```.*?```", one, flags=re.S) for one in (text, page)]
+    assert code[0] == code[1]
+
+
+def test_the_sdist_has_no_tests(tmp_path):
+    """They need results, pages and kernels beside them: a checkout."""
+    pytest.importorskip("setuptools")
+    copy = tmp_path / "checkout"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", "__pycache__", "results"))
+    code = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
+    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+        meta = archive.extractfile(f"clhines-{clhines.__version__}/PKG-INFO").read().decode()
+    assert {"README.md", "LICENSE", "CHANGELOG.md", "setup.cfg"} <= names
+    assert not any(name.startswith(("tests", "bench")) for name in names)
+    assert "License-Expression: MIT" in meta and "# clhines" in meta
 
 
 @pytest.mark.parametrize(
