@@ -219,7 +219,8 @@ static void put(__global real *a, long place, value v)
 }
 % endif
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+// The hint keeps Intel's CPU runtime from vectorising over work-items: its compiler crashes.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(float4)))
 void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
 {
 % if local:
