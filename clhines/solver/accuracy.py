@@ -26,7 +26,6 @@ from clhines.solver.device.arrays import Array
 from clhines.solver.engines.pivots import BadPivots
 from clhines.solver.plan.kernel_spec import GROWTH
 from clhines.solver.plan.methods import METHODS
-from clhines.solver.plan.plan import Plan
 
 FIT = "a diagonally dominant, or symmetric positive definite, matrix: there is no pivoting"
 MOST_LOST = 32.0  # componentwise backward error, eps of the dtype: above it a warning is given
@@ -55,7 +54,7 @@ def report_growth(arguments: Arguments, pivots: BadPivots, check: bool | str) ->
 
 def report_error(
     arguments: Arguments,
-    plan: Plan,
+    method: str,
     system: dict[str, np.ndarray],
     x: np.ndarray,
     check: bool | str,
@@ -70,10 +69,10 @@ def report_error(
     cells = stretch_of(arguments.forest.cell_offsets, lost)
     worst = int(np.argmax(np.where(np.isnan(errors[lost]), np.inf, errors[lost])))
     error, cell, node = float(errors[lost[worst]]), int(cells[worst]), int(lost[worst])
-    adds_rows = METHODS[plan.method].chains_only
+    adds_rows = method in METHODS and METHODS[method].chains_only
     advice = "use method 'auto', whose methods are stable" if adds_rows else f"this takes {FIT}"
     text = (
-        f"{arguments.where(cell, node)}: the componentwise backward error of {plan.method!r} is "
+        f"{arguments.where(cell, node)}: the componentwise backward error of {method!r} is "
         f"{error:.3g} eps, so that the solution has lost digits; expected at most {MOST_LOST:g} "
         f"eps: {advice}"
     )

@@ -16,7 +16,7 @@ from clhines.core.errors import InputError
 from clhines.solver.accuracy import report_error, report_growth
 from clhines.solver.arguments import Arguments
 from clhines.solver.device.arrays import Array, Given, events_of, unshared
-from clhines.solver.device.guard import exclusive
+from clhines.solver.device.guard import check_process, exclusive
 from clhines.solver.engines.engine import EliminatedMatrix, SolveEngine, on_host
 from clhines.solver.engines.memory import Memory, memory_errors
 from clhines.solver.engines.pivots import BadPivots, first_nodes
@@ -137,6 +137,7 @@ class Factors:
         self.eliminated, self.symmetric = eliminated, symmetric
         self._engine, self._arguments, self._lock = engine, arguments, lock
         self._calls, self.doubtful = Calls(), dict[str, np.ndarray]()
+        self._shape = (arguments.forest.num_nodes,)
 
     def __repr__(self) -> str:
         batch = f"{self._arguments.forest!r}, {self._arguments.dtype}"
@@ -145,9 +146,8 @@ class Factors:
     @exclusive
     def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
         """Return forest, method, dtype and the matrix that was given: d, u, (l), (n,) each."""
-        eliminated, plan = self.eliminated, self._engine.plan
-        matrix = {name: a.copy() for name, a in eliminated.matrix_on_host().items()}
-        return self._arguments.forest, plan.method, self._arguments.dtype, matrix
+        matrix = {name: a.copy() for name, a in self.eliminated.matrix_on_host().items()}
+        return self._arguments.forest, self._engine.method, self._arguments.dtype, matrix
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -171,8 +171,16 @@ class Factors:
             factors.doubtful = {"d": d, "u": lower, "l": u}
         return factors
 
-    @exclusive
-    @memory_errors
+    def quick(
+        self, b: object, out: object, check: object, transpose: object, shape: tuple[int, ...]
+    ) -> np.ndarray | None:
+        """Solve for a small NumPy array of a `shape`, or return None: to be solved as usual."""
+        if check is not True or transpose is not False or self.doubtful:
+            return None
+        check_process()
+        with self._lock:
+            return self.eliminated.quick(b, out, shape)
+
     def solve(
         self,
         b: Given,
@@ -203,9 +211,17 @@ class Factors:
         AccuracyWarning
             As `Solver.solve`.
         """
+        x = None if overwrite else self.quick(b, out, check, transpose, self._shape)
+        if x is not None:
+            return x
         if as_switch("transpose", transpose):
             return self.transposed().solve(b, out=out, overwrite=overwrite, check=check)
-        check, engine = as_check(check), self._engine
+        return self._solve(b, out, overwrite, as_check(check))
+
+    @exclusive
+    @memory_errors
+    def _solve(self, b: Given, out: Array | None, overwrite: bool, check: bool | str) -> Array:
+        engine = self._engine
         rows = self._arguments.natural({"b": b})["b"]
         target = self._arguments.target(engine, b, rows, out, overwrite)
         late = self._arguments.may_check_late(engine, rows, target)
@@ -224,7 +240,7 @@ class Factors:
             self._arguments.check_finite("x", target)
         if before:
             x = on_host(self.queue, {"x": target})["x"]
-            report_error(self._arguments, engine.plan, before, x, check)
+            report_error(self._arguments, engine.method, before, x, check)
         return target
 
     def _system_before(self, rows: Array) -> dict[str, np.ndarray]:

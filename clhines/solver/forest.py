@@ -71,6 +71,13 @@ class Trees:
         return np.diff(self.offsets)
 
     @cached_property
+    def is_chains(self) -> bool:
+        """Whether the parent of each node is the node before, but for the first of each tree."""
+        inner = np.ones(len(self.parent), bool)
+        inner[self.offsets[:-1]] = False
+        return bool((self.parent[inner] == np.flatnonzero(inner) - 1).all())
+
+    @cached_property
     def num_children(self) -> np.ndarray:
         inner = self.parent[self.parent >= 0]
         return np.bincount(inner, minlength=len(self.parent))
@@ -185,6 +192,22 @@ class Trees:
         return np.maximum.reduceat(self.depth, self.offsets[:-1]) + 1
 
 
+class ChainTrees(Trees):
+    """Chains of some lengths, whose parents are computed when first needed."""
+
+    is_chains = True
+
+    def __init__(self, sizes: np.ndarray) -> None:
+        vars(self)["offsets"] = arrays.offsets(sizes)
+
+    @cached_property
+    def parent(self) -> np.ndarray:
+        parent = np.arange(self.offsets[-1]) - 1
+        parent[self.offsets[:-1]] = -1
+        parent.flags.writeable = False
+        return parent
+
+
 class Forest:
     """A batch of cells, each a rooted tree; the structure of a batch of Hines matrices.
 
@@ -229,8 +252,9 @@ class Forest:
         self._freeze()
 
     def _freeze(self) -> None:
-        trees, computed = self.trees, [self.parent] if "parent" in vars(self) else []
-        for a in (*computed, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
+        trees = self.trees
+        computed = [vars(one)["parent"] for one in (self, trees) if "parent" in vars(one)]
+        for a in (*computed, self.cell_offsets, self.shape_of_cell, trees.offsets):
             a.flags.writeable = False
 
     @cached_property
@@ -309,7 +333,10 @@ class Forest:
         shape_of_cell : (num_cells,) integer
         """
         first, sizes = trees.offsets[shape_of_cell], trees.sizes[shape_of_cell]
-        parents = partial(arrays.parents_of, trees.parent, first, sizes)
+
+        def parents() -> np.ndarray:
+            return arrays.parents_of(trees.parent, first, sizes)
+
         return cls._of(trees, np.array(shape_of_cell), parents)
 
     @classmethod

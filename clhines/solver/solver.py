@@ -433,7 +433,7 @@ class Solver(Holder):
                 before = on_host(self.queue, arrays)
         if before:
             host = on_host(self.queue, {"x": x})
-            report_error(self.arguments, self.plan, before, host["x"], check)
+            report_error(self.arguments, self.engine.method, before, host["x"], check)
 
     def _check_solved(self, b: Array | None, x: Array) -> BadPivots:
         """Raise for a bad pivot, and for values that are not finite; `b` where not yet checked."""

@@ -15,6 +15,7 @@ sizes, `dtype`, `method`, device or queue and options, of `MOST_ROWS` rows in al
 
 from __future__ import annotations
 
+import copyreg
 import math
 import threading
 from collections import OrderedDict
@@ -38,7 +39,7 @@ from clhines.solver.device.devices import wide_groups
 from clhines.solver.device.guard import ClosedProxy, Holder, check_process
 from clhines.solver.engines.loaded import only_event
 from clhines.solver.factors import Factors
-from clhines.solver.forest import Forest, Trees
+from clhines.solver.forest import ChainTrees, Forest
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver
@@ -111,12 +112,10 @@ class Chains:
 
     def forest(self) -> Forest:
         """One chain per system; those of one size are planned once."""
-        sizes, number = np.unique(self.rows, return_inverse=True)
-        bounds = offsets(sizes)
-        parent = np.arange(bounds[-1]) - 1
-        parent[bounds[:-1]] = -1
-        number, trees = Trees(bounds, parent).used(number.reshape(-1))
-        return Forest.from_trees(trees, number)
+        sizes, first, number = np.unique(self.rows, return_index=True, return_inverse=True)
+        appear = np.argsort(first)  # shapes are numbered by their first appearance
+        shape = inverse(appear)[number.reshape(-1)]
+        return Forest.from_trees(ChainTrees(sizes[appear]), shape)
 
     @cached_property
     def inner(self) -> np.ndarray:
@@ -478,6 +477,17 @@ class Rows:
 
     def __init__(self, owner: Tridiagonal, side: DeviceChains | None, sign: Array | None) -> None:
         self._owner, self._side, self._sign = owner, side, sign
+        chains = owner.chains
+        self._plain = ((chains.n,), chains.grid) if side is None and sign is None else ()
+
+    def sign_on_host(self) -> np.ndarray | None:
+        sign = self._sign
+        return sign.get() if isinstance(sign, cla.Array) else sign
+
+    def plain_shape(self, b: Given) -> Shape | None:
+        """Return the shape of a `b` in which the solver can use it, and x, as they are."""
+        shape = getattr(b, "shape", None)
+        return shape if shape in self._plain else None
 
     def solve(
         self,
@@ -543,6 +553,8 @@ class Rows:
 class TridiagonalFactors:
     """Matrices that `Tridiagonal.factor` has eliminated, for any number of right-hand sides.
 
+    They can be pickled, as `Factors`; right-hand sides are NumPy arrays then.
+
     Attributes
     ----------
     factors : Factors
@@ -554,6 +566,11 @@ class TridiagonalFactors:
 
     def __repr__(self) -> str:
         return f"TridiagonalFactors({self._owner!r})"
+
+    def source(self) -> tuple[np.ndarray, str, dict[str, np.ndarray], np.ndarray | None]:
+        """Return sizes, method, d, u and l of the chains, and the signs of rows, None if all 1."""
+        _, method, _, matrix = self.factors.source()
+        return self._owner.sizes, method, matrix, self._rows.sign_on_host()
 
     def solve(
         self,
@@ -583,6 +600,10 @@ class TridiagonalFactors:
         ------
         InputError, DeviceMemoryError
         """
+        if columns is False and (shape := self._rows.plain_shape(b)) is not None:
+            x = self.factors.quick(b, out, check, transpose, shape)
+            if x is not None:
+                return x
         columns, transpose = as_switch("columns", columns), as_switch("transpose", transpose)
 
         def solve(rows: Array, out: Array | None) -> Array:
@@ -593,6 +614,17 @@ class TridiagonalFactors:
     def status(self) -> np.ndarray:
         """(m,) int64: first bad row of each system, of all rows, or -1; waits."""
         return self.factors.status()
+
+
+def _factored(
+    sizes: np.ndarray, method: str, matrix: dict[str, np.ndarray], sign: np.ndarray | None
+) -> TridiagonalFactors:
+    owner = Tridiagonal(sizes, method, matrix["d"].dtype)
+    factors = owner.solver.factor(**matrix, check=False)
+    return TridiagonalFactors(owner, factors, Rows(owner, None, sign))
+
+
+copyreg.pickle(TridiagonalFactors, lambda factors: (_factored, factors.source()))
 
 
 @overload

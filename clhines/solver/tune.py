@@ -19,14 +19,16 @@ import clhines
 from clhines.core import files
 from clhines.core.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
 from clhines.solver import reference
-from clhines.solver.device import trust
+from clhines.solver.device import copies, trust
 from clhines.solver.device.timing import TimedRun, seconds_in_turns
 from clhines.solver.engines.engine import SolveEngine
+from clhines.solver.engines.lanes import LanesEngine
 from clhines.solver.engines.memory import Room, size_text
 from clhines.solver.engines.sliced import SlicedEngine
 from clhines.solver.engines.whole import Whole
 from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import Candidate
+from clhines.solver.plan.by_cell.lanes import blocks_of
 from clhines.solver.plan.methods import METHODS, candidate_plans, make_plan
 from clhines.solver.plan.plan import Option, Plan, with_few_programs
 
@@ -259,8 +261,28 @@ def engine_for(
     options: dict[str, Option],
 ) -> tuple[SolveEngine, Tuning | None]:
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
+    if method == "auto" and tune == "heuristic" and max_memory is None and not options:
+        lanes = _lanes_engine(forest, dtype, queue, memory)
+        if lanes is not None:
+            return logged(lanes), None
     pick = Pick(forest, method, dtype, queue, memory, tune, options)
     return logged(pick.engine()), pick.tuning
+
+
+def _lanes_engine(
+    forest: Forest, dtype: np.dtype, queue: cl.CommandQueue, memory: int
+) -> LanesEngine | None:
+    """Return the engine of chains on a CPU, which plans nothing; None for other batches."""
+    device = queue.device
+    blocks = blocks_of(forest) if copies.shares_memory(device) else None
+    if blocks is None or blocks.size * dtype.itemsize > device.max_mem_alloc_size:
+        return None
+
+    def usual() -> SolveEngine:
+        return logged(Pick(forest, "auto", dtype, queue, memory, "heuristic", {}).engine())
+
+    limits = trust.limits(device, "solve", dtype)
+    return LanesEngine(forest, blocks, limits, dtype, queue, usual)
 
 
 def logged(engine: _Any) -> _Any:

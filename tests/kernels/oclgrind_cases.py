@@ -34,8 +34,10 @@ from clhines.simulator.network.plasticity import STDP, Rule
 from clhines.simulator.state.arena import Tiler
 from clhines.solver.device import devices, program
 from clhines.solver.device.timing import FloorSpec
+from clhines.solver.engines.lanes import LanesEngine
 from clhines.solver.engines.many import ManySolve
 from clhines.solver.plan.by_branch import fine
+from clhines.solver.plan.by_cell.lanes import blocks_of as chain_blocks
 from clhines.solver.plan.plan import Limits
 
 SPIKES = 1000  # a chunk: for each byte of a buffer Oclgrind keeps some forty
@@ -223,6 +225,21 @@ def many_case(queue, limits, symmetric):
         lanes.solve_host(cells, system.b, x)
         system.assert_solved(x)
         assert lanes.status(cells)[1]
+
+
+def lanes_case(queue, sizes, symmetric):
+    """Chains in lanes of two vectors, and chain by chain, from arrays of the host."""
+    forest = Forest.from_parents([chain(n) for n in sizes])
+    system = make_system(forest, np.float32, symmetric)
+    limits = Limits(is_cpu=True, vector_bytes=16, compute_units=1)
+    blocks = chain_blocks(forest)
+    engine = LanesEngine(forest, blocks, limits, np.dtype(np.float32), queue, None)
+    matrix = {k: a for k, a in system.arrays.items() if k != "b" and a is not None}
+    x = np.empty_like(system.b)
+    for _ in range(2):
+        engine.factor(matrix).solve_host(system.b, x)
+        system.assert_solved(x)
+    assert engine.found_finite
 
 
 def gradient_case(queue, dtype):
@@ -595,6 +612,11 @@ def clean_cases():
             label = f"many right-hand sides: {'CPU' if limits.is_cpu else 'GPU'}, {symmetric}"
             arguments = limits, symmetric
             yield label, lambda queue, a=arguments: many_case(queue, *a)
+    for sizes in ([9], [4] * 11, [5, 1, 3, 6]):
+        for symmetric in (True, False):
+            arguments = sizes, symmetric
+            label = f"chains in lanes: {sizes}, {symmetric}"
+            yield label, lambda queue, a=arguments: lanes_case(queue, *a)
 
 
 def racing_cases():

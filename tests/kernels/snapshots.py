@@ -52,6 +52,7 @@ from clhines.simulator.state.sources import wires_of
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device.timing import FloorSpec
 from clhines.solver.engines.loaded import PermuteSpec
+from clhines.solver.plan.by_cell.lanes import LanesSpec
 from clhines.solver.plan.by_cell.many import many_spec
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.plan.templates import render
@@ -227,6 +228,9 @@ def other_specs(dtype):
     yield from (PermuteSpec(real), ChainsSpec(real))
     for limits, chains in itertools.product(DEVICES.values(), (True, False)):
         yield many_spec(real, limits, chains)
+    for lanes, ragged, symmetric in ((1, False, True), (8, False, False), (8, True, True)):
+        width = min(lanes, 32 // np.dtype(dtype).itemsize)
+        yield LanesSpec(real, width, lanes // width, ragged, symmetric)
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from gradient_specs(dtype)

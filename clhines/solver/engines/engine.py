@@ -63,6 +63,9 @@ class EliminatedMatrix(Protocol):
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """Return d, u, (l), of methods of which `SolveEngine.may_lose` is true."""
 
+    def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Solve for a small NumPy array of a `shape`, or return None: to be solved as usual."""
+
     def transposed(self) -> EliminatedMatrix:
         """Return the transposed matrix, which has the same pivots; nothing is eliminated again."""
 
@@ -89,6 +92,11 @@ class SolveEngine:
     def source(self) -> str:
         """Generated OpenCL source of the plain solve; of slices, that of the first."""
         return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
+
+    @property
+    def method(self) -> str:
+        """Name of the method, for messages and to make the same engine elsewhere."""
+        return self.plan.method
 
     @property
     def may_lose(self) -> bool:

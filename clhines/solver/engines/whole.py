@@ -394,6 +394,9 @@ class WholeFactors:
     def hosted_options(self) -> dict[str, Any]:
         return {"packed": self.matrix, "factored": self.bad}
 
+    def quick(self, b: object, out: object, shape: tuple[int, ...]) -> None:
+        return None
+
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         self.engine.solve_factored(self, b, target)
 

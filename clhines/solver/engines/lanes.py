@@ -1,0 +1,385 @@
+"""The engine of chains on a CPU: blocks of chains in lanes, in the arrays of the caller.
+
+The kernels of ``lanes.mako`` read and write natural order, and need a few numbers per chain and no
+table of rows. So nothing is planned before the first solve. Device order, arrays on the device, and
+many right-hand sides of one chain are left to the `usual` engine, which is made when first needed.
+
+Kept factors are the eliminated matrix. Small batches are copied to memory that kernels and host
+share (fine-grained SVM), where a call changes no argument of the kernel, and are solved by one
+work-item, so that one thread of the device has to wake up.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.solver.device import copies, devices, program
+from clhines.solver.device.arrays import set_soon, to_device, values_of, within_reach
+from clhines.solver.device.templates import render
+from clhines.solver.engines.engine import DeviceOrder, EliminatedMatrix, SolveEngine, nothing_solved
+from clhines.solver.engines.hosted import FinishOnError
+from clhines.solver.engines.loaded import Step
+from clhines.solver.engines.memory import Buffer, KeptBuffers, Memory, total
+from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
+from clhines.solver.forest import Forest
+from clhines.solver.plan.by_cell.lanes import Blocks, LanesSpec, lanes_spec
+from clhines.solver.plan.kernel_spec import STATUS
+from clhines.solver.plan.plan import Limits, Plan, real_name
+
+_ITEMS = 4  # work-items per core
+_ITEM_VALUES = 1 << 14  # of a work-item at least: fewer are solved sooner than a thread wakes up
+_SMALL_VALUES = 1 << 14  # of b, at most, that are copied to shared memory
+_MOST_RHS = 4  # of one chain, whose right-hand sides others put into lanes
+
+
+class LanesEngine(SolveEngine):
+    """Engine of chains in `blocks`; `usual` makes the engine for what this one leaves to it."""
+
+    takes_device_order = True
+    finds_finite = True
+    may_lose = False
+    method = "auto"
+
+    def __init__(
+        self,
+        forest: Forest,
+        blocks: Blocks,
+        limits: Limits,
+        dtype: np.dtype,
+        queue: cl.CommandQueue,
+        usual: Callable[[], SolveEngine],
+    ) -> None:
+        self.forest, self.blocks, self.dtype, self.queue = forest, blocks, dtype, queue
+        self._limits, self._make_usual = limits, usual
+        self.kernel_events: list[cl.Event] = []
+        self._bad: Callable[[], BadPivots] | None = None  # of the last solve
+        tables = {
+            "block_first": blocks.first,
+            "lane_first": forest.cell_offsets[blocks.chain],
+            "lane_chain": blocks.chain,
+        }
+        if blocks.ragged:
+            tables["lane_rows"] = forest.sizes[blocks.chain]
+        self._tables = {k: to_device(queue, a, np.int32).base_data for k, a in tables.items()}
+        self.not_finite = within_reach(queue, (1,), np.dtype(np.int32))
+        self._kept, self._room = KeptBuffers(queue), KeptBuffers(queue)
+        self._copied = {name: KeptBuffers(queue) for name in ("d", "u", "l", "b", "x")}
+
+    # -- what the usual engine does ----------------------------------------------------------------
+
+    @cached_property
+    def usual(self) -> Any:
+        return self._make_usual()
+
+    @cached_property
+    def plan(self) -> Plan:  # type: ignore[override]
+        plan: Plan = self.usual.plan
+        return plan
+
+    def device_order(self, what: str) -> DeviceOrder:
+        self._bad = self._usual_pivots
+        order: DeviceOrder = self.usual.device_order(what)
+        return order
+
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
+        self._bad = self._usual_pivots
+        self.usual.solve_device(arrays, target)
+        self.kernel_events = self.usual.kernel_events
+
+    def _usual_pivots(self) -> BadPivots:
+        pivots: BadPivots = self.usual.bad_pivots()
+        return pivots
+
+    # -- of every engine ---------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> list[Memory]:
+        own = Memory(total(self._matrix_buffers(False)), 0, 1)
+        usual = self.usual.memory if "usual" in vars(self) else []
+        return [max([own, *usual], key=lambda one: one.device)]
+
+    @property
+    def source(self) -> str:
+        return render(self.spec(True))
+
+    def describe(self) -> str:
+        lanes = "chains in lanes" if self.blocks.lanes > 1 else "chain by chain"
+        return f"{lanes}, {devices.label(self.queue.device)})"
+
+    def bad_pivots(self) -> BadPivots:
+        if self._bad is None:
+            raise nothing_solved()
+        return self._bad()
+
+    def spec(self, symmetric: bool) -> LanesSpec:
+        return lanes_spec(real_name(self.dtype), self._limits, self.blocks, symmetric)
+
+    # -- solves and factors ------------------------------------------------------------------------
+
+    def solves_rows(self, b: np.ndarray) -> bool:
+        return b.ndim == 1 or self.blocks.lanes > 1 or len(b) <= _MOST_RHS
+
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
+        if not self.solves_rows(arrays["b"]):
+            self._bad = self._usual_pivots
+            self.usual.solve_host(arrays, target)
+            self.found_finite = self.usual.found_finite
+            return
+        matrix = {name: a for name, a in arrays.items() if name != "b"}
+        with FinishOnError(self.queue):
+            buffers = self._kept.of(self._matrix_buffers("l" not in matrix))
+            memory = {name: buffers[name].base_data for name in buffers.listed}
+            made = EliminatedLanes(self, matrix, memory, self._status)
+            made.solve_host(arrays["b"], target)
+        pivots = made.bad_pivots()
+        self._bad = lambda: pivots
+
+    def factor(self, arrays: dict[str, Any]) -> EliminatedMatrix:
+        if any(isinstance(a, cla.Array) for a in arrays.values()):
+            eliminated: EliminatedMatrix = self.usual.factor(arrays)
+            return eliminated
+        matrix = {name: a.copy() for name, a in arrays.items()}
+        with FinishOnError(self.queue):
+            symmetric = "l" not in matrix or np.array_equal(matrix["l"], matrix["u"])
+            access, context = cl.mem_flags.READ_WRITE, self.queue.context
+            listed = self._matrix_buffers(symmetric)
+            buffers = {one.name: cl.Buffer(context, access, one.nbytes) for one in listed}
+            return EliminatedLanes(self, matrix, buffers, self._new_status())
+
+    def _new_status(self) -> cla.Array:
+        cells = (self.forest.num_cells,)
+        return within_reach(self.queue, cells, np.dtype(np.int32), zeros=False)
+
+    @cached_property
+    def _status(self) -> cla.Array:
+        return self._new_status()
+
+    def take_finite(self) -> bool:
+        """Return whether all solutions were finite since the last question; waits."""
+        finite = not values_of(self.not_finite, self.queue)[0]
+        if not finite:
+            set_soon(self.not_finite, 0, np.zeros(1, np.int32), self.queue)
+            self.queue.finish()
+        return finite
+
+    def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
+        """Lend a host array to the device, or copy it; what is written only is not brought."""
+        if copies.lends(self.queue.device, a):
+            return copies.lend(self.queue, a, not brings)
+        kept = self._copied[name].of([Buffer(name, a.size, self.dtype)])[name].base_data
+        if brings:
+            cl.enqueue_copy(self.queue, kept, a)
+        return kept
+
+    def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
+        """Wait until a host array has the values of the buffer that stands for it."""
+        if copies.lends(self.queue.device, a):
+            copies.returned(self.queue, buffer, a)
+        else:
+            cl.enqueue_copy(self.queue, a, buffer)
+
+    def _matrix_buffers(self, symmetric: bool) -> list[Buffer]:
+        names = ("inverse", "low") if symmetric else ("inverse", "low", "up")
+        return [Buffer(name, self.blocks.size, self.dtype) for name in names]
+
+    def items(self, rows: int) -> int:
+        """Work-items that solve for so many right-hand sides."""
+        tasks, values = self.blocks.num_blocks * rows, self.blocks.size * rows
+        most = min(_ITEMS * self._limits.compute_units, tasks)
+        return max(1, min(most, values // _ITEM_VALUES))
+
+    @cached_property
+    def _kernels(self) -> dict[tuple[str, bool], _Kernel]:
+        return {}
+
+    def kernel(self, name: str, symmetric: bool) -> _Kernel:
+        """Return a new kernel with the arguments that all calls have in common."""
+        spec = self.spec(symmetric)
+        return _Kernel(
+            program.kernel_of(self.queue.context, spec, name),
+            [p.name for p in spec.parameters(name)],
+            {
+                **self._tables,
+                "num_blocks": self.blocks.num_blocks,
+                "size": self.forest.num_nodes,
+                "room": self.blocks.room,
+                "not_finite": self.not_finite.base_data,
+            },
+        )
+
+    def launch(
+        self, name: str, symmetric: bool, arguments: Mapping[str, object], items: int
+    ) -> None:
+        kernel = self._kernels.get((name, symmetric))
+        if kernel is None:
+            kernel = self._kernels[name, symmetric] = self.kernel(name, symmetric)
+        self.kernel_events.append(kernel.launch(self.queue, arguments, items))
+
+    def values(self, items: int) -> cl.Buffer:
+        """Return room for the block of each work-item."""
+        size = items * self.blocks.room * self.blocks.lanes
+        return self._room.of([Buffer("values", size, self.dtype)])["values"].base_data
+
+
+@dataclass(frozen=True, eq=False)
+class _Kernel:
+    built: program.Kernel
+    names: list[str]  # of its arguments, in order
+    usual: dict[str, object]  # arguments of all calls
+
+    def bind(self, arguments: Mapping[str, object]) -> None:
+        given = {**self.usual, **arguments}
+        self.built.set_args(*(given[name] for name in self.names))
+
+    def launch(
+        self, queue: cl.CommandQueue, arguments: Mapping[str, object], items: int
+    ) -> cl.Event:
+        self.bind(arguments)
+        event = cl.enqueue_nd_range_kernel(queue, self.built, (items,), (1,))
+        if self.built.fresh:
+            self.built.launched(event)
+        return event
+
+
+class EliminatedLanes:
+    """A matrix that the engine has eliminated; see `engine.EliminatedMatrix`."""
+
+    def __init__(
+        self,
+        engine: LanesEngine,
+        matrix: dict[str, np.ndarray],
+        buffers: Mapping[str, cl.Buffer],
+        status: cla.Array,
+    ) -> None:
+        self._engine, self._matrix, self._buffers = engine, matrix, dict(buffers)
+        self._symmetric, self._status = "up" not in buffers, status
+        self._small: _SmallSolve | None = None
+        values = {name: engine.on_device(name, a) for name, a in matrix.items()}
+        arguments = {**values, **self._buffers, "status": status.base_data}
+        engine.kernel_events = []
+        engine.launch("eliminate", self._symmetric, arguments, engine.items(1))
+
+    def bad_pivots(self) -> BadPivots:
+        status = values_of(self._status, self._engine.queue)
+        cells = np.flatnonzero(status)
+        if not len(cells):
+            return NO_PIVOTS
+        rows = STATUS.unpack("key", status[cells]) - 1
+        nodes = self._engine.forest.cell_offsets[cells] + rows
+        return BadPivots(cells, nodes, STATUS.unpack("bad", status[cells]) > 0)
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        return self._matrix
+
+    def transposed(self) -> EliminatedLanes:
+        swapped = copy.copy(self)
+        if "l" in self._matrix:
+            d, u, lower = (self._matrix[name] for name in "dul")
+            swapped._matrix = {"d": d, "u": lower, "l": u}
+            vars(swapped).pop("_usual", None)
+        if not self._symmetric:
+            up, low = (self._buffers[name] for name in ("up", "low"))
+            swapped._buffers, swapped._small = {**self._buffers, "up": low, "low": up}, None
+        return swapped
+
+    # -- arrays of the host ------------------------------------------------------------------------
+
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        engine, rows = self._engine, len(b) if b.ndim > 1 else 1
+        if not engine.solves_rows(b):
+            self._usual.solve_host(b, target)
+            engine.found_finite = engine.usual.found_finite
+            return
+        b = np.ascontiguousarray(b)
+        out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
+        with FinishOnError(engine.queue):
+            x = engine.on_device("x", out, False)
+            in_place = np.may_share_memory(b, out) and copies.lends(engine.queue.device, out)
+            self._launch(x if in_place else engine.on_device("b", b), x, rows)
+            engine.give_back(x, out)
+        if out is not target:
+            target[...] = out
+        engine.found_finite = engine.take_finite()
+        small = rows == 1 and b.size <= _SMALL_VALUES and copies.fine_grained(engine.queue.device)
+        if small and self._small is None:
+            self._small = _SmallSolve(engine, self._symmetric, self._buffers)
+
+    def _launch(self, b: cl.Buffer, x: cl.Buffer, rows: int) -> None:
+        engine, items = self._engine, self._engine.items(rows)
+        arguments: dict[str, object] = {**self._buffers, "num_rhs": rows, "all_b": b, "all_x": x}
+        if engine.blocks.lanes > 1:
+            arguments["values"] = engine.values(items)
+        engine.launch("substitute", self._symmetric, arguments, items)
+
+    def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
+        return None if self._small is None else self._small.solve(b, out, shape)
+
+    # -- what the usual engine does ----------------------------------------------------------------
+
+    @cached_property
+    def _usual(self) -> Any:
+        return self._engine.usual.factor(self._matrix)
+
+    def solve_device(self, b: cla.Array, target: cla.Array) -> None:
+        self._usual.solve_device(b, target)
+
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
+        steps: list[Step] = self._usual.prepare(b, out)
+        return steps
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        return self._usual.enqueue(steps, out, waits)
+
+
+class _SmallSolve:
+    """Solves of one right-hand side in shared memory, by a kernel whose arguments stay."""
+
+    def __init__(
+        self, engine: LanesEngine, symmetric: bool, buffers: Mapping[str, cl.Buffer]
+    ) -> None:
+        self._queue, self._dtype = engine.queue, engine.dtype
+        self._finite = copies.shared(self._queue, (1,), np.dtype(np.int32))
+        size = (engine.forest.num_nodes,)
+        self._b, self._x = (copies.shared(self._queue, size, self._dtype) for _ in range(2))
+        values = engine.blocks.room * engine.blocks.lanes
+        self._values = copies.shared(self._queue, (values,), self._dtype)
+        self._views: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+        kernel = engine.kernel("substitute", symmetric)
+        arrays = {
+            "all_b": self._b, "all_x": self._x, "values": self._values, "not_finite": self._finite
+        }  # fmt: skip
+        shared = {name: cl.SVM(a) for name, a in arrays.items()}
+        kernel.bind({**buffers, **shared, "num_rhs": 1})
+        self._kernel = kernel.built
+
+    def solve(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Return the solution; None if the arrays are unusual, or a value is not finite."""
+        if type(b) is not np.ndarray or b.dtype is not self._dtype or b.shape != shape:
+            return None
+        if out is None:
+            out = np.empty(shape, self._dtype)
+        elif (
+            type(out) is not np.ndarray
+            or out.dtype is not self._dtype
+            or out.shape != shape
+            or not out.flags.carray
+        ):
+            return None
+        views = self._views.get(shape)
+        if views is None:
+            views = self._views[shape] = self._b.reshape(shape), self._x.reshape(shape)
+        np.copyto(views[0], b)
+        cl.enqueue_nd_range_kernel(self._queue, self._kernel, (1,), (1,)).wait()
+        if self._finite.item(0):
+            self._finite[0] = 0
+            return None
+        np.copyto(out, views[1])
+        return out

@@ -1,0 +1,126 @@
+"""Chains in the lanes of a CPU's vectors: blocks of chains, and their kernels.
+
+See `solver.engines.lanes`, which launches them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from clhines.core.arrays import offsets
+from clhines.solver.forest import Forest
+from clhines.solver.plan.kernel_spec import GROWTH, STATUS, TemplateSpec, Word
+from clhines.solver.plan.plan import MAX_PLACES, Limits
+
+LANES = 8  # chains of a block
+_MOST_ROWS = 1 << 14  # of a chain in lanes: longer ones do not fit into a cache side by side
+_FEW = 1 << 14  # values with padding, of a batch that may be mostly padding
+_PADDING = 1.5  # of other batches: values with padding over rows
+
+
+@dataclass(frozen=True)
+class LanesSpec(TemplateSpec):
+    """``lanes.mako``: `vectors` of `width` chains; `ragged`: some blocks have several lengths.
+
+    If `symmetric`, l is u, and one array is both `up` and `low`.
+    """
+
+    template: ClassVar[str] = "solver/by_cell/lanes"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "eliminate": (
+            "int num_blocks, const int *restrict block_first, const int *restrict lane_first",
+            "const int *restrict lane_rows if ragged, const int *restrict lane_chain",
+            "const real *restrict d, const real *restrict u, const real *restrict l if unsymmetric",
+            "wide *restrict inverse, wide *restrict low, wide *restrict up if unsymmetric",
+            "int *restrict status",
+        ),
+        "substitute": (
+            "int num_blocks, int num_rhs, int size, int room if wider",
+            "const int *restrict block_first, const int *restrict lane_first",
+            "const int *restrict lane_rows if ragged, const wide *restrict inverse",
+            "const wide *restrict low, const wide *restrict up if unsymmetric",
+            "const real *all_b, real *all_x, wide *restrict values if wider, int *not_finite",
+        ),
+    }
+    status: ClassVar[Word] = STATUS
+    growth: ClassVar[int] = GROWTH
+    real: str
+    width: int
+    vectors: int
+    ragged: bool
+    symmetric: bool
+
+    @property
+    def lanes(self) -> int:
+        return self.width * self.vectors
+
+    @property
+    def wider(self) -> bool:
+        """Whether a block has several chains, and so is solved in room of its own."""
+        return self.lanes > 1
+
+    @property
+    def unsymmetric(self) -> bool:
+        return not self.symmetric
+
+
+def lanes_spec(real: str, limits: Limits, blocks: Blocks, symmetric: bool) -> LanesSpec:
+    """Return the spec for a device, as wide as its compiler is known to get right."""
+    itemsize = 8 if real == "double" else 4
+    width = min(limits.vector_bytes, limits.trusted_bytes) // itemsize
+    width = max(1, min(blocks.lanes, width))
+    return LanesSpec(real, width, blocks.lanes // width, blocks.ragged, symmetric)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Chains in blocks of `lanes`, the longest first if their lengths differ.
+
+    Attributes
+    ----------
+    first : (num_blocks + 1,) int64
+        Rows before each block, and of all; a block has as many as its longest chain.
+    chain : (num_blocks * lanes,) int64
+        Chain of each lane.
+    ragged : bool
+        Whether the chains of a block may differ in length.
+    """
+
+    lanes: int
+    first: np.ndarray
+    chain: np.ndarray
+    ragged: bool
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.first) - 1
+
+    @property
+    def size(self) -> int:
+        """Values of an array of the eliminated matrix, padding included."""
+        return int(self.first[-1]) * self.lanes
+
+    @property
+    def room(self) -> int:
+        """Rows of the longest block."""
+        return int(np.diff(self.first).max())
+
+
+def blocks_of(forest: Forest) -> Blocks | None:
+    """Return the blocks of a forest of chains; None for others and for mostly padded blocks."""
+    if not forest.trees.is_chains:
+        return None
+    sizes = forest.sizes
+    count, largest = len(sizes), int(sizes.max())
+    ragged = int(sizes.min()) < largest
+    order = np.argsort(-sizes, kind="stable") if ragged else np.arange(count)
+    if count > 1 and largest <= _MOST_ROWS:
+        place = np.arange(-(-count // LANES) * LANES)
+        place = np.where(place < count, place, place // LANES * LANES)
+        blocks = Blocks(LANES, offsets(sizes[order[::LANES]]), order[place], ragged)
+        if blocks.size <= max(_FEW, _PADDING * forest.num_nodes):
+            return blocks if blocks.size <= MAX_PLACES else None
+    return Blocks(1, offsets(sizes), np.arange(count), False)
