@@ -132,9 +132,10 @@ void substitute(${signature(spec, "substitute")})
     __global wide *const kept = values + item * room * VECTORS;
 % endif
     for (long task = tasks * item / items; task < tasks * (item + 1) / items; ++task) {
-        const int block = (int)(task % num_blocks);
-        __global const real *const b = all_b + task / num_blocks * size;
-        __global real *const x = all_x + task / num_blocks * size;
+        const long row = task / num_blocks;
+        const int block = (int)(task - row * num_blocks);
+        __global const real *const b = all_b + row * size;
+        __global real *const x = all_x + row * size;
 ${block_begins()}\
 % if lanes == 1:
         __global real *const kept = x + first[0];
