@@ -4,10 +4,12 @@
     python -m bench tune --join tune-a.json tune-b.json --out FOLDER
     python -m bench tune --fit tune-gpu.json tune-cpu.json
 
-The first times five batch sizes of each shape; `h` marks what the heuristic chooses, `m` what
-`Solver(tune="measure")` chose beforehand, by itself. `--join` puts runs of some `--shapes` each
-together. `--fit` writes ``clhines/solver/plan/costs.json`` anew for the kinds of device in the
-files, and says how well the model does on them, and on each shape when fitted to the others.
+The first times five batch sizes of each shape in natural order: on a CPU from NumPy to NumPy, by
+wall time; on other devices with arrays that are there, by events. `h` marks what the heuristic
+chooses, `m` what `Solver(tune="measure")` chose beforehand, by itself. `--join` puts runs of some
+`--shapes` each together. `--fit` writes ``clhines/solver/plan/costs.json`` again for the kinds of
+device in the files, and says how well the model does on them, and on each shape when fitted to the
+others.
 """
 
 from __future__ import annotations
@@ -120,9 +122,7 @@ def time_candidates(
     first: np.ndarray | None = None
     for c in candidates:
         solver = clhines.Solver(forest, c.method, dtype, queue=queue, **c.options)
-        launch, result = systems.in_device_order(solver, values)
-        launch(0)
-        x = result(0)
+        x = solver.solve(*values[0])
         if first is None:
             first = x
             worst = reference.residual(forest, *values[0], x)
@@ -130,7 +130,7 @@ def time_candidates(
             worst = float(np.abs(x - first).max() / np.abs(first).max())
         if not worst < systems.TOLERANCE[dtype]:
             sys.exit(f"{c}, {dtype}, {forest}: error {worst:.3g}: wrong, so not timed")
-        ready.append(partial(same, launch))
+        ready.append(partial(same, tune.natural_solves(solver.engine, values)))
     return timing.seconds_in_turns(queue, ready, BUDGET, progress=False)
 
 

@@ -13,6 +13,7 @@ from typing import TypeAlias, TypedDict, TypeVar, cast
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 from numpy.typing import DTypeLike
 
 import clhines
@@ -23,7 +24,7 @@ from clhines.solver.device import copies, trust
 from clhines.solver.device.timing import TimedRun, seconds_in_turns
 from clhines.solver.engines.engine import SolveEngine
 from clhines.solver.engines.lanes import LanesEngine
-from clhines.solver.engines.memory import Room, size_text
+from clhines.solver.engines.memory import Room, no_memory, size_text
 from clhines.solver.engines.sliced import SlicedEngine
 from clhines.solver.engines.whole import Whole
 from clhines.solver.forest import Forest
@@ -88,15 +89,17 @@ def _read(path: Path) -> TunedEntry | None:
     if entry is None:
         return None
     key, method, options = (entry.get(name) for name in ("key", "method", "options"))
-    if not isinstance(key, dict) or not isinstance(method, str) or method not in METHODS:
+    if not isinstance(key, dict) or method not in ("auto", *METHODS):
         return None
-    if not isinstance(options, dict) or not set(options) <= set(METHODS[method].options):
+    known = METHODS[method].options if method in METHODS else ()
+    if not isinstance(options, dict) or not set(options) <= set(known):
         return None
     if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
         return None
     return cast(TunedEntry, entry)
 
 
+LANES = Candidate("auto")  # the engine of chains on CPUs, which is no method
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 
 
@@ -116,10 +119,13 @@ def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarra
     return [a.astype(dtype) for a in (d, u, rng.uniform(-1.0, 1.0, n))]
 
 
+_Way = TypeVar("_Way")  # to solve: a plan, say
+
+
 def measure(
     queue: cl.CommandQueue,
-    candidates: Sequence[tuple[Candidate, Plan]],
-    prepare: Callable[[Plan], TimedRun],
+    candidates: Sequence[tuple[Candidate, _Way]],
+    prepare: Callable[[_Way], TimedRun],
     keep: bool = True,
 ) -> Tuning:
     """Time candidates, the heuristic's choice first; pass over those that do not fit or build."""
@@ -162,7 +168,9 @@ class Pick:
         memory: int,
         tune: str,
         options: dict[str, Option],
+        lanes: LanesEngine | None = None,
     ) -> None:
+        self.lanes, self._takes_lanes = lanes, False
         self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
         self.limits = trust.limits(queue.device, "solve", dtype)
         name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
@@ -180,8 +188,10 @@ class Pick:
             what = "%d slices: the batch needs %s of %s"
             _log.info(what, len(plans), needed, size_text(self.room.memory))
 
-    def engine(self) -> Whole | SlicedEngine:
+    def engine(self) -> SolveEngine:
         """Return the engine of the plans; of the heuristic's plans if the others do not build."""
+        if self._takes_lanes and self.lanes is not None:
+            return self.lanes
         try:
             return self._engine(*self.made)
         except BuildError:
@@ -220,9 +230,12 @@ class Pick:
                 where = f"{error.filename}: " if error.filename else ""
                 message = f"the winner was not stored: {where}{error.strerror or error}"
                 warn_caller(message, StoreWarning)
-            if winner == self.tuning.heuristic:
+            if winner == self.tuning.heuristic != LANES:
                 return
         if winner is None:
+            return
+        if winner == LANES:
+            self._takes_lanes = True
             return
         try:
             self.made = self._plans(winner.method, {**winner.options, **self.options})
@@ -240,15 +253,48 @@ class Pick:
         sets = 2 if 2 * most <= self.room.memory else 1
         systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
         keep = sets * most * len(plans) <= self.room.memory // 4
-        return measure(self.queue, plans, lambda plan: self.ready_to_time(plan, systems), keep)
+        ways: list[tuple[Candidate, Plan | LanesEngine]] = [*plans]
+        if self.lanes is not None:
+            ways.insert(0, (LANES, self.lanes))
+        return measure(self.queue, ways, lambda way: self.ready_to_time(way, systems), keep)
 
-    def ready_to_time(
-        self, plan: Plan, systems: list[list[np.ndarray]]
-    ) -> Callable[[int], list[cl.Event]]:
-        """Put a plan and the systems on the device; returns a function that enqueues one solve."""
-        if not self.room.fits(plan):
-            raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
-        return Whole(plan, self.queue, self.dtype, self.room).ready_to_time(systems)
+    def ready_to_time(self, way: Plan | LanesEngine, systems: list[list[np.ndarray]]) -> TimedRun:
+        """Return a function that solves one of the systems d, u, b, in natural order."""
+        if isinstance(way, LanesEngine):
+            return natural_solves(way, systems)
+        if not self.room.fits(way):
+            raise DeviceMemoryError(f"{way.method} needs {size_text(self.room.needed(way))}")
+        engine = Whole(way, self.queue, self.dtype, self.room).build()
+        try:
+            return natural_solves(engine, systems)
+        except cl.MemoryError as error:
+            raise no_memory(self.queue, engine.memory) from error
+
+
+def natural_solves(engine: SolveEngine, systems: list[list[np.ndarray]]) -> TimedRun:
+    """Return a function that solves one of some systems d, u, b in natural order.
+
+    On a CPU it solves from NumPy to NumPy, and waits. On other devices the arrays are there, as
+    copies by the bus take the same time with every method.
+    """
+    queue, count = engine.queue, len(systems)
+    if copies.shares_memory(queue.device):
+        out = [np.empty_like(b) for _, _, b in systems]
+
+        def solve(k: int) -> list[cl.Event]:
+            d, u, b = systems[k % count]
+            engine.solve_host({"d": d, "u": u, "b": b}, out[k % count])
+            return []
+
+        return solve
+    sets = [[cla.to_device(queue, a) for a in (*one, np.zeros_like(one[-1]))] for one in systems]
+
+    def enqueue(k: int) -> list[cl.Event]:
+        d, u, b, x = sets[k % count]
+        engine.solve_device({"d": d, "u": u, "b": b}, x)
+        return engine.kernel_events
+
+    return enqueue
 
 
 def engine_for(
@@ -261,11 +307,12 @@ def engine_for(
     options: dict[str, Option],
 ) -> tuple[SolveEngine, Tuning | None]:
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
-    if method == "auto" and tune == "heuristic" and max_memory is None and not options:
+    lanes = None
+    if method == "auto" and max_memory is None and not options:
         lanes = _lanes_engine(forest, dtype, queue, memory)
-        if lanes is not None:
+        if lanes is not None and tune == "heuristic":
             return logged(lanes), None
-    pick = Pick(forest, method, dtype, queue, memory, tune, options)
+    pick = Pick(forest, method, dtype, queue, memory, tune, options, lanes)
     return logged(pick.engine()), pick.tuning
 
 

@@ -166,8 +166,10 @@ class Whole(SolveEngine):
         buffers = self._take(self._values(len(arrays), count, False))
         operands = self._all_packed(buffers, arrays)
         x = buffers.view("x", operands[-1].shape)
+        packed = list(operands[0].events)
         self.enqueue(self.prepare(operands, x, False), x, [])
         self.loaded.permute(x, target, False)
+        self.kernel_events = [*packed, *self.kernel_events, *target.events]
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         self._bad, self._solved = self.solve_values(arrays, target), True
@@ -343,20 +345,6 @@ class Whole(SolveEngine):
             self.queue.finish()  # the caller may change them, or drop them
         pivots, status = self.loaded.make_factors(matrix, buffers)
         return WholeFactors(self, [pivots, *matrix[1:]], status, matrix[0])
-
-    @memory_errors
-    def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
-        """Put systems d, u, b on the device; returns a function that enqueues a solve of one."""
-        sets, x = [], []
-        for one in systems:
-            buffers = Buffers(self._values(3, 1, False), self.queue)
-            sets.append([self._packed(buffers, k, a) for k, a in zip("dub", one, strict=True)])
-            x.append(buffers["x"])
-
-        def launch(k: int) -> list[cl.Event]:
-            return self.loaded.solve(sets[k % len(sets)], x[k % len(sets)], [])
-
-        return launch
 
     def note(self, events: list[cl.Event]) -> None:
         """Take the events of a solve with factors for those of the last solve."""
