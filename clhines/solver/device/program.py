@@ -110,6 +110,34 @@ def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
     return Kernel(build(context, spec), name, types)
 
 
+class NamedKernel:
+    """A kernel whose arguments are set by name; `usual` are those of all launches."""
+
+    def __init__(
+        self, context: cl.Context, spec: TemplateSpec, name: str, usual: Mapping[str, object]
+    ) -> None:
+        self.built, self._usual = kernel_of(context, spec, name), dict(usual)
+        self._names = [p.name for p in spec.parameters(name)]
+
+    def bind(self, arguments: Mapping[str, object]) -> None:
+        by_name = {**self._usual, **arguments}
+        self.built.set_args(*(by_name[name] for name in self._names))
+
+    def launch(
+        self,
+        queue: cl.CommandQueue,
+        arguments: Mapping[str, object],
+        size: tuple[int, ...],
+        group: tuple[int, ...],
+        waits: Sequence[cl.Event] = (),
+    ) -> cl.Event:
+        self.bind(arguments)
+        event = cl.enqueue_nd_range_kernel(queue, self.built, size, group, wait_for=waits or None)
+        if self.built.fresh:
+            self.built.launched(event)
+        return event
+
+
 class BoundKernel:
     """A kernel and all its arguments, of which those numbered `changing` change per launch."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -197,15 +196,15 @@ class LanesEngine(SolveEngine):
         return max(1, min(most, values // _ITEM_VALUES))
 
     @cached_property
-    def _kernels(self) -> dict[tuple[str, bool], _Kernel]:
+    def _kernels(self) -> dict[tuple[str, bool], program.NamedKernel]:
         return {}
 
-    def kernel(self, name: str, symmetric: bool) -> _Kernel:
+    def kernel(self, name: str, symmetric: bool) -> program.NamedKernel:
         """Return a new kernel with the arguments that all calls have in common."""
-        spec = self.spec(symmetric)
-        return _Kernel(
-            program.kernel_of(self.queue.context, spec, name),
-            [p.name for p in spec.parameters(name)],
+        return program.NamedKernel(
+            self.queue.context,
+            self.spec(symmetric),
+            name,
             {
                 **self._tables,
                 "num_blocks": self.blocks.num_blocks,
@@ -221,32 +220,12 @@ class LanesEngine(SolveEngine):
         kernel = self._kernels.get((name, symmetric))
         if kernel is None:
             kernel = self._kernels[name, symmetric] = self.kernel(name, symmetric)
-        self.kernel_events.append(kernel.launch(self.queue, arguments, items))
+        self.kernel_events.append(kernel.launch(self.queue, arguments, (items,), (1,)))
 
     def values(self, items: int) -> cl.Buffer:
         """Return room for the block of each work-item."""
         size = items * self.blocks.room * self.blocks.lanes
         return self._room.of([Buffer("values", size, self.dtype)])["values"].base_data
-
-
-@dataclass(frozen=True, eq=False)
-class _Kernel:
-    built: program.Kernel
-    names: list[str]  # of its arguments, in order
-    usual: dict[str, object]  # arguments of all calls
-
-    def bind(self, arguments: Mapping[str, object]) -> None:
-        given = {**self.usual, **arguments}
-        self.built.set_args(*(given[name] for name in self.names))
-
-    def launch(
-        self, queue: cl.CommandQueue, arguments: Mapping[str, object], items: int
-    ) -> cl.Event:
-        self.bind(arguments)
-        event = cl.enqueue_nd_range_kernel(queue, self.built, (items,), (1,))
-        if self.built.fresh:
-            self.built.launched(event)
-        return event
 
 
 class EliminatedLanes:

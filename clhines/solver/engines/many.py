@@ -59,8 +59,10 @@ class ManySolve:
             inner = parent[(parent >= 0) & (parent != np.arange(len(parent)) - 1)]
             self._tables["branches"] = self._put(np.bincount(inner, minlength=len(parent)) > 0)
         self._spec = many_spec(real_name(self.dtype), limits, chains)
-        self._kernels: dict[str, program.Kernel] = {}
+        self._kernels: dict[str, program.NamedKernel] = {}
         self._values: cla.Array | None = None
+        self._carriers: dict[int, hosted.Carrier] = {}
+        self._status: np.ndarray | None = None  # of the last solve from the host, if it came along
         self._kept, self._kept_rows = KeptBuffers(self.queue), KeptBuffers(self.queue)
 
     def _put(self, values: np.ndarray) -> cla.Array:
@@ -71,14 +73,10 @@ class ManySolve:
         size: tuple[int, ...], group: tuple[int, ...], waits: list[cl.Event],
     ) -> cl.Event:  # fmt: skip
         if name not in self._kernels:
-            self._kernels[name] = program.kernel_of(self.queue.context, self._spec, name)
-        kernel = self._kernels[name]
-        given = {**{k: a.base_data for k, a in self._tables.items()}, **arguments}
-        kernel.set_args(*(given[p.name] for p in self._spec.parameters(name)))
-        event = cl.enqueue_nd_range_kernel(self.queue, kernel, size, group, wait_for=waits or None)
-        if kernel.fresh:
-            kernel.launched(event)
-        return event
+            usual = {k: a.base_data for k, a in self._tables.items()}
+            context = self.queue.context
+            self._kernels[name] = program.NamedKernel(context, self._spec, name, usual)
+        return self._kernels[name].launch(self.queue, arguments, size, group, waits)
 
     # -- the matrix ------------------------------------------------------------------------------
 
@@ -112,8 +110,14 @@ class ManySolve:
         return buffers | targets
 
     def _carrier(self, rows: int) -> hosted.Carrier:
-        names = ("d", "u", "l", "b", "x")
-        return hosted.Carrier(self._resident, self._transfer, names, rows, None)
+        """Return a carrier of so many rows, which is kept for the next call."""
+        if rows not in self._carriers:
+            names, status = ("d", "u", "l", "b", "x"), self._shared.status
+            carrier = hosted.Carrier(self._resident, self._transfer, names, rows, status)
+            for old in [k for k in self._carriers if k != 1]:  # 1: of matrices
+                del self._carriers[old]
+            self._carriers[rows] = carrier
+        return self._carriers[rows]
 
     def _new(self) -> EliminatedCells:
         n, cells = self._forest.num_nodes, self._forest.num_cells
@@ -127,8 +131,10 @@ class ManySolve:
 
     def status(self, matrix: EliminatedCells) -> tuple[BadPivots, bool]:
         """Wait, and return the bad pivots, and whether the last solutions are finite."""
-        status = values_of(matrix.status, self.queue)
-        finite = not (status & NOT_FINITE).any()
+        status = self._status
+        if status is None:
+            status = values_of(matrix.status, self.queue)
+        self._status, finite = None, not (status & NOT_FINITE).any()
         if not finite:
             set_soon(matrix.status, 0, status & ~np.int32(NOT_FINITE), self.queue)
             self.queue.finish()
@@ -150,7 +156,7 @@ class ManySolve:
             step = max(1, _VALUE_BYTES // (n * self.dtype.itemsize))
         for top in range(0, len(b), step):
             some = np.ascontiguousarray(b[top : top + step])
-            part = target[top : top + step]
+            part = target[top : top + step] if step < len(b) else target  # which may be pinned
             out = part if part.flags.c_contiguous else np.empty(part.shape, part.dtype)
             self._solve_rows(matrix, some, out)
             if out is not part:
@@ -168,7 +174,9 @@ class ManySolve:
         values, carrier = kept["b"].base_data, self._carrier(rows)
         carrier.bring([("b", b, values)])
         self._enqueue(matrix, values, values, rows, list(matrix.inverse.events))
+        carrier.read_status(matrix.status.base_data)
         carrier.fetch(values, out)
+        self._status = carrier.status
 
     def _enqueue(
         self,
