@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.checks import as_array, as_whole_number
-from clhines.solver.trees import MAX_NODES, Seed, generator, number_nodes
+from clhines.core.trees import MAX_NODES, Seed, generator, number_nodes
 
 if TYPE_CHECKING:
     from clhines.simulator.model.connections import GridConnections

@@ -12,16 +12,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 CORE = tuple(
     f"core.{name}"
-    for name in "errors summary progress units arrays quantities checks files".split()
+    for name in "errors summary progress units arrays quantities checks files trees".split()
 )  # each knows those before
-SYSTEMS = {*CORE, "solver.forest", "solver.reference", "solver.trees"}
+SYSTEMS = {*CORE, "solver.forest", "solver.reference"}
 DESCRIBED = {"simulator.cells", "simulator.mechanisms", "simulator.refusals"}
 SOLVING = {*SYSTEMS, "solver.plan", "solver.device", "solver"}
 ALLOWED = {  # package -> what its modules may import; imports for types count
     "core.draw": {"core.errors", "core.checks", "core.files", "core.summary"},
     "solver.forest": {*CORE},
     "solver.reference": {*CORE, "solver.forest"},
-    "solver.trees": {*CORE},
     "solver.plan": {*SYSTEMS},
     "solver.device": {
         *SYSTEMS,

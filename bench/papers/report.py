@@ -23,9 +23,9 @@ from bench.papers.cases import Entry, Run, timed
 from bench.peers import old
 from bench.systems import Candidate, Case
 from clhines.core.arrays import ranges, starts
+from clhines.core.trees import number_nodes
 from clhines.simulator.cells.synthetic import grow
 from clhines.simulator.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
-from clhines.solver.trees import number_nodes
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)
 FEWER = (64, 4096, 100_000)

@@ -8,6 +8,7 @@ Who owns what
     flat arrays. `units`: units of NEURON and their arithmetic. `quantities`: numbers with units.
     `checks`: checks of arguments. `files`: reading and writing without a half-written file.
     `progress`: bars, and lines for phases. `summary`: what objects print. `draw`: pictures.
+    `trees`: parents of nodes from parents of branches, and seeds.
 
 >>> from clhines.core.errors import meant
 >>> meant("colums", ["columns", "rows"])

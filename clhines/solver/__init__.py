@@ -1,7 +1,7 @@
 """Solve batches of Hines matrices: numbers in, numbers out. Nothing here knows of neurons.
 
-Imports go one way: `forest` (trees of cells) and `reference` (the slow truth in NumPy), `trees`
-(branches to parents), then `plan` (methods, layouts, schedules; without a device), then `device`
+Imports go one way: `forest` (trees of cells) and `reference` (the slow truth in NumPy), then
+`plan` (methods, layouts, schedules; without a device), then `device`
 (OpenCL), then the modules below. `literature` has methods to compare with.
 
 Words: a *solve* takes d, u, (l) and b and gives x; *factors* are a matrix that has been eliminated

@@ -12,8 +12,8 @@ from clhines.core.arrays import starts
 from clhines.core.checks import as_whole_number
 from clhines.core.errors import InputError, shown
 from clhines.core.quantities import as_numbers
+from clhines.core.trees import MAX_NODES, Seed, generator, number_nodes
 from clhines.simulator.cells.morphology import Morphology
-from clhines.solver.trees import MAX_NODES, Seed, generator, number_nodes
 
 _MAX_BRANCHES = 2**22  # of a synthetic cell
 

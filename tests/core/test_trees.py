@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clhines.core.errors import InputError
-from clhines.solver.trees import generator, number_nodes
+from clhines.core.trees import generator, number_nodes
 
 pytestmark = pytest.mark.core
 
