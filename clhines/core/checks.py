@@ -281,7 +281,13 @@ def real_numbers(name: str, a: object) -> np.ndarray:
     """Return an array of real numbers; raise `InputError` for others, and for masked entries."""
     array = _array(name, a)
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+        hint = ""
+        if array.dtype.kind == "c":
+            hint = (
+                ": with a real matrix solve for b.real and b.imag as two right-hand sides; with "
+                "a complex one use scipy.linalg.solve_banded, or spsolve for trees"
+            )
+        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers{hint}")
     return array
 
 
@@ -290,7 +296,12 @@ def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
 
 
 def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert an array to a precision; refuse right-hand sides that overflow."""
+    """Convert an array to a precision; refuse longdouble, and right-hand sides that overflow."""
+    if a.dtype.kind == "f" and a.dtype.itemsize > 8:
+        raise InputError(
+            f"{name} has dtype {a.dtype}; expected float64 or float32, as devices have no more "
+            f"digits: pass {name}.astype(float), or use scipy.linalg.solve_banded"
+        )
     with np.errstate(over="ignore"):  # found below, or as bad pivots
         converted = a.astype(dtype, copy=False)
     if name == "b" and converted is not a and dtype.itemsize < a.dtype.itemsize:

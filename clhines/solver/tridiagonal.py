@@ -30,7 +30,14 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.core.arrays import inverse, offsets
-from clhines.core.checks import as_switch, check_room, host_array, in_precision, real_numbers
+from clhines.core.checks import (
+    as_check,
+    as_switch,
+    check_room,
+    host_array,
+    in_precision,
+    real_numbers,
+)
 from clhines.core.errors import InputError
 from clhines.solver.arguments import Arguments
 from clhines.solver.device import devices, program
@@ -40,6 +47,7 @@ from clhines.solver.device.guard import ClosedProxy, Holder, check_process
 from clhines.solver.engines.loaded import only_event
 from clhines.solver.factors import Factors
 from clhines.solver.forest import ChainTrees, Forest
+from clhines.solver.periodic import Corners, cut_corners
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver
@@ -217,6 +225,21 @@ class Chains:
         last = None if between or not rows.ndim or name == "dl" else -1
         table[:, 1:], table[:, 0] = rows[..., :last] if rows.ndim else rows, 0
 
+    def whole(self, name: str, a: object) -> np.ndarray:
+        """Return a diagonal with a value for each row, (n,)."""
+        if isinstance(a, cla.Array):
+            raise InputError(f"{name} is a pyopencl array; expected NumPy for periodic systems")
+        values = self.values(name, a)
+        if values.ndim and values.shape not in self._shapes(False):
+            shape = self.grid or (self.n,)
+            raise InputError(
+                f"{name} has shape {values.shape}; expected {shape} in periodic systems, whose "
+                "corners are the first dl and the last du"
+            )
+        if self.grid is None or values.shape == (self.n,):
+            return np.broadcast_to(values, self.n)
+        return np.broadcast_to(values, self.grid).reshape(-1)
+
     def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
         """Return `b` as (n,) or (k, n), and the shape of the solution."""
         a = self.values("b", b)
@@ -376,6 +399,7 @@ class Tridiagonal(Holder):
         out: Array | None = None,
         check: bool | str = True,
         columns: bool = False,
+        periodic: bool = False,
     ) -> Array:
         """Solve the systems.
 
@@ -393,6 +417,9 @@ class Tridiagonal(Holder):
             systems are right, and `status` has the row.
         columns : bool
             Right-hand sides are the last axis of `b` and `x`.
+        periodic : bool
+            The first `dl` of a system stands in its first row and last column, the last `du` in
+            its last row and first column; see `solver.periodic`. NumPy only.
 
         Returns
         -------
@@ -411,6 +438,9 @@ class Tridiagonal(Holder):
         AccuracyWarning
             As `Solver.solve`; on a device, or if `out` is `b`, always without the error.
         """
+        if as_switch("periodic", periodic):
+            factors = self.factor(dl, d, du, check=check, periodic=True)
+            return factors.solve(b, out=out, check=check, columns=columns)
         columns, device = as_switch("columns", columns), on_device(dl, d, du, b)
         matrix = self._matrix(dl, d, du, device)
 
@@ -422,13 +452,19 @@ class Tridiagonal(Holder):
         return Rows(self, side, matrix.sign).solve(solve, b, out, columns)
 
     def factor(
-        self, dl: Given, d: Given, du: Given, *, check: bool | str = True
+        self,
+        dl: Given,
+        d: Given,
+        du: Given,
+        *,
+        check: bool | str = True,
+        periodic: bool = False,
     ) -> TridiagonalFactors:
         """Eliminate a matrix once, to solve it for many right-hand sides.
 
         Parameters
         ----------
-        dl, d, du, check
+        dl, d, du, check, periodic
             As in `solve`; the arrays are copied.
 
         Returns
@@ -440,10 +476,15 @@ class Tridiagonal(Holder):
         ------
         InputError, PivotError, DeviceMemoryError
         """
+        corners = None
+        if as_switch("periodic", periodic):
+            whole = [self.chains.whole(*one) for one in (("dl", dl), ("d", d), ("du", du))]
+            dl, d, du, corners = cut_corners(self.sizes, *whole)
         matrix = self._matrix(dl, d, du, on_device(dl, d, du))
         factors = self.solver.factor(matrix.d, matrix.u, l=matrix.l, check=check)
         side = self._device_side() if on_device(dl, d, du) else None
-        return TridiagonalFactors(self, factors, Rows(self, side, matrix.sign))
+        rows = Rows(self, side, matrix.sign)
+        return TridiagonalFactors(self, factors, rows, corners, as_check(check))
 
     def close(self) -> None:
         """As `Solver.close`."""
@@ -561,16 +602,28 @@ class TridiagonalFactors:
         Of the chains, with rows of a negative `d` multiplied by -1.
     """
 
-    def __init__(self, owner: Tridiagonal, factors: Factors, rows: Rows) -> None:
-        self.factors, self._owner, self._rows = factors, owner, rows
+    def __init__(
+        self,
+        owner: Tridiagonal,
+        factors: Factors,
+        rows: Rows,
+        corners: Corners | None = None,
+        check: bool | str = True,
+    ) -> None:
+        self.factors, self._owner, self._rows, self._corners = factors, owner, rows, corners
+        self._correct: Callable[[np.ndarray], None] | None = None
+        if corners is not None:
+            self._correct = corners.correction(lambda p: cast("np.ndarray", self.solve(p)), check)
 
     def __repr__(self) -> str:
         return f"TridiagonalFactors({self._owner!r})"
 
-    def source(self) -> tuple[np.ndarray, str, dict[str, np.ndarray], np.ndarray | None]:
-        """Return sizes, method, d, u and l of the chains, and the signs of rows, None if all 1."""
+    def source(
+        self,
+    ) -> tuple[np.ndarray, str, dict[str, np.ndarray], np.ndarray | None, Corners | None]:
+        """Return sizes, method, d, u and l of the chains, signs of rows or None, and corners."""
         _, method, _, matrix = self.factors.source()
-        return self._owner.sizes, method, matrix, self._rows.sign_on_host()
+        return self._owner.sizes, method, matrix, self._rows.sign_on_host(), self._corners
 
     def solve(
         self,
@@ -600,14 +653,22 @@ class TridiagonalFactors:
         ------
         InputError, DeviceMemoryError
         """
-        if columns is False and (shape := self._rows.plain_shape(b)) is not None:
+        shape = self._rows.plain_shape(b)
+        if columns is False and shape is not None and self._correct is None:
             x = self.factors.quick(b, out, check, transpose, shape)
             if x is not None:
                 return x
         columns, transpose = as_switch("columns", columns), as_switch("transpose", transpose)
+        if transpose and self._corners is not None:
+            raise InputError(
+                "transpose=True is not supported for periodic systems; factor the transposed matrix"
+            )
 
         def solve(rows: Array, out: Array | None) -> Array:
-            return self.factors.solve(rows, out=out, check=check, transpose=transpose)
+            x = self.factors.solve(rows, out=out, check=check, transpose=transpose)
+            if self._correct is not None:
+                self._correct(cast("np.ndarray", x))
+            return x
 
         return self._rows.solve(solve, b, out, columns, transpose)
 
@@ -617,11 +678,15 @@ class TridiagonalFactors:
 
 
 def _factored(
-    sizes: np.ndarray, method: str, matrix: dict[str, np.ndarray], sign: np.ndarray | None
+    sizes: np.ndarray,
+    method: str,
+    matrix: dict[str, np.ndarray],
+    sign: np.ndarray | None,
+    corners: Corners | None,
 ) -> TridiagonalFactors:
     owner = Tridiagonal(sizes, method, matrix["d"].dtype)
     factors = owner.solver.factor(**matrix, check=False)
-    return TridiagonalFactors(owner, factors, Rows(owner, None, sign))
+    return TridiagonalFactors(owner, factors, Rows(owner, None, sign), corners, False)
 
 
 copyreg.pickle(TridiagonalFactors, lambda factors: (_factored, factors.source()))
@@ -650,6 +715,7 @@ def solve_tridiagonal(
     out: np.ndarray | None = None,
     check: bool | str = True,
     columns: bool = False,
+    periodic: bool = False,
     **options: Any,
 ) -> np.ndarray: ...
 
@@ -666,6 +732,7 @@ def solve_tridiagonal(
     out: np.ndarray | None = None,
     check: bool | str = True,
     columns: bool = False,
+    periodic: bool = False,
     **options: Any,
 ) -> np.ndarray | list[np.ndarray]:
     """Solve a batch of tridiagonal systems, of equal or of different sizes, see `Tridiagonal`.
@@ -687,7 +754,7 @@ def solve_tridiagonal(
         buffers of the last `MOST_KEPT` batches are kept: only a first call is slow.
     dtype : float64 or float32, optional
         Default: float32 where `dl`, `d`, `du` and `b` all are, else float64.
-    out, check, columns
+    out, check, columns, periodic
         As in `Tridiagonal.solve`.
 
     Returns
@@ -706,9 +773,10 @@ def solve_tridiagonal(
     batch = method, dtype, options
     list_sizes = _sizes_of_list(d)
     if list_sizes is None:
-        return _solve_arrays(system, sizes, *batch, out=out, check=check, columns=columns)
-    if sizes is not None or out is not None or columns:
-        raise InputError("d is a list of several sizes; expected no sizes, out, columns")
+        how: dict[str, Any] = {"out": out, "check": check, "columns": columns, "periodic": periodic}
+        return _solve_arrays(system, sizes, *batch, **how)
+    if sizes is not None or out is not None or columns or periodic:
+        raise InputError("d is a list of several sizes; expected no sizes, out, columns, periodic")
     system = {name: _joined(name, a, list_sizes) for name, a in system.items()}
     x = _solve_arrays(system, list_sizes, *batch, out=None, check=check, columns=False)
     return np.split(x, np.cumsum(list_sizes)[:-1]) if x.size else []

@@ -11,7 +11,6 @@ work-item, so that one thread of the device has to wake up.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -22,16 +21,16 @@ import pyopencl.array as cla
 
 from clhines.solver.device import copies, devices, program
 from clhines.solver.device.arrays import set_soon, to_device, values_of, within_reach
-from clhines.solver.device.templates import render
 from clhines.solver.engines.engine import DeviceOrder, EliminatedMatrix, SolveEngine, nothing_solved
 from clhines.solver.engines.hosted import FinishOnError
 from clhines.solver.engines.loaded import Step
 from clhines.solver.engines.memory import Buffer, KeptBuffers, Memory, total
 from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solver.forest import Forest
-from clhines.solver.plan.by_cell.lanes import Blocks, LanesSpec, lanes_spec
+from clhines.solver.plan.by_cell.lanes import ChainBlocks, LanesSpec, lanes_spec
 from clhines.solver.plan.kernel_spec import STATUS
 from clhines.solver.plan.plan import Limits, Plan, real_name
+from clhines.solver.plan.templates import render
 
 _ITEMS = 4  # work-items per core
 _ITEM_VALUES = 1 << 14  # of a work-item at least: fewer are solved sooner than a thread wakes up
@@ -50,7 +49,7 @@ class LanesEngine(SolveEngine):
     def __init__(
         self,
         forest: Forest,
-        blocks: Blocks,
+        blocks: ChainBlocks,
         limits: Limits,
         dtype: np.dtype,
         queue: cl.CommandQueue,
@@ -136,7 +135,7 @@ class LanesEngine(SolveEngine):
         with FinishOnError(self.queue):
             buffers = self._kept.of(self._matrix_buffers("l" not in matrix))
             memory = {name: buffers[name].base_data for name in buffers.listed}
-            made = EliminatedLanes(self, matrix, memory, self._status)
+            made = self._eliminate(matrix, memory, self._status, kept=False)
             made.solve_host(arrays["b"], target)
         pivots = made.bad_pivots()
         self._bad = lambda: pivots
@@ -151,7 +150,20 @@ class LanesEngine(SolveEngine):
             access, context = cl.mem_flags.READ_WRITE, self.queue.context
             listed = self._matrix_buffers(symmetric)
             buffers = {one.name: cl.Buffer(context, access, one.nbytes) for one in listed}
-            return EliminatedLanes(self, matrix, buffers, self._new_status())
+            return self._eliminate(matrix, buffers, self._new_status(), kept=True)
+
+    def _eliminate(
+        self,
+        matrix: dict[str, np.ndarray],
+        buffers: Mapping[str, cl.Buffer],
+        status: cla.Array,
+        kept: bool,
+    ) -> EliminatedLanes:
+        values = {name: self.on_device(name, a) for name, a in matrix.items()}
+        arguments = {**values, **buffers, "status": status.base_data}
+        self.kernel_events = []
+        self.launch("eliminate", "up" not in buffers, arguments, self.items(1))
+        return EliminatedLanes(self, matrix, buffers, status, kept)
 
     def _new_status(self) -> cla.Array:
         cells = (self.forest.num_cells,)
@@ -237,14 +249,12 @@ class EliminatedLanes:
         matrix: dict[str, np.ndarray],
         buffers: Mapping[str, cl.Buffer],
         status: cla.Array,
+        kept: bool = True,
     ) -> None:
-        self._engine, self._matrix, self._buffers = engine, matrix, dict(buffers)
+        self._kept = kept
+        self._engine, self._matrix, self._buffers = engine, matrix, buffers
         self._symmetric, self._status = "up" not in buffers, status
         self._small: _SmallSolve | None = None
-        values = {name: engine.on_device(name, a) for name, a in matrix.items()}
-        arguments = {**values, **self._buffers, "status": status.base_data}
-        engine.kernel_events = []
-        engine.launch("eliminate", self._symmetric, arguments, engine.items(1))
 
     def bad_pivots(self) -> BadPivots:
         status = values_of(self._status, self._engine.queue)
@@ -259,15 +269,12 @@ class EliminatedLanes:
         return self._matrix
 
     def transposed(self) -> EliminatedLanes:
-        swapped = copy.copy(self)
-        if "l" in self._matrix:
-            d, u, lower = (self._matrix[name] for name in "dul")
-            swapped._matrix = {"d": d, "u": lower, "l": u}
-            vars(swapped).pop("_usual", None)
+        matrix, buffers = dict(self._matrix), dict(self._buffers)
+        if "l" in matrix:
+            matrix["u"], matrix["l"] = matrix["l"], matrix["u"]
         if not self._symmetric:
-            up, low = (self._buffers[name] for name in ("up", "low"))
-            swapped._buffers, swapped._small = {**self._buffers, "up": low, "low": up}, None
-        return swapped
+            buffers["up"], buffers["low"] = buffers["low"], buffers["up"]
+        return EliminatedLanes(self._engine, matrix, buffers, self._status)
 
     # -- arrays of the host ------------------------------------------------------------------------
 
@@ -287,7 +294,12 @@ class EliminatedLanes:
         if out is not target:
             target[...] = out
         engine.found_finite = engine.take_finite()
-        small = rows == 1 and b.size <= _SMALL_VALUES and copies.fine_grained(engine.queue.device)
+        small = (
+            self._kept
+            and rows == 1
+            and b.size <= _SMALL_VALUES
+            and copies.fine_grained(engine.queue.device)
+        )
         if small and self._small is None:
             self._small = _SmallSolve(engine, self._symmetric, self._buffers)
 

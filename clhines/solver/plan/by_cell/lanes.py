@@ -67,7 +67,7 @@ class LanesSpec(TemplateSpec):
         return not self.symmetric
 
 
-def lanes_spec(real: str, limits: Limits, blocks: Blocks, symmetric: bool) -> LanesSpec:
+def lanes_spec(real: str, limits: Limits, blocks: ChainBlocks, symmetric: bool) -> LanesSpec:
     """Return the spec for a device, as wide as its compiler is known to get right."""
     itemsize = 8 if real == "double" else 4
     width = min(limits.vector_bytes, limits.trusted_bytes) // itemsize
@@ -76,7 +76,7 @@ def lanes_spec(real: str, limits: Limits, blocks: Blocks, symmetric: bool) -> La
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class ChainBlocks:
     """Chains in blocks of `lanes`, the longest first if their lengths differ.
 
     Attributes
@@ -109,7 +109,7 @@ class Blocks:
         return int(np.diff(self.first).max())
 
 
-def blocks_of(forest: Forest) -> Blocks | None:
+def blocks_of(forest: Forest) -> ChainBlocks | None:
     """Return the blocks of a forest of chains; None for others and for mostly padded blocks."""
     if not forest.trees.is_chains:
         return None
@@ -120,7 +120,7 @@ def blocks_of(forest: Forest) -> Blocks | None:
     if count > 1 and largest <= _MOST_ROWS:
         place = np.arange(-(-count // LANES) * LANES)
         place = np.where(place < count, place, place // LANES * LANES)
-        blocks = Blocks(LANES, offsets(sizes[order[::LANES]]), order[place], ragged)
+        blocks = ChainBlocks(LANES, offsets(sizes[order[::LANES]]), order[place], ragged)
         if blocks.size <= max(_FEW, _PADDING * forest.num_nodes):
             return blocks if blocks.size <= MAX_PLACES else None
-    return Blocks(1, offsets(sizes), np.arange(count), False)
+    return ChainBlocks(1, offsets(sizes), np.arange(count), False)

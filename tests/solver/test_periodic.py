@@ -1,0 +1,101 @@
+"""Periodic tridiagonal systems beside dense solves."""
+
+import pickle
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+
+from clhines import AccuracyWarning, InputError, PivotError, Tridiagonal, solve_tridiagonal
+
+
+def dense(dl, d, du):
+    a = np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1)
+    a[0, -1] += dl[0]
+    a[-1, 0] += du[-1]
+    return a
+
+
+def random_systems(m, n, seed=1):
+    rng = np.random.default_rng(seed)
+    dl, du = rng.uniform(-1, 1, (2, m, n))
+    return dl, rng.uniform(2.5, 4, (m, n)), du, rng.uniform(-1, 1, (m, n))
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(("m", "n"), [(1, 3), (5, 4), (20, 31)])
+def test_solutions_of_equal_systems(fast_queue, m, n):
+    dl, d, du, b = random_systems(m, n)
+    d[m // 2] *= -1
+    expected = [np.linalg.solve(dense(*one), rhs) for *one, rhs in zip(dl, d, du, b, strict=True)]
+    x = solve_tridiagonal(dl, d, du, b, periodic=True, queue=fast_queue)
+    np.testing.assert_allclose(x, expected, rtol=1e-11, atol=1e-13)
+    factors = Tridiagonal([n] * m, queue=fast_queue).factor(dl, d, du, periodic=True)
+    for _ in range(2):
+        assert np.array_equal(factors.solve(b), x)
+    rows = np.stack((b, 2 * b))
+    assert np.allclose(factors.solve(rows), np.stack((x, 2 * x)), rtol=1e-12)
+    columns = np.moveaxis(rows, 0, -1)
+    assert np.array_equal(factors.solve(columns, columns=True)[..., 1], factors.solve(rows)[1])
+    out = b.copy()
+    assert factors.solve(out, out=out) is out
+    assert np.array_equal(out, x)
+    assert np.array_equal(pickle.loads(pickle.dumps(factors)).solve(b), x)
+
+
+def test_systems_of_several_sizes_and_numbers(fast_queue):
+    sizes = [3, 9, 4]
+    dl, d, du, b = (a[0] for a in random_systems(1, 16))
+    x = solve_tridiagonal(dl, d, du, b, sizes=sizes, periodic=True, queue=fast_queue)
+    for k, n in enumerate(sizes):
+        part = slice(sum(sizes[:k]), sum(sizes[:k]) + n)
+        expected = np.linalg.solve(dense(dl[part], d[part], du[part]), b[part])
+        np.testing.assert_allclose(x[part], expected, rtol=1e-11)
+    heat = solve_tridiagonal(-1.0, 2.5, -1.0, np.ones((2, 7)), periodic=True, queue=fast_queue)
+    np.testing.assert_allclose(heat, 2.0, rtol=1e-12)
+    single = solve_tridiagonal(
+        *(np.float32(a) for a in (dl, d, du, b)), periodic=True, queue=fast_queue
+    )
+    assert single.dtype == np.float32
+    expected = np.linalg.solve(dense(dl, d, du), b)
+    np.testing.assert_allclose(single, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_singular_matrices_and_lost_digits_are_reported(fast_queue):
+    b = np.ones((1, 8))
+    with pytest.raises(PivotError, match="singular"):
+        solve_tridiagonal(-1.0, 2.0, -1.0, b, periodic=True, queue=fast_queue)
+    with pytest.warns(AccuracyWarning, match="corners almost cancel"):
+        solve_tridiagonal(-1.0, 2.0 + 1e-6, -1.0, b, periodic=True, queue=fast_queue)
+
+
+def test_what_does_not_fit_is_refused(fast_queue):
+    dl, d, du, b = random_systems(2, 5)
+    systems = Tridiagonal([5, 5], queue=fast_queue)
+    with pytest.raises(InputError, match=r"dl has shape \(2, 4\); expected \(2, 5\) in periodic"):
+        systems.solve(dl[:, 1:], d, du, b, periodic=True)
+    with pytest.raises(InputError, match="d is a pyopencl array; expected NumPy for periodic"):
+        systems.solve(dl, cla.to_device(fast_queue, d), du, b, periodic=True)
+    with pytest.raises(InputError, match="system 1 has 2 rows; expected 3 or more"):
+        Tridiagonal([3, 2], queue=fast_queue).factor(1.0, 4.0, 1.0, periodic=True)
+    with pytest.raises(InputError, match="transpose=True is not supported for periodic"):
+        systems.factor(dl, d, du, periodic=True).solve(b, transpose=True)
+    with pytest.raises(InputError, match="expected no sizes, out, columns, periodic"):
+        solve_tridiagonal(1.0, [d[0], d[1, :4]], 1.0, [b[0], b[1, :4]], periodic=True)
+
+
+@pytest.mark.parametrize("name", ["dl", "d", "du", "b"])
+def test_complex_and_long_numbers_are_refused_with_a_way_out(fast_queue, name):
+    system = dict(zip(("dl", "d", "du", "b"), random_systems(2, 5), strict=True))
+    for wrong, said in (
+        (
+            system[name] * 1j,
+            "expected real numbers: with a real matrix solve for b.real and b.imag",
+        ),
+        (
+            system[name].astype(np.longdouble),
+            "expected float64 or float32, as devices have no more",
+        ),
+    ):
+        with pytest.raises(InputError, match=f"{name} has dtype .*{said}"):
+            solve_tridiagonal(**{**system, name: wrong}, queue=fast_queue)
