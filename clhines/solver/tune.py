@@ -29,7 +29,7 @@ from clhines.solver.engines.sliced import SlicedEngine
 from clhines.solver.engines.whole import Whole
 from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import Candidate
-from clhines.solver.plan.by_cell.lanes import blocks_of
+from clhines.solver.plan.by_cell.lanes import ChainBlocks, blocks_of
 from clhines.solver.plan.methods import METHODS, candidate_plans, make_plan
 from clhines.solver.plan.plan import Option, Plan, with_few_programs
 
@@ -89,17 +89,15 @@ def _read(path: Path) -> TunedEntry | None:
     if entry is None:
         return None
     key, method, options = (entry.get(name) for name in ("key", "method", "options"))
-    if not isinstance(key, dict) or method not in ("auto", *METHODS):
+    if not isinstance(key, dict) or not isinstance(method, str) or method not in METHODS:
         return None
-    known = METHODS[method].options if method in METHODS else ()
-    if not isinstance(options, dict) or not set(options) <= set(known):
+    if not isinstance(options, dict) or not set(options) <= set(METHODS[method].options):
         return None
     if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
         return None
     return cast(TunedEntry, entry)
 
 
-LANES = Candidate("auto")  # the engine of chains on CPUs, which is no method
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 
 
@@ -119,13 +117,10 @@ def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarra
     return [a.astype(dtype) for a in (d, u, rng.uniform(-1.0, 1.0, n))]
 
 
-_Way = TypeVar("_Way")  # to solve: a plan, say
-
-
 def measure(
     queue: cl.CommandQueue,
-    candidates: Sequence[tuple[Candidate, _Way]],
-    prepare: Callable[[_Way], TimedRun],
+    candidates: Sequence[tuple[Candidate, Plan]],
+    prepare: Callable[[Plan], TimedRun],
     keep: bool = True,
 ) -> Tuning:
     """Time candidates, the heuristic's choice first; pass over those that do not fit or build."""
@@ -168,9 +163,7 @@ class Pick:
         memory: int,
         tune: str,
         options: dict[str, Option],
-        lanes: LanesEngine | None = None,
     ) -> None:
-        self.lanes, self._takes_lanes = lanes, False
         self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
         self.limits = trust.limits(queue.device, "solve", dtype)
         name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
@@ -188,10 +181,8 @@ class Pick:
             what = "%d slices: the batch needs %s of %s"
             _log.info(what, len(plans), needed, size_text(self.room.memory))
 
-    def engine(self) -> SolveEngine:
+    def engine(self) -> Whole | SlicedEngine:
         """Return the engine of the plans; of the heuristic's plans if the others do not build."""
-        if self._takes_lanes and self.lanes is not None:
-            return self.lanes
         try:
             return self._engine(*self.made)
         except BuildError:
@@ -230,12 +221,9 @@ class Pick:
                 where = f"{error.filename}: " if error.filename else ""
                 message = f"the winner was not stored: {where}{error.strerror or error}"
                 warn_caller(message, StoreWarning)
-            if winner == self.tuning.heuristic != LANES:
+            if winner == self.tuning.heuristic:
                 return
         if winner is None:
-            return
-        if winner == LANES:
-            self._takes_lanes = True
             return
         try:
             self.made = self._plans(winner.method, {**winner.options, **self.options})
@@ -253,18 +241,13 @@ class Pick:
         sets = 2 if 2 * most <= self.room.memory else 1
         systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
         keep = sets * most * len(plans) <= self.room.memory // 4
-        ways: list[tuple[Candidate, Plan | LanesEngine]] = [*plans]
-        if self.lanes is not None:
-            ways.insert(0, (LANES, self.lanes))
-        return measure(self.queue, ways, lambda way: self.ready_to_time(way, systems), keep)
+        return measure(self.queue, plans, lambda plan: self.ready_to_time(plan, systems), keep)
 
-    def ready_to_time(self, way: Plan | LanesEngine, systems: list[list[np.ndarray]]) -> TimedRun:
+    def ready_to_time(self, plan: Plan, systems: list[list[np.ndarray]]) -> TimedRun:
         """Return a function that solves one of the systems d, u, b, in natural order."""
-        if isinstance(way, LanesEngine):
-            return natural_solves(way, systems)
-        if not self.room.fits(way):
-            raise DeviceMemoryError(f"{way.method} needs {size_text(self.room.needed(way))}")
-        engine = Whole(way, self.queue, self.dtype, self.room).build()
+        if not self.room.fits(plan):
+            raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
+        engine = Whole(plan, self.queue, self.dtype, self.room).build()
         try:
             return natural_solves(engine, systems)
         except cl.MemoryError as error:
@@ -307,29 +290,32 @@ def engine_for(
     options: dict[str, Option],
 ) -> tuple[SolveEngine, Tuning | None]:
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
-    lanes = None
+    blocks = None
     if method == "auto" and max_memory is None and not options:
-        lanes = _lanes_engine(forest, dtype, queue, memory)
-        if lanes is not None and tune == "heuristic":
-            return logged(lanes), None
-    pick = Pick(forest, method, dtype, queue, memory, tune, options, lanes)
-    return logged(pick.engine()), pick.tuning
+        blocks = _blocks_of(forest, dtype, queue.device)
+
+    def in_lanes(blocks: ChainBlocks, make: Callable[[], SolveEngine], lazy: bool) -> LanesEngine:
+        limits = trust.limits(queue.device, "solve", dtype)
+        return logged(LanesEngine(forest, blocks, limits, dtype, queue, make, lazy))
+
+    def pick() -> Pick:
+        return Pick(forest, method, dtype, queue, memory, tune, options)
+
+    if blocks is not None and tune == "heuristic" and blocks.are_long:
+        return in_lanes(blocks, lambda: logged(pick().engine()), True), None
+    picked = pick()
+    engine = logged(picked.engine())
+    if blocks is None or not isinstance(engine, Whole):
+        return engine, picked.tuning
+    return in_lanes(blocks, lambda: engine, False), picked.tuning
 
 
-def _lanes_engine(
-    forest: Forest, dtype: np.dtype, queue: cl.CommandQueue, memory: int
-) -> LanesEngine | None:
-    """Return the engine of chains on a CPU, which plans nothing; None for other batches."""
-    device = queue.device
+def _blocks_of(forest: Forest, dtype: np.dtype, device: cl.Device) -> ChainBlocks | None:
+    """Return the blocks of chains on a CPU; None for other batches and devices."""
     blocks = blocks_of(forest) if copies.shares_memory(device) else None
     if blocks is None or blocks.size * dtype.itemsize > device.max_mem_alloc_size:
         return None
-
-    def usual() -> SolveEngine:
-        return logged(Pick(forest, "auto", dtype, queue, memory, "heuristic", {}).engine())
-
-    limits = trust.limits(device, "solve", dtype)
-    return LanesEngine(forest, blocks, limits, dtype, queue, usual)
+    return blocks
 
 
 def logged(engine: _Any) -> _Any:

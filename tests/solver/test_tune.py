@@ -118,19 +118,6 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
     assert np.array_equal(again.solve(**system.arrays), solver.solve(**system.arrays))
 
 
-def test_chains_in_lanes_are_measured_beside_the_methods(fast_queue):
-    if not devices.is_cpu(fast_queue.device):
-        pytest.skip("lanes of chains are for CPUs")
-    forest = Forest.repeat([chain(40)], 64)
-    system = make_system(forest, "float32")
-    solver = Solver(forest, dtype="float32", queue=fast_queue, tune="measure")
-    assert solver.tuning.rows[0][0] == solver.tuning.heuristic == tune.LANES
-    again = Solver(forest, dtype="float32", queue=fast_queue, tune="cached")
-    assert type(again.engine) is type(solver.engine)
-    for one in (solver, again):
-        system.assert_solved(one.solve(**system.arrays))
-
-
 @pytest.mark.parametrize("candidate", [c for rows in CANDIDATES.values() for c in rows], ids=str)
 def test_every_candidate_solves(fast_queue, candidate):
     """On devices of the other kind too."""

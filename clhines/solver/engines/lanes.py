@@ -1,8 +1,8 @@
-"""The engine of chains on a CPU: blocks of chains in lanes, in the arrays of the caller.
+"""The engine of chains on a CPU, which keeps eliminated matrices in lanes.
 
 The kernels of ``lanes.mako`` read and write natural order, and need a few numbers per chain and no
-table of rows. So nothing is planned before the first solve. Device order, arrays on the device, and
-many right-hand sides of one chain are left to the `usual` engine, which is made when first needed.
+table of rows. Factors are solved by them, and so are few long chains, for which nothing is planned
+before the first solve. All else is left to the `usual` engine.
 
 Kept factors are the eliminated matrix. Small batches are copied to memory that kernels and host
 share (fine-grained SVM), where a call changes no argument of the kernel, and are solved by one
@@ -39,10 +39,12 @@ _MOST_RHS = 4  # of one chain, whose right-hand sides others put into lanes
 
 
 class LanesEngine(SolveEngine):
-    """Engine of chains in `blocks`; `usual` makes the engine for what this one leaves to it."""
+    """Engine of chains in `blocks`; `make_usual` makes the engine for what this one leaves to it.
+
+    `is_lazy`: the usual engine is made when first needed, and solves go by the blocks.
+    """
 
     takes_device_order = True
-    finds_finite = True
     may_lose = False
     method = "auto"
 
@@ -53,10 +55,11 @@ class LanesEngine(SolveEngine):
         limits: Limits,
         dtype: np.dtype,
         queue: cl.CommandQueue,
-        usual: Callable[[], SolveEngine],
+        make_usual: Callable[[], SolveEngine],
+        is_lazy: bool = True,
     ) -> None:
         self.forest, self.blocks, self.dtype, self.queue = forest, blocks, dtype, queue
-        self._limits, self._make_usual = limits, usual
+        self._limits, self._make_usual, self._is_lazy = limits, make_usual, is_lazy
         self.kernel_events: list[cl.Event] = []
         self._bad: Callable[[], BadPivots] | None = None  # of the last solve
         tables = {
@@ -70,6 +73,8 @@ class LanesEngine(SolveEngine):
         self.not_finite = within_reach(queue, (1,), np.dtype(np.int32))
         self._kept, self._room = KeptBuffers(queue), KeptBuffers(queue)
         self._copied = {name: KeptBuffers(queue) for name in ("d", "u", "l", "b", "x")}
+        if not is_lazy:
+            _ = self.usual
 
     # -- what the usual engine does ----------------------------------------------------------------
 
@@ -96,6 +101,10 @@ class LanesEngine(SolveEngine):
         pivots: BadPivots = self.usual.bad_pivots()
         return pivots
 
+    @property
+    def finds_finite(self) -> bool:
+        return self._is_lazy or bool(self.usual.finds_finite)
+
     # -- of every engine ---------------------------------------------------------------------------
 
     @property
@@ -106,11 +115,15 @@ class LanesEngine(SolveEngine):
 
     @property
     def source(self) -> str:
-        return render(self.spec(True))
+        return render(self.spec(True)) if self._is_lazy else str(self.usual.source)
 
     def describe(self) -> str:
-        lanes = "chains in lanes" if self.blocks.lanes > 1 else "chain by chain"
-        return f"{lanes}, {devices.label(self.queue.device)})"
+        if not self._is_lazy:
+            return str(self.usual.describe())
+        return f"chain by chain, {devices.label(self.queue.device)})"
+
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        return np.empty_like(b) if self._is_lazy else self.usual.empty_like(b)
 
     def bad_pivots(self) -> BadPivots:
         if self._bad is None:
@@ -126,10 +139,10 @@ class LanesEngine(SolveEngine):
         return b.ndim == 1 or self.blocks.lanes > 1 or len(b) <= _MOST_RHS
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        if not self.solves_rows(arrays["b"]):
+        if not self._is_lazy or not self.solves_rows(arrays["b"]):
             self._bad = self._usual_pivots
             self.usual.solve_host(arrays, target)
-            self.found_finite = self.usual.found_finite
+            self.found_finite, self.kernel_events = self.usual.found_finite, []
             return
         matrix = {name: a for name, a in arrays.items() if name != "b"}
         with FinishOnError(self.queue):

@@ -13,6 +13,7 @@ from clhines import AccuracyWarning, Forest, InputError, PivotError, Solver, Tri
 from clhines.solver.device import copies
 from clhines.solver.engines import lanes
 from clhines.solver.engines.lanes import LanesEngine
+from clhines.solver.plan.by_cell import lanes as plan_lanes
 
 SIZES = {
     "one": [53],
@@ -43,11 +44,12 @@ def test_solutions_and_the_same_by_factors(cpu, name, symmetric, dtype):
     system = make_system(forest, dtype, symmetric)
     solver = Solver(forest, dtype=dtype, queue=cpu)
     assert isinstance(solver.engine, LanesEngine)
-    x = solver.solve(**system.arrays)
-    system.assert_solved(x)
+    system.assert_solved(solver.solve(**system.arrays))
     assert (solver.status() == -1).all()
     factors = solver.factor(system.d, system.u, l=system.l)
-    for _ in range(3):  # the later ones in shared memory
+    x = factors.solve(system.b)
+    system.assert_solved(x)
+    for _ in range(3):  # in shared memory
         assert np.array_equal(factors.solve(system.b), x)
     b = system.b.copy()
     assert factors.solve(b, out=b) is b
@@ -56,20 +58,34 @@ def test_solutions_and_the_same_by_factors(cpu, name, symmetric, dtype):
         swapped = System(forest, system.d, system.l, system.b, system.u)
         for _ in range(2):
             swapped.assert_solved(factors.transposed().solve(system.b))
-    assert "usual" not in vars(solver.engine)  # nothing was planned
     assert np.array_equal(pickle.loads(pickle.dumps(factors)).solve(system.b), x)
-    assert "lanes" in repr(solver) or "chain by chain" in repr(solver)
+
+
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
+def test_long_chains_are_solved_without_a_plan(cpu, symmetric, monkeypatch):
+    monkeypatch.setattr(plan_lanes, "_LONG_ROWS", 50)
+    forest = chains("one")
+    system = make_system(forest, np.float64, symmetric)
+    solver = Solver(forest, queue=cpu)
+    x = solver.solve(**system.arrays)
+    system.assert_solved(x)
+    assert (solver.status() == -1).all()
+    factors = solver.factor(system.d, system.u, l=system.l)
+    assert np.array_equal(factors.solve(system.b), x)
+    assert "chain by chain" in repr(solver)
+    assert "eliminate" in solver.source
+    assert "usual" not in vars(solver.engine)  # nothing was planned
+    assert solver.plan.forest is forest  # and is now
 
 
 @pytest.mark.parametrize("name", ["ragged", "full blocks", "one"])
 def test_arrays_that_cannot_be_lent_are_copied(cpu, name, monkeypatch):
     forest = chains(name)
     system = make_system(forest, np.float64, False)
-    x = Solver(forest, queue=cpu).solve(**system.arrays)
+    x = Solver(forest, queue=cpu).factor(system.d, system.u, l=system.l).solve(system.b)
     monkeypatch.setattr(copies, "lends", lambda device, a: False)
     monkeypatch.setattr(copies, "fine_grained", lambda device: False)
     solver, b = Solver(forest, queue=cpu), system.b.copy()
-    assert np.array_equal(solver.solve(**system.arrays), x)
     factors = solver.factor(system.d, system.u, l=system.l)
     assert factors.solve(b, out=b) is b
     assert np.array_equal(b, x)
@@ -85,16 +101,16 @@ def test_several_right_hand_sides_and_odd_arrays(cpu, name):
     forest = chains(name)
     system = make_system(forest, np.float64, False, rows=3)
     solver = Solver(forest, queue=cpu)
-    x = solver.solve(**system.arrays)
-    system.assert_solved(x)
     factors = solver.factor(system.d, system.u, l=system.l)
+    x = factors.solve(system.b)
+    system.assert_solved(x)
     assert np.array_equal(factors.solve(np.asfortranarray(system.b)), x)
     out = np.empty((3, 2 * forest.num_nodes))[:, ::2]
     assert factors.solve(system.b, out=out) is out
     assert np.array_equal(out, x)
     assert np.array_equal(factors.solve(system.b[1]), x[1])
     b = system.b.copy()
-    assert solver.solve(system.d, system.u, b, l=system.l, overwrite=True) is b
+    assert factors.solve(b, overwrite=True) is b
     assert np.array_equal(b, x)
 
 

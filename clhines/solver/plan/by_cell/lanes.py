@@ -17,6 +17,7 @@ from clhines.solver.plan.plan import MAX_PLACES, Limits
 
 LANES = 8  # chains of a block
 _MOST_ROWS = 1 << 14  # of a chain in lanes: longer ones do not fit into a cache side by side
+_LONG_ROWS = 1 << 20  # of all chains, from which on nothing is planned for them
 _FEW = 1 << 14  # values with padding, of a batch that may be mostly padding
 _PADDING = 1.5  # of other batches: values with padding over rows
 
@@ -102,6 +103,11 @@ class ChainBlocks:
     def size(self) -> int:
         """Values of an array of the eliminated matrix, padding included."""
         return int(self.first[-1]) * self.lanes
+
+    @property
+    def are_long(self) -> bool:
+        """Whether planning would take much longer than to solve chain by chain."""
+        return self.lanes == 1 and int(self.first[-1]) >= _LONG_ROWS
 
     @property
     def room(self) -> int:
