@@ -1,6 +1,7 @@
 """One version, and requirements that are the same wherever they are stated."""
 
 import configparser
+import json
 import os
 import re
 import runpy
@@ -192,3 +193,19 @@ def test_the_runtime_for_cpus_by_platform(setup, system, machine, expected):
 def test_files_for_people_exist():
     for name in ("CONTRIBUTING", "CODE_OF_CONDUCT", "SECURITY", "CHANGELOG", "README"):
         assert (ROOT / f"{name}.md").stat().st_size > 500
+
+
+def test_the_notebook_for_colab_runs(tmp_path, monkeypatch, capsys):
+    """Its cells in turn, where clhines is installed; a GPU is not looked for."""
+    pytest.importorskip("matplotlib").use("agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no sh
+    (tmp_path / "sh").write_text("#!/bin/false\n")
+    (tmp_path / "sh").chmod(0o700)
+    cells = json.loads((ROOT / "docs" / "colab.ipynb").read_text("utf-8"))["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"]
+            exec("".join(cell["source"]), names)
+    assert not names["GPU"] and "5 spikes" in capsys.readouterr().out
