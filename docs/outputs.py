@@ -1,10 +1,10 @@
-"""The code of the pages: it is run, and what it prints and draws is kept and shown below it.
+"""Run the code of the pages, and store its text and pictures for the site.
 
-    python docs/outputs.py docs/tutorials/swc.md    # run a page, keep what it prints and draws
+    python docs/outputs.py docs/tutorials/swc.md    # run a page, store its outputs
 
-The tests run pages by this module, and so fill the same store; `conf.py` puts what is stored into
-the site, and runs a page itself where its text or the package has changed. A page is run in an
-empty folder in which only SWC files lie: the sample cells, and a small `cell.swc`.
+The tests run pages by this module, and so fill the same store. `conf.py` puts stored outputs into
+the site, and runs a page itself if its text or the package has changed. A page runs in a folder
+with SWC files only: the sample cells, and a small `cell.swc`.
 """
 
 import base64
@@ -27,7 +27,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 STORE = HERE / "_outputs"  # one file per page; ignored by git
-NEEDED = {  # text of a block -> what it imports, when it runs
+NEEDED = {  # text in a block -> package that it needs
     "import draw": "matplotlib",
     ".plot(": "matplotlib",
     "--plot": "matplotlib",
@@ -104,13 +104,13 @@ def call(line: str, folder: Path) -> None:
         code = main(words)
     except SystemExit as stop:  # of --help
         code = stop.code
-    assert code == 0 or words[0] == "doctor", line  # which finds what is wrong with this machine
+    assert code == 0 or words[0] == "doctor", line  # it may report faults of this machine
 
 
 def run(page: Path, names: dict[str, object], folder: Path, outputs: list[Output]) -> None:
-    """Execute a page's pieces in one namespace, and add what each of them printed and drew.
+    """Execute a page's pieces in one namespace, and append the output of each.
 
-    Raises MissingError where a package is not installed; `outputs` has those of the pieces before.
+    Raises MissingError if a package is not installed; `outputs` then has the pieces before it.
     """
     import clhines
 
@@ -169,7 +169,7 @@ def key(page: Path) -> str:
 
 
 def place(page: Path) -> Path:
-    """Return where the outputs of a page are stored."""
+    """Return the file with the outputs of a page."""
     return STORE / f"{page.resolve().relative_to(ROOT).as_posix().replace('/', '-')}.json"
 
 
@@ -183,7 +183,7 @@ def keep(page: Path, outputs: list[Output]) -> None:
 
 
 def kept(page: Path) -> list[Output] | None:
-    """Return the stored outputs of a page, or None where they are of other text or code."""
+    """Return the stored outputs of a page, or None if its text or the package has changed."""
     try:
         stored = json.loads(place(page).read_text("utf-8"))
     except (OSError, ValueError):

@@ -39,7 +39,7 @@ class TableError(ValueError):
 
 @functools.cache
 def result_of(name: str) -> dict[str, Any]:
-    """Return what a JSON file of `bench/results` has."""
+    """Read a JSON file of `bench/results`."""
     path = RESULTS / f"{name}.json"
     if not path.is_file():
         raise TableError(f"{name}: no such file in bench/results")
@@ -64,7 +64,7 @@ def conditions(text: str) -> dict[str, str]:
 
 
 def meets(value: object, wanted: str) -> bool:
-    """Whether a field of a row is what a condition asks for."""
+    """Whether a field of a row meets a condition."""
     if isinstance(value, str):
         return value.startswith(wanted[:-1]) if wanted.endswith("*") else value == wanted
     if isinstance(value, bool) or value is None:
@@ -127,7 +127,7 @@ def changes(commit: str) -> str:
 
 
 def split(line: str) -> list[tuple[str, dict[str, str] | None]]:
-    """Return the cells of a line: texts, and conditions by name of those that have any."""
+    """Return the cells of a line: texts, and conditions by name, or None."""
     cells = [part.partition("::") for part in line.strip().strip("|").split("|")]
     return [(text.strip(), conditions(more) if mark else None) for text, mark, more in cells]
 
@@ -159,10 +159,9 @@ def printed(name: str, where: str, lines: list[str]) -> list[str]:
 
 
 def break_even(segments: int, is_compiled: bool, dt: float = 0.025) -> tuple[float, float]:
-    """Return NEURON's seconds for 1 s of model time, and from how many ms on the device is sooner.
+    """Return NEURON's seconds for 1 s of model time, and the shortest run that the device wins, ms.
 
-    The estimates are those of the switch, for a cell with `hh` in each segment; infinite if NEURON
-    is sooner in runs of any length.
+    The switch's estimates for a cell with `hh` in each segment; infinite if NEURON always wins.
     """
     counts = cost.Counts(segments, (("hh", segments),), (("", HH_TEXT),), 0)
     with mock.patch.object(cost, "machine_factor", lambda: 1.0):
