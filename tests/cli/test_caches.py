@@ -118,7 +118,8 @@ def test_what_the_last_check_has_seen_is_not_checked_again(kept):
     now = time.time()
     os.utime(path, (now - 900, now - 900))
     assert caches.clean(kept) == 0 and path.exists()
-    os.utime(path, (now, now))
+    for changed in (path, path.parent / "last_accessed"):  # on a busy machine it is minutes old
+        os.utime(changed, (now, now))
     assert caches.clean(kept) == 1 and not path.exists()
 
 
