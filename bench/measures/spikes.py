@@ -189,15 +189,20 @@ def text(result: dict[str, Any]) -> str:
     rows = result["rows"]
     names = list(dict.fromkeys(name for r in rows for name in r["seconds"]))
     head = f"{'pairs':>6} {'spikes':>6} " + " ".join(f"{n:>9}" for n in names)
-    head += f" {'auto':>9} {'x best':>6} good"
+    head += f" {'slowest':>7} {'second':>6} {'auto':>9} {'x best':>6} good"
     lines = []
     for r in rows:
         times = [cell(r, name) for name in names]
         line = " ".join([f"{r['probability']:>6g} {r['found']:>6.1f}", *times])
+        three = sorted(family(r["seconds"]).values())
+        slowest, second = three[-1] / three[0], three[min(1, len(three) - 1)] / three[0]
+        line += f" {slowest:>7.2f} {second:>6.2f}"
         line += f" {r['chosen']:>9} {r['chosen_x_best']:>6.2f} {table.verdict(r['good'])}"
         lines.append(line)
     found = table.ruled(head, lines)
-    return f"times in us, * the best; auto: chosen on other spikes\n{found}\n\n{summary(rows)}"
+    said = "slowest, second: over the fastest of vpo, vsn, vssn"
+    head = f"times in us, * the best; auto: chosen on other spikes\n{said}"
+    return f"{head}\n{found}\n\n{summary(rows)}"
 
 
 def cell(row: dict[str, Any], name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,15 @@ COUNTS = (256, 2560, 25_600, 256_000)
 LARGE_COUNTS = (20, 200, 2000, 20_000)  # of chains of 1,024 nodes and more
 SMALL_CHAINS, LARGE_CHAINS = (64, 128, 256, 512), (1024, 2048, 4096, 8192)
 CELLS = {
-    "small-low": (76, 7),
-    "small-high": (76, 29),
-    "medium-low": (305, 30),
-    "medium-high": (319, 157),
-    "big-low": (695, 66),
-    "big-high": (691, 341),
-}  # Table 1: nodes and branches
+    "small-low": (76, 7, "299-DG-IN-Neuron2"),
+    "small-high": (76, 29, "202-2-19nj"),
+    "medium-low": (305, 30, "59D-40X"),
+    "medium-high": (319, 157, "Culture-9-5"),
+    "big-low": (695, 66, "28-2-2"),
+    "big-high": (691, 341, "HSE-fluoro02"),
+}  # Table 1: nodes, branches, and the name at NeuroMorpho.Org, whose files are NAME.CNG.swc
 MEDIUM = "medium-high"  # the one of figures 3 and 4
 MULTI = 512  # nodes of the cells of figures 6 and 14
-MADE = "random binary trees of the nodes and branches of Table 1, seeded, not its reconstructions"
 FLAT = method("flat", "flat")
 FULL = "full-interleaved"
 INTERLEAVED = method(FULL, "interleaved")
@@ -40,10 +40,31 @@ SPEEDUP = "speed-up over sequential execution"
 CHAIN_CELLS = "random chains, diagonally dominant"
 
 
-def cell(name: str) -> np.ndarray:
-    """One of the six cells: a random binary tree in place of a reconstruction of Table 1."""
-    nodes, branches = CELLS[name]
+def cell(name: str, folder: Path | None = None) -> np.ndarray:
+    """One of the six cells: a reconstruction from a folder, or a random tree of its size.
+
+    A reconstruction has a node for each point of its file.
+    """
+    nodes, branches, _ = CELLS[name]
+    file = swc_file(name, folder)
+    if file is not None:
+        return np.asarray(clhines.read_swc(file).parent, np.int32)
     return random_binary_tree(nodes, branches, record.SEED)
+
+
+def swc_file(name: str, folder: Path | None) -> Path | None:
+    """Return the file of one of the six cells, or None."""
+    paths = [folder / f"{CELLS[name][2]}{end}" for end in (".CNG.swc", ".swc")] if folder else []
+    return next((path for path in paths if path.is_file()), None)
+
+
+def origin(run: Run) -> str:
+    """Say which of the six cells are reconstructions."""
+    files = [file.name for name in CELLS if (file := swc_file(name, run.cells))]
+    made = "random binary trees of the nodes and branches of Table 1, seeded"
+    if not files:
+        return f"{made}, not its reconstructions"
+    return f"{', '.join(files)}, a node for each point; the others {made}"
 
 
 def found(run: Run, dtype: str = "float64", **setup: Any) -> dict[str, Any]:
@@ -69,9 +90,9 @@ def add(
         result["rows"] += timed(run, case, entries, result["missing"], panel=panel)
 
 
-def six(name: str) -> str:
+def six(name: str, folder: Path | None = None) -> str:
     """Name a cell and say how large it is."""
-    tree = clhines.Forest.from_parents([cell(name)])
+    tree = clhines.Forest.from_parents([cell(name, folder)])
     return f"{name} ({tree.num_nodes}, {tree.num_branches})"
 
 
@@ -84,8 +105,8 @@ def measure_3(run: Run) -> dict[str, Any]:
     Here the paper's solvers of the host get whole batches, too, and methods are timed that share
     out the cells to devices of one kind.
     """
-    panel = six(MEDIUM)
-    result = found(run, cell=f"{panel}: nodes, branches", table=MADE)
+    panel = six(MEDIUM, run.cells)
+    result = found(run, cell=f"{panel}: nodes, branches", table=origin(run))
     shared = {"flat": "flat", FULL: "interleaved", "auto": "auto"}
     several = [
         on_devices(f"{name}, {count} {pictures.DEVICES}", row, count)
@@ -98,7 +119,7 @@ def measure_3(run: Run) -> dict[str, Any]:
     whole = [replace(entry, on_host=False) for entry in (SEQUENTIAL_ENTRY, MULTICORE)]
     entries = [*whole, FLAT, INTERLEAVED, *NEW, *several]
     entries += PEERS[3:4] if run.quick else PEERS
-    add(run, result, [cell(MEDIUM)], COUNTS, entries, panel)
+    add(run, result, [cell(MEDIUM, run.cells)], COUNTS, entries, panel)
     return result
 
 
@@ -164,11 +185,11 @@ WORK_GROUP = 128
 
 def measure_4(run: Run) -> dict[str, Any]:
     """Block-interleaved over its block sizes, and local memory beside the others."""
-    panel = six(MEDIUM)
+    panel = six(MEDIUM, run.cells)
     result = found(
         run,
         cell=f"{panel}: nodes, branches",
-        table=MADE,
+        table=origin(run),
         work_group=f"{WORK_GROUP} for block-interleaved, as in the paper",
         block_shared="as many cells a block as local memory holds",
     )
@@ -181,7 +202,7 @@ def measure_4(run: Run) -> dict[str, Any]:
     entries = [SEQUENTIAL_ENTRY, *blocks, shared, FLAT, INTERLEAVED, MULTICORE, *NEW]
     if run.is_host:
         entries.append(method("block-interleaved, vectors", "block_interleaved", new=True))
-    add(run, result, [cell(MEDIUM)], COUNTS[-1:], entries, panel)
+    add(run, result, [cell(MEDIUM, run.cells)], COUNTS[-1:], entries, panel)
     return result
 
 
@@ -223,10 +244,10 @@ def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 def measure_5(run: Run) -> dict[str, Any]:
     """Multicore and full-interleaved over the number of cells, for six cells."""
-    result = found(run, cells="size-branches (nodes, branches)", table=MADE)
+    result = found(run, cells="size-branches (nodes, branches)", table=origin(run))
     entries = [SEQUENTIAL_ENTRY, MULTICORE, INTERLEAVED, *NEW, *peers_for(run)]
     for name in run.some(list(CELLS)):
-        add(run, result, [cell(name)], COUNTS, entries, six(name))
+        add(run, result, [cell(name, run.cells)], COUNTS, entries, six(name, run.cells))
     return result
 
 

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ class Run:
         Of timed rounds for twelve solvers of a case.
     host_nodes : float
         Nodes that solvers of the host get at most; times of larger batches are in proportion.
+    cells : Path, optional
+        Folder with the SWC files of cuHinesBatch's Table 1.
     shared : dict
         Rows that several figures take from one measurement.
     """
@@ -53,6 +56,7 @@ class Run:
     most_nodes: int
     seconds: float
     host_nodes: float = float("inf")
+    cells: Path | None = None
     shared: dict[Any, Any] = field(default_factory=dict)
 
     @property

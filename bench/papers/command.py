@@ -1,13 +1,14 @@
 """Run the experiments of three papers, and draw their figures.
 
     python -m bench papers [FIGURE ...] [--quick] [--nodes N] [--seconds S]
-                           [--device SPEC] [--out FOLDER]
+                           [--cells FOLDER] [--device SPEC] [--out FOLDER]
 
 Figures are those of Huber 2018 (report-...), of Valero-Lara et al. 2018 (batch-...) and of Brette
 and Goodman 2012 (review-...); without a name all are run. Each becomes ``FIGURE.json``, ``.txt``
 and, with matplotlib, ``.svg`` in ``papers-<device>``, as soon as it is measured. Solutions are
 checked before they are timed, and wrong ones end their figure. Speed-ups are over the C baseline
-of hines.c with one thread, of the same run.
+of hines.c with one thread, of the same run. FOLDER has the SWC files of cuHinesBatch's Table 1, by
+the names of `batch.CELLS`; random trees of their sizes stand for those that are missing.
 """
 
 from __future__ import annotations
@@ -122,6 +123,18 @@ FIGURES: dict[str, Figure] = {
         report.draw_options,
         report.table_options,
     ),
+    "report-ends": Figure(
+        "Huber 2018, section 7, with Arbor's cells, whose branches end at random",
+        report.measure_ends,
+        report.draw_7_2,
+        report.table_times,
+    ),
+    "batch-2": Figure(
+        "Valero-Lara 2018, figure 2: layouts in memory",
+        patterns.measure_2,
+        patterns.draw_2,
+        patterns.table_2,
+    ),
     "batch-3": Figure(
         "Valero-Lara 2018, figure 3: medium-high neurons", batch.measure_3, batch.draw_3
     ),
@@ -135,6 +148,12 @@ FIGURES: dict[str, Figure] = {
     ),
     "batch-6": Figure(
         "Valero-Lara 2018, figure 6: one shape against many", batch.measure_6, batch.draw_6
+    ),
+    "batch-7": Figure(
+        "Valero-Lara 2018, figure 7: one shape, and many shapes level by level",
+        patterns.measure_7,
+        patterns.draw_7,
+        patterns.table_7,
     ),
     "batch-8": Figure(
         "Valero-Lara 2018, figure 8: rows that CR and PCR read",
@@ -221,12 +240,15 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = record.parser("papers", __doc__)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
     parser.add_argument("--quick", action="store_true", help="a few small batches only")
+    parser.add_argument("--cells", help="folder with SWC files of cuHinesBatch's Table 1")
     parser.add_argument("--nodes", type=float, help="of a batch at most; default by the device")
     parser.add_argument("--seconds", type=float, help="of rounds a case of 12 solvers; default 1")
     args = parser.parse_args(arguments)
     for name in args.figures:
         if name not in FIGURES:
             parser.error(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    if args.cells is not None and not Path(args.cells).is_dir():
+        parser.error(f"--cells {args.cells}: expected a folder")
     for name in ("nodes", "seconds"):
         value = getattr(args, name)
         if value is not None and not 0 < value < float("inf"):
@@ -241,7 +263,8 @@ def main(arguments: Sequence[str]) -> int:
     traffic.ask_for_registers(queue.device)
     most = cases.most_nodes(queue, args.nodes, args.quick)
     seconds = args.seconds or (0.02 if args.quick else 1.0)
-    run = Run(queue, args.quick, most, seconds, cases.host_nodes(queue))
+    cells = Path(args.cells) if args.cells else None
+    run = Run(queue, args.quick, most, seconds, cases.host_nodes(queue), cells)
     folder = Path(args.out) / f"papers-{record.slug(queue.device)}"
     known, failed = record.record(queue, "papers", arguments), {}
     for name in args.figures or FIGURES:

@@ -260,3 +260,104 @@ def table_2_1(result: dict[str, Any]) -> str:
         for r in result["rows"]
     ]
     return table.ruled(head, lines)
+
+
+# -- figures 2 and 7 of cuHinesBatch -----------------------------------------------------------
+
+SYSTEMS, ELEMENTS, BLOCK = 4, 3, 2  # of figure 2; systems of a block
+LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Flat": ("flat", {}),
+    "Full-Interleaved": ("interleaved", {}),
+    "Block-Interleaved": ("block_interleaved", {"block_size": BLOCK, "vector_width": 1}),
+}
+NEURONS, BRANCH_LEVELS = 3, 3  # of figure 7
+
+
+def measure_2(run: Run) -> dict[str, Any]:
+    """Place of each element of each system in memory, as our plans have it."""
+    forest = clhines.Forest.repeat([np.arange(-1, ELEMENTS - 1)], SYSTEMS)
+    rows = []
+    for name, (method, options) in LAYOUTS.items():
+        gather = clhines.make_plan(forest, method, **options).gather
+        places = [divmod(int(node), ELEMENTS) for node in gather if node >= 0]
+        first = [k for k, (_, element) in enumerate(places) if element == 0]
+        lanes = BLOCK if "Block" in name else SYSTEMS
+        rows.append({"panel": name, "places": places, "apart": first[1] - first[0], "lanes": lanes})
+    setup = {"systems": f"{SYSTEMS} of {ELEMENTS} elements, blocks of {BLOCK}, as in the paper"}
+    return {"dtype": "float64", "setup": setup, "scaled": [], "missing": [], "rows": rows}
+
+
+def draw_2(figure: Any, result: dict[str, Any]) -> None:
+    """Draw memory from left to right, a colour for each system."""
+    rows = result["rows"]
+    for axes, r in zip(pictures.panels(figure, len(rows), 1), rows):
+        for k, (system, element) in enumerate(r["places"]):
+            color = pictures.SHADES[system]
+            axes.barh(0, 0.94, left=k, height=0.8, color=color, ec="black", lw=0.6)
+            axes.text(k + 0.47, 0, f"{system},{element}", ha="center", va="center", fontsize=8)
+        axes.set(yticks=[], title=r["panel"], xlabel="place in memory: system, element")
+        axes.set_xticks([])
+    figure.set_size_inches(8, 1 + 1.3 * len(rows))
+
+
+def table_2(result: dict[str, Any]) -> str:
+    """Return the layouts as text, and how far first elements of two systems are apart."""
+    lines = []
+    for r in result["rows"]:
+        places = " ".join(f"{system}{'abcdefgh'[element]}" for system, element in r["places"])
+        lines.append(f"{r['panel']:<18} {r['apart']:>5}  {places}")
+    return table.ruled(f"{'layout':<18} {'apart':>5}  system and element in each place", lines)
+
+
+def measure_7(run: Run) -> dict[str, Any]:
+    """Count launches: of one shape, a work-item for each cell; of many, level after level."""
+    trees = [tree_of_levels(n) for n in range(1, BRANCH_LEVELS + 1)]
+    rows = []
+    for name, method, cells in (
+        ("mono-morphology", "interleaved", [trees[-1]] * NEURONS),
+        ("multi-morphology", "levels", trees),
+    ):
+        forest = clhines.Forest.from_parents(cells)
+        plan = clhines.make_plan(forest, method)
+        launches = sum(len(part.launches) for part in plan.parts)
+        row = {"panel": name, "method": method, "launches": launches, "cells": len(cells)}
+        rows.append(row | {"trees": [tree.tolist() for tree in cells]})
+    setup = {"cells": f"branch levels: {BRANCH_LEVELS} each, and 1 to {BRANCH_LEVELS}"}
+    return {"dtype": "float64", "setup": setup, "scaled": [], "missing": [], "rows": rows}
+
+
+def tree_of_levels(levels: int) -> np.ndarray:
+    """Parents of a tree of one node a branch, which splits in two on each level."""
+    return (np.arange(-1, (1 << levels) - 2) // 2).astype(np.int32)
+
+
+def draw_7(figure: Any, result: dict[str, Any]) -> None:
+    """Draw the cells: one colour a cell that one work-item solves, or one a level of one launch."""
+    for axes, r in zip(pictures.panels(figure, 1, 2), result["rows"]):
+        for cell, parent in enumerate(r["trees"]):
+            depth = [int(np.log2(k + 1)) for k in range(len(parent))]
+            across = [(k + 1.5) / 2**n - 1 + 1.4 * cell for k, n in enumerate(depth)]
+            for k, above in enumerate(parent):
+                shade = cell if r["method"] == "interleaved" else depth[k]
+                color = pictures.SHADES[shade]
+                axes.plot(across[k], -depth[k], "o", ms=9, color=color, zorder=3)
+                if above >= 0:
+                    ends = [across[above], across[k]], [-depth[above], -depth[k]]
+                    axes.plot(*ends, color=color, lw=2)
+        launches = f"{r['launches']} launch{'es' * (r['launches'] > 1)}"
+        title = f"{r['panel']}: {r['method']}, {launches}"
+        axes.set(xticks=[], yticks=range(1 - BRANCH_LEVELS, 1), title=title)
+        axes.set_yticklabels(range(BRANCH_LEVELS - 1, -1, -1))
+        axes.set_ylabel("branch level")
+        shared = "cell" if r["method"] == "interleaved" else "level"
+        axes.set_xlabel(f"a colour for each {shared}")
+
+
+def table_7(result: dict[str, Any]) -> str:
+    """Return the launches as text."""
+    head = f"{'cells':<18} {'number':>6} {'method':<12} {'launches':>8}"
+    lines = [
+        f"{r['panel']:<18} {r['cells']:>6} {r['method']:<12} {r['launches']:>8}"
+        for r in result["rows"]
+    ]
+    return table.ruled(head, lines)

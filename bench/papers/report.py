@@ -6,7 +6,7 @@ is in `clhines.ring`; here only the trees count, as the time of a solve does not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,15 +62,33 @@ def judged_plan(plan: clhines.Plan) -> dict[str, Any]:
     return {**row, "idle_lanes": 1 - plan.forest.num_nodes / lane_steps}
 
 
-def trees(run: Run, branching: float, setting: str = USUAL) -> list[np.ndarray]:
-    """Return different cells of the ring network, as `ring_cell` makes them."""
+def trees(run: Run, branching: float, setting: str = USUAL, ends: bool = False) -> list[np.ndarray]:
+    """Return different cells of the ring network, as `ring_cell` makes them; or as Arbor does."""
     first, last = SETTINGS[setting]
     long = np.floor(np.linspace(first, last, LEVELS) + 0.5).astype(np.int64)
     found = []
     for k in range(shapes(run)):
-        parent, level = grow(np.random.default_rng(k), LEVELS, branching, STEMS)
+        rng = np.random.default_rng(k)
+        parent, level = (
+            grow_with_ends(rng, branching) if ends else grow(rng, LEVELS, branching, STEMS)
+        )
         found.append(number_nodes(parent, long[level] + (parent < 0), soma_nodes=1))
     return found
+
+
+def grow_with_ends(rng: np.random.Generator, branching: float) -> tuple[np.ndarray, np.ndarray]:
+    """Grow branches as `grow` does; each has two children with the same probability, one by one.
+
+    So a branch ends with ``(1 - branching) ** 2``, as in Arbor's example of the ring network.
+    """
+    parents, total = [np.full(STEMS, -1, np.int64)], 0
+    for _ in range(LEVELS - 1):
+        here = parents[-1].size
+        children = rng.binomial(2, branching, here)
+        parents.append(np.repeat(np.arange(total, total + here), children))
+        total += here
+    sizes = [each.size for each in parents]
+    return np.concatenate(parents), np.repeat(np.arange(len(sizes)), sizes)
 
 
 def shapes(run: Run) -> int:
@@ -274,14 +292,25 @@ def table_times(result: dict[str, Any]) -> str:
 
 def measure_7_2(run: Run) -> dict[str, Any]:
     """Speed-up of fine with splitting over old, for high, medium and low branching."""
+    return _branchings(run, (USUAL, FALLING))
+
+
+def measure_ends(run: Run) -> dict[str, Any]:
+    """Measure the same for cells whose branches end at random, as in Arbor's example."""
+    return _branchings(run, (USUAL,), ends=True)
+
+
+def _branchings(run: Run, settings: Sequence[str], ends: bool = False) -> dict[str, Any]:
     said = ", ".join(f"{name} {p}" for name, p in BRANCHINGS.items())
+    if ends:
+        said += ", for each of two children of a branch"
     result = about(
         run,
-        f"{USUAL}, {FALLING}",
+        ", ".join(settings),
         branching=f"probabilities {said}",
         time="packing not counted",
         old=SAID,
-        **{"flat, block-interleaved": "ours, with a work-item a cell, too"},
+        **({} if ends else {"flat, block-interleaved": "ours, with a work-item a cell, too"}),
         steps="in sequence, of the largest cell (old) and the longest block (fine, split)",
         idle="share of the steps of all lanes, of the largest batch",
     )
@@ -290,11 +319,11 @@ def measure_7_2(run: Run) -> dict[str, Any]:
     asked += [entry(n, m, o, new, plans=plans) for n, m, o, new in entries(run)]
     ours = [entry(n, m, o, new) for n, m, o, new in OURS]
     reasons = []
-    for setting in (USUAL, FALLING):
+    for setting in settings:
         for name, probability in BRANCHINGS.items():
             panel = f"{name} branching, {setting}"
-            cells = trees(run, probability, setting)
-            here = [*asked, *ours] if setting == USUAL else asked
+            cells = trees(run, probability, setting, ends)
+            here = [*asked, *ours] if setting == USUAL and not ends else asked
             add(run, result, cells, FEWER, here, panel)
             forest, fine = plans[SPLIT].forest, judged_plan(plans[SPLIT])
             reasons.append(
@@ -318,9 +347,11 @@ OURS: list[tuple[str, str, dict[str, Any], bool]] = [
 
 def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
     """Speed-ups over old on the left, times of low branching in the middle, and what is new."""
-    axes = pictures.panels(figure, 2, 3)
     rows = result["rows"]
-    for setting, three in ((USUAL, axes[:3]), (FALLING, axes[3:])):
+    settings = [s for s in (USUAL, FALLING) if any(r["panel"].endswith(s) for r in rows)]
+    axes = pictures.panels(figure, len(settings), 3)
+    for k, setting in enumerate(settings):
+        three = axes[3 * k : 3 * k + 3]
         some = [r for r in rows if r["panel"].endswith(setting)]
         for each, name in ((three[0], SPLIT), (three[2], "auto")):
             of = [{**r, "name": r["panel"].split(",")[0]} for r in some if r["name"] == name]

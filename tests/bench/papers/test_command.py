@@ -17,7 +17,7 @@ import clhines
 from bench import MissingError, __main__, record, systems
 from bench import made as shapes
 from bench.measures import peers
-from bench.papers import batch, cases, command, report
+from bench.papers import batch, cases, command, patterns, report
 from bench.peers import host
 from clhines.core.errors import DeviceMemoryError
 from clhines.solver import reference
@@ -31,6 +31,7 @@ TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]
 LINES = {
     "report-7.1": {"old", "fine", "fine, split", "fine, packing counted", "auto"},
     "report-7.2": {"old", "fine, split", "flat", "block-interleaved", "auto"},
+    "report-ends": {"old", "fine, split", "auto"},
     "report-options": {"none", "all"},
     "batch-3": {"flat", "full-interleaved", "C/OpenMP, cell by cell", "auto"},
     "batch-4": {"block-interleaved 32", "block-interleaved 512", "block-shared", "flat"},
@@ -43,9 +44,24 @@ LINES = {
     "batch-14": {"levels", "full-interleaved", "C/OpenMP, cell by cell"},
     "batch-padding": {"padding skipped", "padding computed"},
 }  # of figures whose rows are times; the panels of some have to be several
-PANELS = {"report-7.1": 2, "report-7.2": 6, "report-options": 4, "batch-5": 2, "batch-6": 4}
+PANELS = {
+    "report-7.1": 2,
+    "report-7.2": 6,
+    "report-ends": 3,
+    "report-options": 4,
+    "batch-5": 2,
+    "batch-6": 4,
+}
 PANELS |= {"batch-14": 2, "batch-padding": 6}
-WITHOUT_C = {"report-7.1", "report-7.2", "report-options", "batch-9", "batch-13", "batch-padding"}
+WITHOUT_C = {
+    "report-7.1",
+    "report-7.2",
+    "report-ends",
+    "report-options",
+    "batch-9",
+    "batch-13",
+    "batch-padding",
+}
 
 
 @needs_cc
@@ -311,10 +327,47 @@ def test_cells_shared_out_to_queues(fast_queue, monkeypatch, row):
 
 
 def test_cells_of_table_1():
-    for name, (nodes, branches) in batch.CELLS.items():
+    for name, (nodes, branches, _) in batch.CELLS.items():
         forest = clhines.Forest.from_parents([batch.cell(name)])
         assert (forest.num_nodes, forest.num_branches) == (nodes, branches)
         assert name in batch.six(name) and f"({nodes}, {branches})" in batch.six(name)
+
+
+def test_reconstructions_of_table_1_come_from_a_folder(fast_queue, tmp_path):
+    """By their names at NeuroMorpho.Org; random trees stand for those that are missing."""
+    run = run_on(fast_queue)
+    assert batch.origin(run).endswith("not its reconstructions")
+    points = "1 1 0 0 0 5 -1\n2 3 9 0 0 1 1\n3 3 19 0 0 1 2\n4 3 9 9 0 1 2\n"
+    (tmp_path / "202-2-19nj.CNG.swc").write_text(points)
+    run.cells = tmp_path
+    assert batch.origin(run).startswith("202-2-19nj.CNG.swc, a node for each point; the others")
+    assert batch.cell("small-high", tmp_path).tolist() == [-1, 0, 1, 1]
+    assert "(4, 3)" in batch.six("small-high", tmp_path)
+    assert len(batch.cell("small-low", tmp_path)) == 76
+
+
+def test_layouts_of_figure_2(fast_queue):
+    rows = {r["panel"]: r["places"] for r in patterns.measure_2(run_on(fast_queue))["rows"]}
+    assert rows["Flat"] == [(s, e) for s in range(4) for e in range(3)]
+    assert rows["Full-Interleaved"] == [(s, e) for e in range(3) for s in range(4)]
+    blocks = [(b + s, e) for b in (0, 2) for e in range(3) for s in range(2)]
+    assert rows["Block-Interleaved"] == blocks
+
+
+def test_launches_of_figure_7(fast_queue):
+    mono, multi = patterns.measure_7(run_on(fast_queue))["rows"]
+    assert mono["launches"] == 1 and multi["launches"] == 2 * patterns.BRANCH_LEVELS - 1
+
+
+def test_branches_end_at_random():
+    """Of many branches below the last level, (1 - p)^2 have no child, 2 p (1 - p) have one."""
+    counts = np.zeros(3)
+    for seed in range(300):
+        parent, level = report.grow_with_ends(np.random.default_rng(seed), 0.5)
+        children = np.bincount(parent[parent >= 0], minlength=len(parent))
+        counts += np.bincount(children[level < report.LEVELS - 1], minlength=3)
+        assert (level[parent[parent >= 0]] + 1 == level[parent >= 0]).all()
+    np.testing.assert_allclose(counts / counts.sum(), [0.25, 0.5, 0.25], atol=0.02)
 
 
 def test_times_between_events_span_all_kernels(fast_queue, monkeypatch):
