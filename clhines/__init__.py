@@ -26,8 +26,8 @@ The map. Each part imports only the parts above it::
 ========================  ========================================================================
 
 Public modules have short names: `clhines.analysis`, `clhines.cells`, `clhines.device`,
-`clhines.draw`, `clhines.library`, `clhines.plan`, `clhines.reference`, `clhines.ring`,
-`clhines.torch`, `clhines.jax`.
+`clhines.draw`, `clhines.fields`, `clhines.library`, `clhines.plan`, `clhines.reference`,
+`clhines.ring`, `clhines.torch`, `clhines.jax`.
 
 Each package's docstring explains its words, what each module owns, and how to add to it.
 
@@ -85,6 +85,7 @@ _HOMES = {
     "solver.plan.transforms": "Rerooted reroot",
     "simulator.population.population": "Population",
     "simulator.simulation": "Simulation",
+    "simulator.thresholds": "Thresholds find_thresholds",
     "solver.factors": "Factors",
     "solver.solver": "Solver",
     "solver.tridiagonal": "Tridiagonal solve_tridiagonal",
@@ -95,9 +96,9 @@ _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
         "cli core core.draw neuron simulator simulator.analysis simulator.cells"
-        " simulator.mechanisms simulator.mechanisms.library simulator.model simulator.network"
-        " simulator.network.ring solver solver.device solver.jax solver.literature solver.plan"
-        " solver.reference solver.torch"
+        " simulator.fields simulator.mechanisms simulator.mechanisms.library simulator.model"
+        " simulator.network simulator.network.ring solver solver.device solver.jax"
+        " solver.literature solver.plan solver.reference solver.torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

@@ -27,6 +27,7 @@ from clhines.core.errors import StoreWarning as StoreWarning
 from clhines.neuron.entry import from_neuron as from_neuron
 from clhines.simulator import analysis as analysis
 from clhines.simulator import cells as cells
+from clhines.simulator import fields as fields
 from clhines.simulator import mechanisms as mechanisms
 from clhines.simulator import model as model
 from clhines.simulator import network as network
@@ -47,6 +48,8 @@ from clhines.simulator.network.plasticity import STDP as STDP
 from clhines.simulator.network.plasticity import Rule as Rule
 from clhines.simulator.population.population import Population as Population
 from clhines.simulator.simulation import Simulation as Simulation
+from clhines.simulator.thresholds import Thresholds as Thresholds
+from clhines.simulator.thresholds import find_thresholds as find_thresholds
 from clhines.solver import device as device
 from clhines.solver import jax as jax
 from clhines.solver import literature as literature

@@ -108,6 +108,19 @@ def played(t=(0.0, 1.0), y=(0.0, 0.1), index=0):
     return inside(net).added.plays[0].t, inside(net).added.plays[0].y
 
 
+def in_field(**given):
+    """Currents of a field in one of two cells, which a table of the mechanism multiplies."""
+    net = network()
+    slope = np.append(np.linspace(0, 9, CABLE.num_nodes), np.zeros(CABLE.num_nodes))
+    options = {"potential": slope, "waveform": ([0.0, 1.0], [0.0, 1.0]), **given}
+    if len(options["potential"]) == CABLE.num_nodes:
+        net = Network(CABLE)
+    group = net.field(**options)
+    sim = Simulation(net, engine="reference")
+    number = sim.record("v", [0])
+    return group.parameters["amp"], sim.run(1.0)[number]
+
+
 def differentiated(width):
     net, syn = synapses()
     net.add_event(syn, 0, 0.3, 0.01)
@@ -244,6 +257,10 @@ CONVERTED = {
     "ion.ci": (lambda x: ion(ci=x), 1e-4, "mM"),
     "ion.co": (lambda x: ion(co=x), 2.0, "mM"),
     "play.t": (lambda x: played(t=x), [0.0, 2.0], "ms"),
+    "field.potential": (lambda x: in_field(potential=x), [*np.linspace(0, 9, CABLE.num_nodes)], "mV"),
+    "field.waveform": (lambda x: in_field(waveform=(x, [0.0, 1.0])), [0.0, 2.0], "ms"),
+    "lfp.electrodes": (lambda x: network().lfp(x), [[900.0, 0.0, 0.0]], "um"),
+    "geometry.shift": (lambda x: network().geometry(x).begin, [1.0, 0.0, 2.0], "um"),
     "play.y": (lambda x: played(y=x), [0.0, 0.2], "nA"),
     "compile.dt": (lambda x: compile(network(), dt=x).capacitance_over_dt, 0.05, "ms"),
     "compile.v_init": (lambda x: compile(network(), v_init=x).v_init, *MV),
@@ -304,6 +321,8 @@ REJECTED = {
     "ion.nodes": lambda x: ion(nodes=x),
     "ion.valence": lambda x: ion(valence=x),
     "ion.style": lambda x: ion(style=x),
+    "field.of_cell": lambda x: in_field(of_cell=[0, 0] * x),
+    "geometry.turn": lambda x: network().geometry(turn=np.eye(3) * x),
     "play.index": lambda x: played(index=x),
     "compile.seed": lambda x: compile(network(), seed=x),
     "compile.secondorder": lambda x: compile(network(), secondorder=x),
@@ -422,6 +441,8 @@ def test_every_argument_is_tried():
             "spikes",
             "of",
             "loss",
+            "medium",
+            "geometry",
         ),
     }
     indices = {"count", "source_index", "to", "ids", "index", "a"}  # of `as_array` and integers

@@ -25,6 +25,7 @@ from clhines.core.files import PathLike
 from clhines.core.summary import counted
 from clhines.simulator.cells.cable import Cable, discretise
 from clhines.simulator.cells.swc import read_swc
+from clhines.simulator.fields import Geometry, Medium, field_of, geometry_of, line_matrix
 from clhines.simulator.mechanisms import mechanism as find_mechanism
 from clhines.simulator.mechanisms.builtin import HALF_GAP
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -561,6 +562,91 @@ class Network:
             Interpolate; else ``y[k]`` holds from ``t[k]`` on.
         """
         self._inside.added.play(group, index, name, t, y, continuous)
+
+    # -- fields --------------------------------------------------------------------------------
+
+    def geometry(self, shift: ArrayLike | None = None, turn: ArrayLike | None = None) -> Geometry:
+        """Return where the nodes lie, of a network of cables.
+
+        Parameters
+        ----------
+        shift : (num_cells, 3) float, µm, optional
+            Of each cell, whose cable has its own coordinates.
+        turn : (num_cells, 3, 3) float, optional
+            Rotation of each cell about the origin of its cable, before the shift.
+        """
+        return geometry_of(self.cables, self.num_cells, shift, turn)
+
+    def field(
+        self,
+        potential: ArrayLike,
+        waveform: tuple[ArrayLike, ArrayLike],
+        of_cell: ArrayLike | None = None,
+        continuous: bool = True,
+    ) -> Group:
+        """Apply a potential outside of the cells that changes in time, as of an electrode.
+
+        The potential outside of node i is ``scale * potential[i] * y(t)``. It acts as NEURON's
+        `extracellular` with e_extracellular: by the currents between nodes, or behind the outermost
+        of layers, see `from_arrays`. `v` stays the difference across the membrane.
+
+        Parameters
+        ----------
+        potential : (n,) float or (k, n) float, mV
+            Of each node at y = 1, see `simulator.fields`; k rows for k waveforms that add up.
+        waveform : (t, y)
+            t : (m,) float, ms
+                Ascending; two equal times are a jump.
+            y : (m,) float, or (k, m) float
+                Read in the middle of each step; ``y[0]`` before the first time, and ``y[-1]`` after
+                the last.
+        of_cell : (num_cells,) integer, optional
+            Which of k waveforms each cell has; with one row of potentials.
+        continuous : bool
+            Interpolate; else ``y[k]`` holds from ``t[k]`` on.
+
+        Returns
+        -------
+        Group
+            The currents. ``sim.set(group, scale=net.per_cell(...))`` sets amplitudes.
+        """
+        self._inside.check_not_frozen("field()")
+        number = sum(g.mechanism.name.startswith("field") for g in self.groups)
+        structure, name = self._inside.structure, f"field{number or ''}"
+        cells = structure.forest, structure.whole("g_axial"), structure.around
+        mechanism, nodes, parameters = field_of(
+            cells, name, potential, waveform, of_cell, continuous
+        )
+        return self.add(mechanism, nodes, **parameters)
+
+    def lfp(
+        self,
+        electrodes: ArrayLike,
+        medium: Medium | None = None,
+        geometry: Geometry | None = None,
+    ) -> np.ndarray:
+        """Return the potentials at electrodes of 1 nA from each node, by line sources.
+
+        ``sim.record("i_membrane", "all", matrix=net.lfp(electrodes))`` records the potentials, mV.
+
+        Parameters
+        ----------
+        electrodes : (k, 3) float, µm
+            Outside of all segments.
+        medium : simulator.fields.Medium, optional
+            Default: infinite and homogeneous, 0.3 S/m.
+        geometry : simulator.fields.Geometry, optional
+            Of all nodes; default: `geometry()`.
+
+        Returns
+        -------
+        (k, m) float64, mV
+            For the m nodes with membrane, as in ``nodes()``.
+        """
+        where = self.geometry() if geometry is None else geometry
+        if len(where) != self.forest.num_nodes:
+            raise InputError(f"geometry has {len(where)} nodes; expected {self.forest.num_nodes}")
+        return line_matrix(where.of(self.nodes()), electrodes, medium)
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int = 0) -> None:
         """Set the numbers of the streams of a RANDOM variable, as NEURON's ``set_ids``.

@@ -1,0 +1,128 @@
+"""The currents that a potential outside drives along cells.
+
+The potential inside of a node is v plus that outside, phi. So the current from node j into node i
+is ``g (v_j - v_i) + g (phi_j - phi_i)``: a cell in a field obeys the equations of one without, with
+the current ``sum of g (phi_j - phi_i)`` into each node. NEURON solves for the potential outside,
+too, which is e_extracellular to within 1e-9 mV with its own xg, xc and xraxial, and reads
+e_extracellular in the middle of a step, as `t` in a BREAKPOINT.
+
+If nodes have layers around them, phi is that of the ground behind the outermost layer, and drives
+the current ``g_around phi`` from there. The potentials between are unknowns of the step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import as_indices, as_real, as_switch
+from clhines.core.errors import InputError, shown
+from clhines.simulator.cells.around import Enclosing
+from clhines.simulator.mechanisms import Mechanism
+from clhines.solver.forest import Forest
+
+MOST = 8000  # values of waveforms
+_TEXT = """
+NEURON {{ POINT_PROCESS {name} RANGE amp, scale, waveform, i ELECTRODE_CURRENT i }}
+PARAMETER {{ amp = 0 (nA) scale = 1 waveform = 0 }}
+ASSIGNED {{ i (nA) }}
+FUNCTION_TABLE value(t (ms), waveform)
+BREAKPOINT {{ i = scale*amp*value(t, waveform) }}
+"""
+_SINGLE = (
+    _TEXT.replace("RANGE amp, scale, waveform", "RANGE amp, scale")
+    .replace("scale = 1 waveform = 0", "scale = 1")
+    .replace("(t (ms), waveform)", "(t (ms))")
+    .replace("(t, waveform)", "(t)")
+)
+
+
+def driven_currents(
+    parent: np.ndarray, g_axial: np.ndarray, around: Enclosing | None, potential: np.ndarray
+) -> np.ndarray:
+    """(k, n) float64, nA: into each node, of potentials outside, (k, n), mV.
+
+    `parent`, (n,), and the conductances `g_axial` to it, µS, are those of the network.
+    """
+    currents, outside = np.zeros(potential.shape), potential.copy()
+    if around is not None:
+        layered = around.node >= 0
+        outside[:, layered | ~around.inner] = 0
+        last = np.flatnonzero(~around.inner & ~layered)
+        currents[:, last] = around.g[last] * potential[:, last]
+    below = np.flatnonzero(parent >= 0)
+    above = parent[below]
+    for row, phi in zip(currents, outside, strict=True):
+        flow = g_axial[below] * (phi[above] - phi[below])
+        row += np.bincount(below, flow, len(row)) - np.bincount(above, flow, len(row))
+    return currents
+
+
+def field_mechanism(
+    name: str, t: ArrayLike, y: ArrayLike, continuous: bool
+) -> tuple[Mechanism, int]:
+    """Return a point process with the current ``scale*amp*y(t)``, and the number of waveforms."""
+    times, values = as_real("t", t, "ms"), as_real("y", y)
+    rows = np.atleast_2d(values)
+    if times.ndim != 1 or not len(times) or rows.ndim != 2 or rows.shape[1] != len(times):
+        raise InputError(
+            f"t has shape {times.shape}, y {values.shape}; expected (m,), and (m,) or (k, m)"
+        )
+    if (np.diff(times) < 0).any():
+        raise InputError("t goes back in time; expected ascending times")
+    if not as_switch("continuous", continuous):  # a value holds until the next one comes
+        times, rows = np.repeat(times, 2)[1:], np.repeat(rows, 2, axis=1)[:, :-1]
+    if rows.size > MOST:
+        raise InputError(f"waveforms have {rows.size} values; expected at most {MOST}")
+    if len(rows) == 1:
+        table = {"value": (times, rows[0])}
+        return Mechanism.from_nmodl(_SINGLE.format(name=name), function_tables=table), 1
+    tables = {"value": (times, np.arange(len(rows)), rows.T)}
+    return Mechanism.from_nmodl(_TEXT.format(name=name), function_tables=tables), len(rows)
+
+
+def field_of(
+    cells: tuple[Forest, np.ndarray, Enclosing | None],
+    name: str,
+    potential: ArrayLike,
+    waveform: object,
+    of_cell: ArrayLike | None,
+    continuous: bool,
+) -> tuple[Mechanism, np.ndarray, dict[str, Any]]:
+    """Return the mechanism of `Network.field`, its nodes and parameters.
+
+    `cells` are the trees, the conductances of nodes to their parents, µS, and layers around them.
+    """
+    (forest, g_axial, around), values = cells, as_real("potential", potential, "mV")
+    n = forest.num_nodes
+    if values.ndim not in (1, 2) or values.shape[-1] != n:
+        raise InputError(
+            f"potential has shape {values.shape}; expected ({n},), one for each node, or (k, {n})"
+        )
+    if not isinstance(waveform, tuple) or len(waveform) != 2:
+        raise InputError(f"waveform is {shown(waveform)}; expected a tuple of t and y")
+    mechanism, count = field_mechanism(name, *waveform, continuous)
+    rows = np.atleast_2d(values)
+    if of_cell is not None:
+        which = as_indices("of_cell", of_cell, count, "waveform")
+        if len(rows) > 1 or which.shape != (forest.num_cells,):
+            raise InputError(
+                f"of_cell has shape {which.shape} with {len(rows)} potentials; expected "
+                f"({forest.num_cells},) with one"
+            )
+        row = np.repeat(which, forest.sizes)[None]
+    elif len(rows) != count:
+        raise InputError(
+            f"potential has {len(rows)} rows for {count} waveforms; expected a row for each, or "
+            "of_cell"
+        )
+    else:
+        row = np.repeat(np.arange(count)[:, None], n, axis=1)
+    currents = driven_currents(forest.parent, g_axial, around, rows)
+    nodes, which = np.nonzero(currents.T)
+    parameters = {"amp": currents[which, nodes], "scale": np.ones(len(nodes))}
+    if count > 1:
+        parameters["waveform"] = row[which, nodes].astype(np.float64)
+    return mechanism, nodes, parameters

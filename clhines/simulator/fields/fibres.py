@@ -1,0 +1,344 @@
+"""Axons of the literature: the geometry and the equations of nodes and internodes.
+
+`myelinated` is the double cable of McIntyre, Richardson and Grill (2002), J Neurophysiol
+87:995-1006, with the diameters of its table 1 and, of the node, the equations at ModelDB 3810.
+`senn` is the spatially extended nonlinear node of Reilly, Freeman and Larkin (1985), IEEE Trans
+Biomed Eng 32:1001-1011, with the node of Frankenhaeuser and Huxley (1964), J Physiol 171:302-315.
+`unmyelinated` is a cylinder with the membrane of Hodgkin and Huxley (1952).
+
+Each function returns a `Fibres`: arrays of compartments along x, and what is inserted where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import as_real, as_whole_number
+from clhines.core.errors import InputError, shown
+from clhines.simulator.fields.geometry import Geometry
+
+# Table 1 of McIntyre et al.: diameters of the fibre, the axon and the node, distance of nodes, and
+# length of the paranode FLUT, µm; lamellae of the myelin.
+TABLE = np.array([
+    (5.7, 3.4, 1.9, 500, 35, 80),
+    (7.3, 4.6, 2.4, 750, 38, 100),
+    (8.7, 5.8, 2.8, 1000, 40, 110),
+    (10.0, 6.9, 3.3, 1150, 46, 120),
+    (11.5, 8.1, 3.7, 1250, 50, 130),
+    (12.8, 9.2, 4.2, 1350, 54, 135),
+    (14.0, 10.4, 4.7, 1400, 56, 140),
+    (15.0, 11.5, 5.0, 1450, 58, 145),
+    (16.0, 12.7, 5.5, 1500, 60, 150),
+])  # fmt: skip
+INTERNODE = "MFSSSSSSFM"  # MYSA, FLUT, and six STIN
+_RHO = 70.0  # Ω·cm, of the axoplasm and of the space around it
+_NODE_LENGTH, _MYSA_LENGTH = 1.0, 3.0  # µm
+_SPACE = {"N": 0.002, "M": 0.002, "F": 0.004, "S": 0.004}  # µm: width of the periaxonal space
+_LEAK = {"M": 1e-3, "F": 1e-4, "S": 1e-4}  # S/cm² of the axon's membrane
+_MYELIN_C, _MYELIN_G = 0.1, 1e-3  # µF/cm², S/cm² of one membrane of a lamella
+_BARE, _GROUND = 1e10, 1e9  # S/cm²: from the space to the ground at nodes, and of the last layer
+
+NODE_MRG = """
+    density node_mrg   # McIntyre, Richardson and Grill 2002, ModelDB 3810
+    parameter gnabar = 3 S/cm2
+    parameter gnapbar = 0.01 S/cm2
+    parameter gkbar = 0.08 S/cm2
+    parameter gl = 0.007 S/cm2
+    parameter ena = 50 mV
+    parameter ek = -90 mV
+    parameter el = -90 mV
+    parameter celsius = 36 degC
+    fast = 2.2^((celsius - 20)/10)
+    slow = 2.9^((celsius - 20)/10)
+    late = 3^((celsius - 36)/10)
+    am = fast*1.86*(v + 21.4)/(1 - exp(-(v + 21.4)/10.3)) [1/ms]
+    bm = -fast*0.086*(v + 25.7)/(1 - exp((v + 25.7)/9.16)) [1/ms]
+    ah = -slow*0.062*(v + 114)/(1 - exp((v + 114)/11)) [1/ms]
+    bh = slow*2.3/(1 + exp(-(v + 31.8)/13.4)) [1/ms]
+    ap = fast*0.01*(v + 27)/(1 - exp(-(v + 27)/10.2)) [1/ms]
+    bp = -fast*0.00025*(v + 34)/(1 - exp((v + 34)/10)) [1/ms]
+    as = late*0.3/(1 + exp(-(v + 53)/5)) [1/ms]
+    bs = late*0.03/(1 + exp(-(v + 90))) [1/ms]
+    state m = am/(am + bm)
+    dm/dt = am*(1 - m) - bm*m
+    state h = ah/(ah + bh)
+    dh/dt = ah*(1 - h) - bh*h
+    state p = ap/(ap + bp)
+    dp/dt = ap*(1 - p) - bp*p
+    state s = as/(as + bs)
+    ds/dt = as*(1 - s) - bs*s
+    current ina = gnabar*m^3*h*(v - ena) [mA/cm2]
+    current inap = gnapbar*p^3*(v - ena) [mA/cm2]
+    current ik = gkbar*s*(v - ek) [mA/cm2]
+    current il = gl*(v - el) [mA/cm2]
+"""
+# Permeabilities in 1e-3 cm/s, concentrations in mM; u = v + 70 is the depolarisation, mV.
+NODE_FH = """
+    density node_fh    # Frankenhaeuser and Huxley 1964, of Xenopus, at 20 degC
+    parameter pnabar = 8
+    parameter ppbar = 0.54
+    parameter pkbar = 1.2
+    parameter gl = 0.0303 S/cm2
+    parameter el = -69.974 mV
+    parameter nao = 114.5
+    parameter nai = 13.74
+    parameter ko = 2.5
+    parameter ki = 120
+    u = v + 70
+    x = v/25.4366                        # F v/(R T) at 295.18 K
+    e = exp(x)
+    drive = 0.0964853*x/(1 - e)          # F x/(1 - exp(x)), of 1e-3 cm/s and mM to mA/cm2
+    am = 0.36*(u - 22)/(1 - exp((22 - u)/3)) [1/ms]
+    bm = 0.4*(13 - u)/(1 - exp((u - 13)/20)) [1/ms]
+    ah = 0.1*(-10 - u)/(1 - exp((u + 10)/6)) [1/ms]
+    bh = 4.5/(1 + exp((45 - u)/10)) [1/ms]
+    an = 0.02*(u - 35)/(1 - exp((35 - u)/10)) [1/ms]
+    bn = 0.05*(10 - u)/(1 - exp((u - 10)/10)) [1/ms]
+    ap = 0.006*(u - 40)/(1 - exp((40 - u)/10)) [1/ms]
+    bp = 0.09*(-25 - u)/(1 - exp((u + 25)/20)) [1/ms]
+    state m = am/(am + bm)
+    dm/dt = am*(1 - m) - bm*m
+    state h = ah/(ah + bh)
+    dh/dt = ah*(1 - h) - bh*h
+    state n = an/(an + bn)
+    dn/dt = an*(1 - n) - bn*n
+    state p = ap/(ap + bp)
+    dp/dt = ap*(1 - p) - bp*p
+    current ina = (pnabar*m^2*h + ppbar*p^2)*drive*(nao - nai*e)
+    current ik = pkbar*n^2*drive*(ko - ki*e)
+    current il = gl*(v - el) [mA/cm2]
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Fibres:
+    """Compartments of axons along x, and their mechanisms.
+
+    Attributes
+    ----------
+    arrays : dict
+        Arguments of `Network.from_arrays`; the last node of Ranvier but one is the soma, where
+        spikes are detected.
+    geometry : Geometry
+        Of all nodes, the middle of each axon at 0.
+    ranvier : (fibres, nodes) int64
+        Nodes with channels.
+    inserted : tuple of (text or name, nodes, parameters)
+        What `Network.insert` is called with.
+    v_init : float, mV
+    """
+
+    arrays: dict[str, Any]
+    geometry: Geometry
+    ranvier: np.ndarray
+    inserted: tuple[tuple[str, np.ndarray, dict[str, Any]], ...]
+    v_init: float
+
+    def network(self, make: Any) -> Any:
+        """Return the network that `make`, `Network.from_arrays`, makes, with its mechanisms."""
+        net = make(**self.arrays)
+        for mechanism, nodes, parameters in self.inserted:
+            net.insert(mechanism, at=nodes, **parameters)
+        return net
+
+
+def _moved(begin: np.ndarray, end: np.ndarray, at: ArrayLike | None) -> np.ndarray:
+    """(2, fibres, m, 3) float64: ends of compartments along x, (fibres, m), shifted by `at`."""
+    number = len(begin)
+    shift = np.zeros((number, 3)) if at is None else as_real("at", at, "um")
+    if shift.shape != (number, 3):
+        raise InputError(f"at has shape {shift.shape}; expected ({number}, 3)")
+    ends = np.zeros((2, *begin.shape, 3))
+    ends[..., 0] = [begin, end]
+    ends[..., 0] -= end[:, -1:] / 2
+    return ends + shift[:, None]
+
+
+def _diameters(diameters: ArrayLike) -> np.ndarray:
+    values = np.atleast_1d(as_real("diameters", diameters, "um"))
+    if values.ndim != 1 or not len(values) or (values <= 0).any():
+        raise InputError(f"diameters is {shown(diameters)}; expected numbers above 0 um")
+    return values
+
+
+def _chain(count: int, each: int) -> np.ndarray:
+    """(count * each,) int64: parents of chains, whose last compartments but one are roots."""
+    parent = np.arange(each) - 1
+    every: np.ndarray = parent + each * np.arange(count)[:, None]
+    every[:, 0] = -1
+    return every.ravel()
+
+
+def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> Fibres:
+    """Return myelinated axons of McIntyre et al., with the space below the myelin as a layer.
+
+    Parameters
+    ----------
+    diameters : (fibres,) float, µm
+        Of table 1: 5.7, 7.3, 8.7, 10, 11.5, 12.8, 14, 15 or 16.
+    nodes : int
+        Nodes of Ranvier.
+    at : (fibres, 3) float, µm, optional
+        The middle of each axon.
+    """
+    fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
+    row = np.abs(TABLE[:, 0] - fibre[:, None]).argmin(axis=1)
+    other = np.flatnonzero(TABLE[row, 0] != fibre)
+    if len(other):
+        known = ", ".join(f"{x:g}" for x in TABLE[:, 0])
+        raise InputError(f"diameters has {fibre[other[0]]:g} um; expected some of {known}")
+    kind = np.array(list(("N" + INTERNODE) * (nodes - 1) + "N"))
+    n, each = len(fibre), len(kind)
+    compartments = [_myelinated(TABLE[k], kind) for k in range(len(TABLE))]
+    columns = {name: np.array([c[name] for c in compartments])[row] for name in compartments[0]}
+    length = columns["length"]
+    end = np.cumsum(length, axis=1)
+    ends = _moved(end - length, end, at)
+    # three nodes for each compartment: inside, below the myelin, and outside
+    first = 3 * each * np.arange(n)[:, None]
+    own = np.arange(each)
+    up = np.where(own > 0, own - 1, -1)
+    parents = np.concatenate(
+        [up, np.where(own > 0, up + each, 0), np.where(own > 0, up + 2 * each, 0)]
+    )
+    parent = np.where(parents < 0, -1, parents + first)
+    around = np.concatenate([own + each, own + 2 * each, np.full(each, -1)])
+    around = np.where(around < 0, -1, around + first)
+    none = np.zeros((n, each))
+    three = {
+        "area": [columns["area"], none, none],
+        "g_axial": [columns["g_axial"], columns["g_space"], none],
+        "capacitance": [columns["capacitance"], columns["c_myelin"], none],
+        "g_around": [none, columns["g_myelin"], columns["g_ground"]],
+    }
+    arrays = {name: np.concatenate(parts, axis=1).ravel() for name, parts in three.items()}
+    inside = first + own
+    ranvier = inside[:, kind == "N"]
+    arrays |= {
+        "parent": parent.ravel(),
+        "cell_offsets": 3 * each * np.arange(n + 1),
+        "around": around.ravel(),
+        "soma": ranvier[:, -2],
+    }
+    begin, end = (np.tile(x, (1, 3, 1)).reshape(-1, 3) for x in ends)
+    radius = np.tile(columns["radius"], (1, 3)).ravel()
+    leak = {"g": columns["leak"][:, kind != "N"].ravel(), "e": -80.0}
+    inserted: tuple[tuple[str, np.ndarray, dict[str, Any]], ...] = (
+        (NODE_MRG, ranvier.ravel(), {}),
+        ("pas", inside[:, kind != "N"].ravel(), leak),
+    )
+    return Fibres(arrays, Geometry(begin, end, radius), ranvier, inserted, -80.0)
+
+
+def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
+    """Return (m,) arrays of the compartments of one axon."""
+    fibre, axon, node, apart, flut, lamellae = row.tolist()
+    stin = (apart - _NODE_LENGTH - 2 * _MYSA_LENGTH - 2 * flut) / 6
+    of_kind = {
+        "length": {"N": _NODE_LENGTH, "M": _MYSA_LENGTH, "F": flut, "S": stin},
+        "inner": {"N": node, "M": node, "F": axon, "S": axon},  # µm: diameters
+        "outer": {"N": node, "M": fibre, "F": fibre, "S": fibre},
+        "space": _SPACE,
+        "leak": {"N": 0.0, **_LEAK},
+    }
+    c = {name: np.array([each[k] for k in kind]) for name, each in of_kind.items()}
+    bare, radius = kind == "N", c["inner"] / 2
+    cross = np.pi * radius**2  # µm²
+    ring = np.pi * ((radius + c["space"]) ** 2 - radius**2)
+    axon_area, area = (np.pi * c[name] * c["length"] for name in ("inner", "outer"))
+    halves = {"g_axial": cross, "g_space": ring}
+    g = {}
+    for name, through in halves.items():
+        half = 0.01 * _RHO * c["length"] / 2 / through  # MΩ
+        g[name] = np.append(0, 1 / (half[1:] + half[:-1]))
+    membranes = 2 * lamellae
+    return {
+        **g,
+        "length": c["length"],
+        "radius": c["outer"] / 2,
+        "area": area,
+        "capacitance": 1e-5 * 2.0 * axon_area,
+        "leak": c["leak"] * c["inner"] / c["outer"],  # of the area of the fibre
+        "c_myelin": np.where(bare, 0, 1e-5 * _MYELIN_C / membranes * area),
+        "g_myelin": 1e-2 * np.where(bare, _BARE, _MYELIN_G / membranes) * area,
+        "g_ground": 1e-2 * _GROUND * area,
+    }
+
+
+def senn(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> Fibres:
+    """Return myelinated axons whose myelin insulates: nodes of Ranvier joined by the axoplasm.
+
+    Parameters
+    ----------
+    diameters : (fibres,) float, µm
+        Of the fibres; axons have 0.7 and distances of nodes 100 times of it.
+    nodes, at
+        As of `myelinated`.
+    """
+    fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
+    axon, apart, gap = 0.7 * fibre, 100 * fibre, 2.5  # µm
+    area = np.repeat(np.pi * axon * gap, nodes)
+    g = np.pi * axon**2 / 4 / (0.01 * 110.0 * apart)  # µS, of 110 Ω·cm
+    middle = apart[:, None] * np.arange(nodes)
+    return _bare(
+        area, np.repeat(g, nodes), middle, middle + gap, np.repeat(axon / 2, nodes), at,
+        (NODE_FH, {}), -70.0,
+    )  # fmt: skip
+
+
+def unmyelinated(
+    diameters: ArrayLike, length: float, nodes: int = 101, at: ArrayLike | None = None
+) -> Fibres:
+    """Return cylinders with Hodgkin and Huxley's membrane, 35.4 Ω·cm and 1 µF/cm².
+
+    Parameters
+    ----------
+    diameters : (fibres,) float, µm
+    length : float, µm
+    nodes : int
+        Compartments.
+    at
+        As of `myelinated`.
+    """
+    fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
+    piece = float(as_real("length", length, "um")) / nodes
+    if not piece > 0:
+        raise InputError(f"length is {length} um; expected more than 0")
+    area = np.repeat(np.pi * fibre * piece, nodes)
+    g = np.pi * fibre**2 / 4 / (0.01 * 35.4 * piece)
+    begin = np.tile(piece * np.arange(nodes), (len(fibre), 1))
+    return _bare(
+        area, np.repeat(g, nodes), begin, begin + piece, np.repeat(fibre / 2, nodes), at,
+        ("hh", {}), -65.0, 1.0,
+    )  # fmt: skip
+
+
+def _bare(
+    area: np.ndarray,
+    g_axial: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    radius: np.ndarray,
+    at: ArrayLike | None,
+    membrane: tuple[str, dict[str, Any]],
+    v_init: float,
+    cm: float = 2.0,
+) -> Fibres:
+    """Return axons of one compartment after another, all with the same membrane."""
+    n, each = begin.shape
+    ranvier = np.arange(n * each).reshape(n, each)
+    arrays = {
+        "parent": _chain(n, each),
+        "cell_offsets": each * np.arange(n + 1),
+        "area": area,
+        "g_axial": g_axial,
+        "capacitance": 1e-5 * cm * area,
+        "soma": ranvier[:, -2],
+    }
+    ends = _moved(begin, end, at)
+    geometry = Geometry(ends[0].reshape(-1, 3), ends[1].reshape(-1, 3), radius)
+    return Fibres(arrays, geometry, ranvier, ((membrane[0], ranvier.ravel(), membrane[1]),), v_init)

@@ -1,0 +1,324 @@
+"""The potential of electrodes and segments in a volume conductor.
+
+An infinite conductor with conductivities sx, sy, sz along x, y and z becomes a homogeneous one of
+conductivity 1 if each axis is divided by the root of its conductivity: a point source has there the
+potential ``I/(4 pi sqrt(sx sy sz) |x|)``. A plane surface above the tissue adds an image of each
+source, of the strength ``(s - above)/(s + above)``.
+
+Sources are points, or lines with one current per length, whose potential is the mean of that of
+points along them (Holt and Koch 1999, J Comput Neurosci 6:169), as in lfpykit. By reciprocity the
+same number is the mean potential of a segment that 1 nA from a point electrode causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.checks import as_number, as_real
+from clhines.core.errors import InputError
+from clhines.simulator.fields.geometry import Geometry
+
+_UA = 1e3  # nA in 1 µA
+_BLOCK = 1 << 21  # pairs of electrodes and segments at once
+
+
+@dataclass(frozen=True, eq=False)
+class Medium:
+    """A volume conductor.
+
+    Parameters
+    ----------
+    sigma : float or (3,) float, S/m
+        Conductivity, or those along x, y and z.
+    surface : float, µm, optional
+        z of a plane that ends the conductor; electrodes and cells lie below or in it.
+    above : float, S/m
+        Conductivity above the surface: 0 if it insulates.
+    """
+
+    sigma: float | np.ndarray = 0.3
+    surface: float | None = None
+    above: float = 0.0
+
+    def __post_init__(self) -> None:
+        sigma = np.atleast_1d(as_real("sigma", self.sigma))
+        if sigma.shape not in ((1,), (3,)) or (sigma <= 0).any():
+            raise InputError(f"sigma is {self.sigma}; expected a number above 0 S/m, or 3 of them")
+        object.__setattr__(self, "sigma", np.broadcast_to(sigma, 3))
+        above = as_number("above", self.above)
+        if above < 0 or (above and (sigma != sigma[0]).any()):
+            raise InputError(f"above is {above:g} S/m; expected 0, or more with one sigma")
+        if self.surface is not None:
+            object.__setattr__(self, "surface", as_number("surface", self.surface, "um"))
+
+    @property
+    def scale(self) -> np.ndarray:
+        """(3,) float64: factors of lengths, of a homogeneous medium of conductivity 1."""
+        return 1 / np.sqrt(np.asarray(self.sigma))
+
+    @property
+    def factor(self) -> float:
+        """Potential of 1 nA at the distance 1 of the scaled medium, mV."""
+        return float(1 / (4 * np.pi * np.sqrt(np.prod(self.sigma))))
+
+    @property
+    def image(self) -> float:
+        """Strength of the image of a source behind the surface."""
+        sigma = float(np.asarray(self.sigma)[0])
+        return (sigma - self.above) / (sigma + self.above)
+
+    def below(self, name: str, positions: np.ndarray) -> np.ndarray:
+        """Check that positions, (k, 3), are not above the surface."""
+        high = positions[:, 2] > (np.inf if self.surface is None else self.surface)
+        if high.any():
+            k = int(np.argmax(high))
+            z, most = positions[k, 2], self.surface
+            raise InputError(f"{name} {k} has z = {z:g} um; expected at most {most:g}, the surface")
+        return positions
+
+    def mirrored(self, positions: np.ndarray) -> np.ndarray:
+        """Return the images, (k, 3), of positions behind the surface."""
+        if self.surface is None:
+            raise InputError("surface is None; expected a number")
+        return np.stack([*positions.T[:2], 2 * self.surface - positions[:, 2]], axis=1)
+
+
+def point_potential(
+    at: Geometry | ArrayLike, electrode: ArrayLike, medium: Medium | None = None
+) -> np.ndarray:
+    """Return the potential of a point electrode that gives 1 µA.
+
+    Parameters
+    ----------
+    at : Geometry, or (n, 3) float, µm
+        Where: at the centres of segments, or at points.
+    electrode : (3,) float, µm
+    medium : Medium, optional
+        Default: infinite and homogeneous, 0.3 S/m.
+
+    Returns
+    -------
+    (n,) float64, mV
+    """
+    return _UA * point_matrix(at, _position("electrode", electrode), medium)[0]
+
+
+def disk_potential(
+    at: Geometry | ArrayLike,
+    centre: ArrayLike,
+    radius: float,
+    normal: ArrayLike = (0.0, 0.0, 1.0),
+    medium: Medium | None = None,
+) -> np.ndarray:
+    """Return the potential of a disk of one potential that gives 1 µA, by both sides together.
+
+    With a disk in an insulating surface all current flows to one side (Newman 1966, J Electrochem
+    Soc 113:501; Wiley and Webster 1982, IEEE Trans Biomed Eng 29:381).
+
+    Parameters
+    ----------
+    at, medium
+        As of `point_potential`.
+    centre : (3,) float, µm
+    radius : float, µm
+    normal : (3,) float
+        Of its plane, in which the conductivities must be equal.
+
+    Returns
+    -------
+    (n,) float64, mV
+    """
+    medium, places = medium or Medium(), _centres(at)
+    centres = medium.below("disk", _position("centre", centre))
+    radius = as_number("radius", radius, "um")
+    axis = _position("normal", normal)[0]
+    length = float(np.linalg.norm(axis))
+    if radius <= 0 or length == 0:
+        raise InputError(f"radius is {radius:g} um, normal {axis.tolist()}; expected more than 0")
+    axis = axis / length
+    sigma = np.asarray(medium.sigma)
+    across = sigma @ axis**2  # along the normal; the normal must be a principal axis
+    within = np.delete(sigma, int(np.argmax(np.abs(axis))))
+    if (sigma != sigma[0]).any() and (np.abs(axis).max() < 1 or within[0] != within[1]):
+        raise InputError(
+            f"normal is {axis.tolist()}, sigma {sigma.tolist()}; expected an axis, and equal "
+            "conductivities in the plane of the disk"
+        )
+    along = float(within[0])
+
+    def of(middle: np.ndarray, axis: np.ndarray) -> np.ndarray:
+        apart = medium.below("place", places) - middle
+        z = apart @ axis
+        rho = np.sqrt(np.maximum((apart**2).sum(1) - z**2, 0))
+        if isinstance(at, Geometry):
+            near = np.hypot(np.maximum(rho - radius, 0), z)
+            _check_apart("disk", near[None], at.radius)
+        z = z * np.sqrt(along / across)
+        sides = np.hypot(rho - radius, z) + np.hypot(rho + radius, z)
+        own = 1 / (8 * radius * np.sqrt(along * across))
+        return own * 2 / np.pi * np.arcsin(np.minimum(2 * radius / sides, 1))
+
+    potential = of(centres[0], axis)
+    if medium.surface is not None:
+        potential += medium.image * of(medium.mirrored(centres)[0], axis * [1, 1, -1])
+    return _UA * potential
+
+
+def grid_potential(
+    at: Geometry | ArrayLike, axes: Sequence[ArrayLike], values: ArrayLike
+) -> np.ndarray:
+    """Interpolate the potentials of a grid, as those of a finite-element model.
+
+    Parameters
+    ----------
+    at : Geometry, or (n, 3) float, µm
+        Inside the grid.
+    axes : three arrays, µm
+        Ascending coordinates of the grid along x, y and z.
+    values : (len(x), len(y), len(z)) float, mV
+
+    Returns
+    -------
+    (n,) float64, mV
+        Linear in each coordinate between the points of the grid.
+    """
+    places, grid = _centres(at), as_real("values", values, "mV")
+    if len(axes) != 3:
+        raise InputError(f"axes has {len(axes)} arrays; expected 3")
+    low, share = np.zeros(places.shape, np.int64), np.zeros(places.shape)
+    for k, (name, axis) in enumerate(zip("xyz", axes, strict=True)):
+        knots = as_real(name, axis, "um")
+        if knots.ndim != 1 or len(knots) < 2 or (np.diff(knots) <= 0).any():
+            raise InputError(f"{name} of axes: expected two coordinates or more, ascending")
+        outside = (places[:, k] < knots[0]) | (places[:, k] > knots[-1])
+        if outside.any():
+            j = int(np.argmax(outside))
+            raise InputError(
+                f"place {j} has {name} = {places[j, k]:g} um; expected {knots[0]:g} to "
+                f"{knots[-1]:g}, the grid"
+            )
+        low[:, k] = np.minimum(np.searchsorted(knots, places[:, k], "right") - 1, len(knots) - 2)
+        share[:, k] = (places[:, k] - knots[low[:, k]]) / np.diff(knots)[low[:, k]]
+    shape = tuple(np.size(axis) for axis in axes)
+    if grid.shape != shape:
+        raise InputError(f"values has shape {grid.shape}; expected {shape}, of axes")
+    potential = np.zeros(len(places))
+    for corner in np.ndindex(2, 2, 2):
+        weight = np.where(corner, share, 1 - share).prod(axis=1)
+        potential += weight * grid[tuple((low + corner).T)]
+    return potential
+
+
+def point_matrix(
+    at: Geometry | ArrayLike, electrodes: ArrayLike, medium: Medium | None = None
+) -> np.ndarray:
+    """Return the potentials at electrodes of 1 nA from the centre of each segment.
+
+    Parameters
+    ----------
+    at : Geometry, or (n, 3) float, µm
+    electrodes : (k, 3) float, µm
+    medium : Medium, optional
+
+    Returns
+    -------
+    (k, n) float64, mV
+    """
+
+    def mean(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        return 1 / np.linalg.norm((begin + end) / 2 - electrode, axis=-1)
+
+    return _matrix(at, electrodes, medium, mean)
+
+
+def line_matrix(at: Geometry, electrodes: ArrayLike, medium: Medium | None = None) -> np.ndarray:
+    """Return the potentials at electrodes of 1 nA along each segment; see `point_matrix`."""
+    if not isinstance(at, Geometry):
+        raise InputError(f"at is {type(at).__name__}; expected Geometry")
+    return _matrix(at, electrodes, medium, _along)
+
+
+def _along(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return the mean of 1/distance along lines; electrodes off the lines."""
+    way, to = end - begin, electrode - begin
+    length = np.linalg.norm(way, axis=-1)
+    long = length > 0
+    safe = np.where(long, length, 1)
+    u = (way * to).sum(-1) / safe
+    r = np.linalg.norm(to - (u / safe)[..., None] * way, axis=-1)
+    u = np.where(long, np.minimum(u, length - u), -np.linalg.norm(to, axis=-1))  # to the near end
+    r = np.where(long, r, 0)
+    beside = u >= 0
+    r_beside = np.where(beside, r, 1)
+    inside = np.arcsinh((length - u) / r_beside) + np.arcsinh(u / r_beside)
+    far, near = length - u, -np.where(beside, -1, u)
+    ratio = (far + np.hypot(far, r)) / (near + np.hypot(near, r))
+    with np.errstate(divide="ignore"):
+        return np.where(long, np.where(beside, inside, np.log(ratio)) / safe, 1 / near)
+
+
+def _matrix(
+    at: Geometry | ArrayLike, electrodes: ArrayLike, medium: Medium | None, mean: object
+) -> np.ndarray:
+    medium, places = medium or Medium(), _centres(at)
+    if not isinstance(medium, Medium):
+        raise InputError(f"medium is {type(medium).__name__}; expected a Medium")
+    begin, end = (at.begin, at.end) if isinstance(at, Geometry) else (places, places)
+    radius = at.radius if isinstance(at, Geometry) else np.zeros(len(places))
+    where = medium.below("electrode", _positions("electrodes", electrodes))
+    for ends in (begin, end):
+        medium.below("place", ends)
+    matrix, scale = np.empty((len(where), len(places))), medium.scale
+    rows = max(1, _BLOCK // max(1, len(places)))
+    for first in range(0, len(where), rows):
+        some = slice(first, first + rows)
+        one = where[some, None]
+        _check_apart("electrode", _distance(one, begin, end), radius, first)
+        matrix[some] = mean(one * scale, begin * scale, end * scale)  # type: ignore[operator]
+        if medium.surface is not None:
+            image = medium.mirrored(where[some])[:, None]
+            matrix[some] += medium.image * mean(image * scale, begin * scale, end * scale)  # type: ignore[operator]
+    return medium.factor * matrix
+
+
+def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return the distance from each electrode to each segment's axis."""
+    way, to = end - begin, electrode - begin
+    square = (way**2).sum(-1)
+    share = np.divide((way * to).sum(-1), square, out=np.zeros(to.shape[:2]), where=square > 0)
+    nearest = begin + np.clip(share, 0, 1)[..., None] * way
+    distance: np.ndarray = np.linalg.norm(electrode - nearest, axis=-1)
+    return distance
+
+
+def _check_apart(what: str, distance: np.ndarray, radius: np.ndarray, first: int = 0) -> None:
+    """Refuse an electrode inside a segment, or at a place."""
+    wrong = (distance < radius) | (distance == 0)
+    if wrong.any():
+        k, j = np.argwhere(wrong)[0]
+        raise InputError(
+            f"{what} {first + k} is {distance[k, j]:.4g} um from the axis of node {j}, which has a "
+            f"radius of {radius[j]:.4g} um; expected it outside"
+        )
+
+
+def _centres(at: Geometry | ArrayLike) -> np.ndarray:
+    return at.centre if isinstance(at, Geometry) else _positions("at", at)
+
+
+def _position(name: str, values: ArrayLike) -> np.ndarray:
+    array = as_real(name, values, "um")
+    if array.shape != (3,):
+        raise InputError(f"{name} has shape {array.shape}; expected (3,): x, y and z")
+    return array[None]
+
+
+def _positions(name: str, values: ArrayLike) -> np.ndarray:
+    array = as_real(name, values, "um")
+    if array.ndim != 2 or array.shape[1] != 3:
+        raise InputError(f"{name} has shape {array.shape}; expected rows of x, y and z")
+    return array

@@ -1,0 +1,183 @@
+"""Thresholds: the smallest amplitude at which each cell of a network fires.
+
+Each run simulates all cells, each at its own amplitude. A cell first doubles its amplitude from the
+lower bound until it fires, then halves the ratio of the bounds. So a block of conduction far above
+the threshold, where the cell does not fire either, is not taken for one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.core.arrays import stretch_of
+from clhines.core.checks import as_choice, as_indices, as_number, as_real, check_parameter
+from clhines.core.errors import InputError
+from clhines.simulator.network.groups import Group
+from clhines.simulator.network.network import Network
+from clhines.simulator.simulation import Simulation
+
+_STEP = 2.0  # of amplitudes, until a cell fires
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """Result of `find_thresholds`.
+
+    Attributes
+    ----------
+    amplitude : (num_cells,) float64
+        Smallest amplitude that fired; NaN if none did.
+    below : (num_cells,) float64
+        Largest amplitude below it that did not fire.
+    runs : int
+        Runs of all cells.
+    """
+
+    amplitude: np.ndarray
+    below: np.ndarray
+    runs: int
+
+    def __repr__(self) -> str:
+        return f"Thresholds({len(self.amplitude)} cells, {self.runs} runs)"
+
+
+def find_thresholds(
+    network: Network,
+    group: Group,
+    at: ArrayLike,
+    *,
+    low: ArrayLike,
+    high: ArrayLike,
+    duration: float,
+    after: float = 0.0,
+    level: float = 0.0,
+    tolerance: float = 1e-3,
+    name: str = "scale",
+    missing: str = "raise",
+    **options: Any,
+) -> Thresholds:
+    """Find the amplitude at which the voltage at a node of each cell rises above a level.
+
+    Parameters
+    ----------
+    network : Network
+        Cells that do not interact.
+    group : Group
+        Whose amplitudes are changed, as of `Network.field`.
+    at : (num_cells,) integer
+        A node of each cell, in their order, far enough from the electrode that only a propagated
+        spike reaches it.
+    low, high : float or (num_cells,) float
+        Bounds above 0, of the parameter `name`; the sign is that of the waveform.
+    duration : float, ms
+        Of each run.
+    after : float, ms
+        Rises count from here on.
+    level : float, mV
+    tolerance : float
+        Largest relative difference between `amplitude` and `below`.
+    name : str
+        Parameter of `group`; ``amp`` of an ``iclamp``.
+    missing : "raise" or "nan"
+        If a cell does not fire at any amplitude until `high`.
+    **options
+        Of `Simulation`.
+
+    Returns
+    -------
+    Thresholds
+
+    Raises
+    ------
+    InputError
+        A cell fires at `low`, or does not at any amplitude.
+    """
+    if not isinstance(network, Network) or not isinstance(group, Group):
+        got = type(network).__name__, type(group).__name__
+        raise InputError(f"network and group are {got}; expected a Network and a Group of it")
+    check_parameter(group.mechanism.name, name, group.parameters)
+    as_choice("missing", missing, ("raise", "nan"))
+    count, forest = network.num_cells, network.forest
+    nodes = as_indices("at", at, forest.num_nodes, "node")
+    if not np.array_equal(stretch_of(forest.cell_offsets, nodes), np.arange(count)):
+        raise InputError(f"at has {len(nodes)} nodes; expected one of each of {count} cells")
+    below, most = (_bounds(k, values, count) for k, values in (("low", low), ("high", high)))
+    if (most < below).any():
+        k = int(np.argmax(most < below))
+        raise InputError(f"high of cell {k} is {most[k]:g}; expected at least low, {below[k]:g}")
+    tolerance = as_number("tolerance", tolerance)
+    if not 1e-12 <= tolerance < 1:
+        raise InputError(f"tolerance is {tolerance:g}; expected 1e-12 or more, below 1")
+    with Simulation(network, **options) as simulation:
+        trial = _Trial(simulation, group, name, nodes, (level, after, duration))
+        fired = trial.fires(below)
+        if fired.any():
+            k = int(np.argmax(fired))
+            raise InputError(f"cell {k} fires at low, {below[k]:g}; expected a lower one")
+        above = np.full(count, np.nan)
+        while True:
+            climbs = np.isnan(above)
+            climbs &= below < most
+            halves = above > below * (1 + tolerance)
+            if not (climbs | halves).any():
+                break
+            tried = np.where(climbs, np.minimum(below * _STEP, most), below)
+            tried[halves] = np.sqrt(below[halves] * above[halves])
+            fired = trial.fires(tried) & (climbs | halves)
+            above = np.where(fired, tried, above)
+            below = np.where(fired, below, tried)
+    none = np.isnan(above)
+    if none.any() and missing == "raise":
+        k = int(np.argmax(none))
+        raise InputError(
+            f"cell {k} does not fire from low to high, {most[k]:g}; expected a threshold between, "
+            'or missing="nan"'
+        )
+    return Thresholds(above, below, trial.runs)
+
+
+class _Trial:
+    """A simulation of all cells, run again and again."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        group: Group,
+        name: str,
+        nodes: np.ndarray,
+        limits: tuple[float, float, float],
+    ) -> None:
+        level, self._after, self._duration = limits
+        if (
+            not 0
+            <= as_number("after", self._after, "ms")
+            < as_number("duration", self._duration, "ms")
+        ):
+            raise InputError(
+                f"after is {self._after} ms; expected 0 or more, and less than {self._duration} ms"
+            )
+        self._simulation, self._group, self._name = simulation, group, name
+        self._count = simulation.record("v", nodes, reduce="count", threshold=level)
+        self.runs = 0
+
+    def fires(self, amplitude: np.ndarray) -> np.ndarray:
+        """(num_cells,) bool: which cells fire at their amplitudes."""
+        simulation, network = self._simulation, self._simulation.network
+        simulation.set(self._group, **{self._name: network.per_cell(amplitude)})
+        simulation.reset()
+        if self._after:
+            simulation.run(self._after)
+        self.runs += 1
+        fired: np.ndarray = simulation.run(self._duration - self._after)[self._count] > 0
+        return fired.reshape(-1)
+
+
+def _bounds(name: str, values: ArrayLike, count: int) -> np.ndarray:
+    bounds = as_real(name, values)
+    if bounds.shape not in ((), (count,)) or (bounds <= 0).any():
+        raise InputError(f"{name} has shape {bounds.shape}; expected ({count},) numbers above 0")
+    return np.broadcast_to(bounds, count).copy()

@@ -1,0 +1,206 @@
+"""Currents of fields: NEURON's `extracellular` is the oracle, and linearity of the equations."""
+
+import numpy as np
+import pytest
+
+from clhines import InputError, Network, Simulation
+from clhines.fields import point_potential
+
+STOP = 6.0  # ms
+ELECTRODE = [40.0, -30.0, 60.0]  # µm
+TIMES = [0.0, 0.5, 0.5, 1.3, 1.3, 2.0, 3.1, 9.0]  # ms
+WAVEFORM = (TIMES, [0.0, 0.0, -40.0, -25.0, 10.0, 10.0, 0.0, 0.0])  # ms, µA
+# NEURON's potential outside is off by the membrane's current over xg, twice: 2e-9 mV for each
+# mA/cm² with its own xg of 1e9 S/cm². With XG it is a thousandth of this.
+XG, EXACT, OWN = 1e12, 1e-9, 1e-8  # S/cm², mV, mV
+
+
+def in_neuron(cable, potential, dt, celsius, xg):
+    """Voltages, (steps, n), of a cell in a field."""
+    import test_simulation_neuron as with_neuron
+
+    h = with_neuron.h
+    sections, _, segments = with_neuron.neuron_cell(cable)
+    t, y = (h.Vector(values) for values in WAVEFORM)
+    kept = []
+    for section in sections:
+        section.insert("extracellular")
+    for node, segment in segments.items():
+        segment.xg[0] = segment.xg[1] = xg
+        kept.append(y.c().mul(float(potential[node])))
+        kept[-1].play(segment._ref_e_extracellular, t, True)
+    with_neuron.initialise(0)
+    h.celsius, h.dt = celsius, dt
+    h.finitialize(with_neuron.V_INIT)
+    rows = []
+    for _ in range(round(STOP / dt)):
+        h.fadvance()
+        rows.append([segments[node].v for node in segments])
+    return list(segments), np.array(rows)
+
+
+@pytest.mark.neuron
+@pytest.mark.parametrize(
+    ("engine", "dt", "celsius", "xg"),
+    [
+        ("reference", 0.025, 6.3, XG),
+        ("steps", 0.05, 18.5, XG),
+        ("epochs", 0.025, 6.3, XG),
+        ("epochs", 0.005, 18.5, XG),
+        ("epochs", 0.1, 30.0, XG),
+        ("epochs", 0.025, 6.3, 1e9),
+    ],
+)
+def test_a_field_is_neurons_extracellular(fast_queue, needs, engine, dt, celsius, xg):
+    """All nodes of a spiking cell with branches, in every step."""
+    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+    import test_simulation_neuron as with_neuron
+
+    needs(fast_queue, "float64")
+    (cable,) = with_neuron.branching_cells(1)
+    net = with_neuron.our_network(cable)
+    net.celsius = celsius
+    potential = point_potential(net.geometry(), ELECTRODE)
+    net.field(potential, WAVEFORM)
+    options = {"queue": fast_queue, "engine": engine, "v_init": with_neuron.V_INIT}
+    sim = Simulation(net, dt, **options)
+    number = sim.record("v", np.arange(cable.num_nodes))
+    ours = sim.run(STOP)[number][1:]
+    nodes, theirs = in_neuron(cable, potential, dt, celsius, xg)
+    assert theirs.max() > 0 or celsius > 20
+    assert np.ptp(theirs[: round(1.2 / dt)]) > 20  # the field acts
+    assert np.abs(ours[:, nodes] - theirs).max() < (EXACT if xg == XG else OWN)
+
+
+def chain(n=6, cells=2):
+    """Chains of nodes."""
+    rng = np.random.default_rng(3)
+    parent = np.concatenate([np.arange(n) - 1 + n * c for c in range(cells)])
+    parent[::n] = -1
+    size = n * cells
+    arrays = {"area": np.full(size, 100.0), "g_axial": rng.uniform(0.01, 0.1, size),
+              "capacitance": np.full(size, 1e-3)}  # fmt: skip
+    return Network.from_arrays(parent, n * np.arange(cells + 1), **arrays)
+
+
+def currents_of(net, potential):
+    """Currents of a constant field by node."""
+    group = net.field(potential, ([0.0], [1.0]))
+    amp = np.zeros((np.atleast_2d(potential).shape[0], net.forest.num_nodes))
+    amp[0, group.nodes] = group.parameters["amp"]
+    return amp[0]
+
+
+@pytest.mark.core
+def test_currents_are_differences_of_the_potential():
+    """They add up to nothing, and those of an equal potential are none."""
+    net, rng = chain(), np.random.default_rng(1)
+    potential = rng.uniform(-20, 20, 12)
+    ours, want = currents_of(net, potential), np.zeros(12)
+    g = net._inside.structure.whole("g_axial")
+    for i, j in enumerate(net.forest.parent.tolist()):
+        if j >= 0:
+            want[i] += g[i] * (potential[j] - potential[i])
+            want[j] += g[i] * (potential[i] - potential[j])
+    np.testing.assert_allclose(ours, want, 0, 1e-14)
+    assert abs(ours.reshape(2, 6).sum(axis=1)).max() < 1e-13
+    assert len(chain().field(np.full(12, 7.0), ([0.0], [1.0]))) == 0
+
+
+@pytest.mark.core
+def test_waveforms_add_up_and_belong_to_cells():
+    """Two at once are the sum of each alone, as the equations are linear; cells have their own."""
+    t, y = [0.0, 0.2, 0.2, 1.0], np.array([[0, 1, 2, 0.5], [1, 0, -1, -1.0]])
+    potential = np.random.default_rng(2).uniform(-5, 5, (2, 12))
+
+    def change(*fields, **options):
+        net = chain()
+        net.insert("pas", g=1e-3, e=-65.0)
+        for values, waveform in fields:
+            net.field(values, waveform, **options)
+        sim = Simulation(net, 0.025, engine="reference", v_init=-65.0)
+        number = sim.record("v", "all")
+        return sim.run(1.5)[number] + 65
+
+    both, one, other = (change((potential, (t, y))), change((potential[0], (t, y[0]))),
+                        change((potential[1], (t, y[1]))))  # fmt: skip
+    assert np.abs(one).max() > 0.1
+    np.testing.assert_allclose(both, one + other, 0, 1e-12)
+    twice = change((potential[0], (t, y[0])), (potential[1], (t, y[1])))
+    np.testing.assert_allclose(both, twice, 0, 1e-12)
+    of_cells = change((potential[0], (t, y)), of_cell=[1, 0])
+    second = change((potential[0], (t, y[1])))
+    np.testing.assert_allclose(of_cells[:, :6], second[:, :6], 0, 1e-12)
+    np.testing.assert_allclose(of_cells[:, 6:], one[:, 6:], 0, 1e-12)
+    held = change((potential[0], ([0.1, 0.3], [1.0, -2.0])), continuous=False)
+    jumps = change((potential[0], ([0.1, 0.3, 0.3], [1.0, 1.0, -2.0])))
+    np.testing.assert_array_equal(held, jumps)
+
+
+def test_engines_agree_and_amplitudes_are_set(fast_queue, needs):
+    """Amplitudes of cells change in place."""
+    needs(fast_queue, "float64")
+    potential = np.random.default_rng(2).uniform(-30, 30, 12)
+    rows = []
+    for engine in ("reference", "steps", "epochs"):
+        net = chain()
+        net.insert("hh")
+        group = net.field(potential, ([0.0, 0.5, 0.5], [1.0, -1.0, 0.0]))
+        sim = Simulation(net, 0.025, queue=fast_queue, engine=engine)
+        number = sim.record("v", "all")
+        sim.run(1.0)
+        sim.set(group, scale=net.per_cell([2.0, 0.0]))
+        sim.reset()
+        rows.append(sim.run(4.0)[number])
+        assert np.ptp(rows[-1][:, :6]) > 20
+    for row in rows[1:]:
+        np.testing.assert_allclose(row, rows[0], 0, 1e-9)
+
+
+def test_currents_through_membranes_count_the_field(fast_queue, needs):
+    """They are those along the cell by both potentials; of a closed cell they add up to 0."""
+    needs(fast_queue, "float64")
+    net = chain()
+    net.insert("hh")
+    net.field(np.random.default_rng(2).uniform(-30, 30, 12), ([0.0, 9.0], [1.0, -1.0]))
+    sim = Simulation(net, 0.025, queue=fast_queue)
+    number = sim.record("i_membrane", "all")
+    rows = sim.run(3.0)[number][1:]
+    assert np.abs(rows).max() > 0.05
+    assert np.abs(rows.reshape(-1, 2, 6).sum(axis=2)).max() < 1e-12
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"potential": np.zeros(11)},
+            "potential has shape (11,); expected (12,), one for each node",
+        ),
+        ({"potential": np.zeros((2, 12))}, "potential has 2 rows for 1 waveforms; expected a row"),
+        ({"potential": [np.nan] * 12}, "potential[0] is nan; expected a finite number"),
+        ({"potential": [1.0 + 1j] * 12}, "potential has dtype complex128; expected real numbers"),
+        ({"waveform": ([0.0, 1.0], [0.0])}, "t has shape (2,), y (1,); expected (m,), and (m,) or"),
+        ({"waveform": ([1.0, 0.0], [0.0, 0.0])}, "t goes back in time; expected ascending times"),
+        ({"waveform": ([0.0], [np.inf])}, "y[0] is inf; expected a finite number"),
+        ({"waveform": [0.0]}, "waveform is [0.0]; expected a tuple of t and y"),
+        ({"waveform": (np.arange(9e3), np.zeros(9000))}, "waveforms have 9000 values; expected at"),
+        ({"of_cell": [0]}, "of_cell has shape (1,) with 1 potentials; expected (2,) with one"),
+        ({"of_cell": [0, 1]}, "of_cell"),
+        ({"continuous": "no"}, "continuous"),
+    ],
+)
+def test_refusals(given, said):
+    options = {"potential": np.zeros(12), "waveform": ([0.0], [1.0]), **given}
+    with pytest.raises(InputError) as found:
+        chain().field(**options)
+    assert said in str(found.value) and "\n" not in str(found.value)
+
+
+@pytest.mark.core
+def test_a_frozen_network_has_no_new_field():
+    net = chain()
+    Simulation(net, engine="reference")
+    with pytest.raises(InputError, match="the network is frozen"):
+        net.field(np.ones(12), ([0.0], [1.0]))

@@ -1,0 +1,125 @@
+"""Thresholds of many cells at once, beside runs of single cells."""
+
+import numpy as np
+import pytest
+
+from clhines import InputError, Network, Simulation, find_thresholds
+from clhines.fields import fibres, point_potential
+
+DT, STOP = 0.02, 4.0  # ms
+PULSE = ([0.1, 0.3], [-1.0, 0.0])  # ms; steps
+
+
+def fibre_network(distance, diameters=(10.0, 20.0, 15.0), pulse=PULSE):
+    """SENN fibres, each at its distance from an electrode."""
+    distance = np.broadcast_to(distance, len(diameters))
+    at = np.stack([0 * distance, 0 * distance, distance], axis=1)
+    made = fibres.senn(diameters, 15, at)
+    net = made.network(Network.from_arrays)
+    potential = point_potential(made.geometry, [0.0, 0.0, 0.0])
+    return net, net.field(potential, pulse, continuous=False), made
+
+
+def found(net, group, made, **options):
+    values = {"low": 1.0, "high": 1e4, "duration": STOP, "dt": DT, "v_init": -70.0}
+    return find_thresholds(net, group, made.ranvier[:, 1], **{**values, **options})
+
+
+@pytest.mark.core
+def test_thresholds_are_those_of_single_cells(fast_queue, needs):
+    """The amplitude fires, and the one below does not, in simulations of one cell each."""
+    needs(fast_queue, "float64")
+    distance, diameters = np.array([800.0, 900.0, 1500.0]), (10.0, 20.0, 15.0)
+    net, group, made = fibre_network(distance, diameters)
+    result = found(net, group, made, queue=fast_queue)
+    assert (result.amplitude / result.below - 1 <= 1e-3).all() and result.runs < 25
+    assert result.amplitude[0] > result.amplitude[1] and result.amplitude[2] > result.amplitude[1]
+    for k in range(3):
+        for scale, fires in ((result.amplitude[k], True), (result.below[k], False)):
+            one, field, single = fibre_network(distance[k], diameters[k : k + 1])
+            field.parameters["scale"] = scale
+            sim = Simulation(one, DT, queue=fast_queue, v_init=-70.0)
+            number = sim.record("v", single.ranvier[0, 1])
+            assert (sim.run(STOP)[number].max() > 0) == fires
+
+
+def test_a_threshold_lies_below_a_block(fast_queue, needs):
+    """Far above its threshold a fibre beside the electrode is blocked; the bounds span both."""
+    needs(fast_queue, "float64")
+    net, group, made = fibre_network(150.0, (20.0,))
+    result = found(net, group, made, queue=fast_queue, low=0.1, high=4e3)
+    fires = []
+    for scale in (1.2 * result.amplitude[0], 4e3):
+        one, field, single = fibre_network(150.0, (20.0,))
+        field.parameters["scale"] = scale
+        sim = Simulation(one, DT, queue=fast_queue, v_init=-70.0)
+        number = sim.record("v", single.ranvier[0, 1], reduce="count", threshold=0.0)
+        sim.run(0.5)  # the pulse itself
+        fires.append(bool(sim.run(STOP - 0.5)[number][0]))
+    assert fires == [True, False]
+    late = found(net, group, made, queue=fast_queue, low=0.1, high=4e3, after=0.5)
+    assert late.amplitude[0] <= 1.2 * result.amplitude[0]
+
+
+def test_amplitudes_of_electrodes_in_cells(fast_queue, needs):
+    """Any parameter is changed; cells that never fire are NaN if asked for."""
+    needs(fast_queue, "float64")
+    made = fibres.unmyelinated([1.0, 1.0], 1000.0, 21)
+    net = made.network(Network.from_arrays)
+    clamp = net.add("iclamp", at=made.ranvier[:, 3], delay=0.1, dur=[0.5, 1e-6], amp=0.0)
+    options = {"name": "amp", "low": 1e-3, "high": 5.0, "v_init": -65.0, "missing": "nan"}
+    result = found(net, clamp, made, queue=fast_queue, **options)
+    assert 0.01 < result.amplitude[0] < 1.0 and np.isnan(result.amplitude[1])
+    with pytest.raises(
+        InputError, match="cell 1 does not fire from low to high, 5; expected a thr"
+    ):
+        found(net, clamp, made, queue=fast_queue, **{**options, "missing": "raise"})
+
+
+def test_strength_and_duration(fast_queue, needs):
+    """Charge grows with the duration, and strength falls: Lapicque's curve lies between."""
+    needs(fast_queue, "float64")
+    durations = np.array([0.04, 0.1, 0.3, 1.0])
+    made = fibres.senn([20.0] * 4, 15, [[0, 0, 2000.0]] * 4)
+    net = made.network(Network.from_arrays)
+    t = np.append(0.1, 0.1 + durations)
+    y = -np.less.outer(t, 0.1 + durations - 1e-9).T.astype(float)
+    group = net.field(
+        point_potential(made.geometry, [0, 0, 0]), (t, y), of_cell=np.arange(4), continuous=False
+    )
+    result = found(net, group, made, queue=fast_queue, level=-20.0)
+    assert (np.diff(result.amplitude) < 0).all()
+    assert (np.diff(result.amplitude * durations) > 0).all()
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"low": 300.0}, "cell 1 fires at low, 300; expected a lower one"),
+        ({"high": 2.0}, "cell 0 does not fire from low to high, 2; expected a threshold between"),
+        ({"low": 0.0}, "low has shape (); expected (3,) numbers above 0"),
+        ({"low": [1.0, 2.0]}, "low has shape (2,); expected (3,) numbers above 0"),
+        ({"high": 0.5}, "high of cell 0 is 0.5; expected at least low, 1"),
+        ({"high": np.nan}, "high is nan; expected a finite number"),
+        ({"tolerance": 0.0}, "tolerance is 0; expected 1e-12 or more, below 1"),
+        ({"after": 9.0}, "after is 9.0 ms; expected 0 or more, and less than 4.0 ms"),
+        ({"name": "power"}, "power"),
+        ({"missing": "zero"}, "missing='zero'; expected raise, nan"),
+    ],
+)
+def test_refusals(given, said):
+    net, group, made = fibre_network([3000.0, 500.0, 3000.0])
+    with pytest.raises(InputError) as caught:
+        found(net, group, made, engine="reference", duration=given.pop("duration", STOP), **given)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.core
+def test_one_node_of_each_cell_is_needed():
+    net, group, made = fibre_network(1000.0)
+    options = {"low": 1.0, "high": 9.0, "duration": 1.0}
+    with pytest.raises(InputError, match="at has 2 nodes; expected one of each of 3 cells"):
+        find_thresholds(net, group, made.ranvier[:2, 1], **options)
+    with pytest.raises(InputError, match="'int', 'Group'.; expected a Network and a Group"):
+        find_thresholds(3, group, [0], **options)
