@@ -4,12 +4,13 @@
 // where it goes through the rows in their order: results do not depend on how a run is divided.
 // values: row r of a record begins at r * stride + column. first, every: the rows that are taken.
 // spec: ${spec}
-% if spec.real == "double":
+% if "double" in (spec.real, spec.wide):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 #pragma OPENCL FP_CONTRACT OFF
 
 typedef ${spec.real} real;
+typedef ${spec.wide} wide;
 
 // Neumaier's sum: sum + lost is the total.
 static void add(real *sum, real *lost, const real value)
@@ -40,15 +41,54 @@ __kernel void membrane(${signature(spec, "membrane")})
     kept[(long)r * width + j] = sum;
 }
 
-// Combination j: the sum over k of matrix[k * width + j] times value k.
+<%
+several, n = spec.lanes > 1, str(spec.lanes)
+lane, read = ("wide", "(wide)") if not several else (spec.wide + n, f"convert_{spec.wide}{n}")
+at = "matrix[(long)k * padded + j]"
+weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
+lost = spec.compensated
+%>\
+// Combination j: the sum over k of matrix[k * padded + j] times value k, of one part of the terms.
+// A work-item has ${spec.lanes} combinations of ${spec.tile} rows; parts lie row by row, part by part.
+// Products are summed up in ${spec.wide}${", with what roundings lose" if lost else ""}.
 __kernel void combine(${signature(spec, "combine")})
+{
+    const int j = get_global_id(0) * ${spec.lanes}, tiles = (rows + ${spec.tile - 1}) / ${spec.tile};
+    const int part = get_global_id(1) / tiles, row = get_global_id(1) % tiles * ${spec.tile};
+    if (j >= padded) return;
+    const int begin = part * ${spec.part}, end = min(terms, begin + ${spec.part});
+% for r in range(spec.tile):
+    // rows beyond the last one are computed as the last one
+    __global const real *value${r} = values + (long)(first + min(row + ${r}, rows - 1) * every) * stride + column;
+    ${lane} sum${r} = 0${f", lost{r} = 0" if lost else ""};
+% endfor
+    for (int k = begin; k < end; k++) {
+        const ${lane} weight = ${read}(${weights});
+% for r in range(spec.tile):
+% if lost:
+        add(&sum${r}, &lost${r}, weight * value${r}[k]);
+% else:
+        sum${r} += weight * (${lane})(value${r}[k]);
+% endif
+% endfor
+    }
+    __global wide *to = parts + ((long)part * rows + row) * padded + j;
+% for r in range(spec.tile):
+    if (row + ${r} < rows) *(__global ${lane} *)(to + ${r} * padded) = sum${r}${f" + lost{r}" if lost else ""};
+% endfor
+}
+
+// The sum of the parts of each combination.
+__kernel void add_parts(${signature(spec, "add_parts")})
 {
     const int j = get_global_id(0), r = get_global_id(1);
     if (j >= width) return;
-    __global const real *value = values + (long)(first + r * every) * stride + column;
-    real sum = 0, lost = 0;
-    for (int k = 0; k < terms; k++) add(&sum, &lost, matrix[(long)k * width + j] * value[k]);
-    kept[(long)r * width + j] = sum + lost;
+    wide sum = 0${", lost = 0" if lost else ""};
+    for (int part = 0; part < num_parts; part++) {
+        const wide one = parts[((long)part * rows + r) * padded + j];
+        ${"add(&sum, &lost, one)" if lost else "sum += one"};
+    }
+    kept[(long)r * width + j] = (real)(sum${" + lost" if lost else ""});
 }
 
 __kernel void extreme(${signature(spec, "extreme")})

@@ -234,7 +234,10 @@ def other_specs(dtype):
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from gradient_specs(dtype)
-    yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
+    yield from (FeaturesSpec(real), TiledSpec(real))
+    yield from (ReducedSpec(real, "double", *form) for form in ((4, 8), (2, 8)))
+    if real == "float":
+        yield ReducedSpec(real, "float")
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()
     yield from (plasticity.PlasticSpec(16, Rule(name).text) for name in RULES)

@@ -257,7 +257,11 @@ CONVERTED = {
     "ion.ci": (lambda x: ion(ci=x), 1e-4, "mM"),
     "ion.co": (lambda x: ion(co=x), 2.0, "mM"),
     "play.t": (lambda x: played(t=x), [0.0, 2.0], "ms"),
-    "field.potential": (lambda x: in_field(potential=x), [*np.linspace(0, 9, CABLE.num_nodes)], "mV"),
+    "field.potential": (
+        lambda x: in_field(potential=x),
+        [*np.linspace(0, 9, CABLE.num_nodes)],
+        "mV",
+    ),
     "field.waveform": (lambda x: in_field(waveform=(x, [0.0, 1.0])), [0.0, 2.0], "ms"),
     "lfp.electrodes": (lambda x: network().lfp(x), [[900.0, 0.0, 0.0]], "um"),
     "geometry.shift": (lambda x: network().geometry(x).begin, [1.0, 0.0, 2.0], "um"),

@@ -22,7 +22,7 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.records.features import DeviceFeatures, HostFeatures
 from clhines.simulator.records.membrane import Membrane
 from clhines.simulator.records.records import MEMBRANE, VOLTAGE, Record
-from clhines.solver.device import program
+from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import set_zero, to_device
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
@@ -44,8 +44,11 @@ class ReducedSpec(TemplateSpec):
             "const real *restrict clamps, real *restrict kept",
         ),
         "combine": (
-            _OF_ROWS,
-            "int terms, const real *restrict values, const real *restrict matrix",
+            "int first, int every, int stride, int column, int rows, int padded, int terms",
+            "const real *restrict values, const real *restrict matrix, wide *restrict parts",
+        ),
+        "add_parts": (
+            "int width, int rows, int padded, int num_parts, const wide *restrict parts",
             "real *restrict kept",
         ),
         "extreme": (_OF_COLUMNS, "int largest, const real *restrict values, real *restrict kept"),
@@ -57,6 +60,23 @@ class ReducedSpec(TemplateSpec):
         ),
     }
     real: str
+    wide: str  # in which products of combinations are summed up
+    lanes: int = 1  # combinations of a work-item
+    tile: int = 1  # rows of a work-item
+    part: ClassVar[int] = 1024  # terms of a work-item: sums are the same for any number of rows
+
+    @property
+    def compensated(self) -> bool:
+        """Whether sums keep what roundings lose, as there is no float64."""
+        return self.wide == "float"
+
+    @classmethod
+    def on(cls, device: cl.Device, dtype: np.dtype) -> ReducedSpec:
+        """Return the spec for a device."""
+        if not devices.has_fp64(device):
+            return cls(real_name(dtype), "float")
+        lanes, tile = (4, 8) if devices.is_cpu(device) else (2, 8)
+        return cls(real_name(dtype), "double", lanes, tile)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,16 +215,22 @@ class DeviceReducer(Reducer):
             self._tables = [to_device(self._queue, a, np.int32) for a in integers]
             self._tables.insert(3, to_device(self._queue, m.g, self._dtype))
         if record.matrix is not None:
-            self._matrix = to_device(self._queue, record.matrix.T, self._dtype)
+            lanes = self._spec.lanes
+            padded = np.pad(record.matrix.T, ((0, 0), (0, -len(record.matrix) % lanes)))
+            self._matrix = to_device(self._queue, padded, self._dtype)
+
+    @cached_property
+    def _spec(self) -> ReducedSpec:
+        return ReducedSpec.on(self._queue.device, self._dtype)
 
     @cached_property
     def _built(self) -> cl.Program:
-        return program.build(self._queue.context, ReducedSpec(real_name(self._dtype)))
+        return program.build(self._queue.context, self._spec)
 
-    def _launch(self, name: str, rows: int, *arguments: object) -> None:
+    def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
         """Enqueue a kernel whose work-items are the columns of some rows; integers are ``int``."""
         typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
-        width = self.width if name != "membrane" else len(self.record.index)
+        width = width or self.width if name != "membrane" else len(self.record.index)
         program.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
@@ -274,12 +300,25 @@ class DeviceReducer(Reducer):
             self._launch("membrane", kept, *sizes, view.array, *self._tables, clamp_rows, out)
             view, begin, every, mapped = View(out), 0, 1, True
         if self.record.matrix is not None:
-            out = cla.empty(self._queue, (kept, self.width), self._dtype)
-            terms = self.record.matrix.shape[1]
-            sizes = self.width, begin, every, view.stride, view.column, terms
-            self._launch("combine", kept, *sizes, view.array, self._matrix, out)
-            view, mapped = View(out), True
+            rows_of = begin, every, view.stride, view.column
+            view, mapped = View(self._combined(view.array, kept, rows_of)), True
         return view, mapped
+
+    def _combined(self, values: cla.Array, kept: int, rows_of: tuple[int, ...]) -> cla.Array:
+        """Return the linear combinations of rows: parts of their sums, then these."""
+        assert self.record.matrix is not None
+        spec, (width, terms) = self._spec, self.record.matrix.shape
+        padded = width + -width % spec.lanes
+        num_parts = max(1, -(-terms // spec.part))
+        parts = cla.empty(self._queue, (num_parts, kept, padded), np.dtype(spec.wide))
+        out = cla.empty(self._queue, (kept, self.width), self._dtype)
+        sizes = *rows_of, kept, padded, terms
+        tiles = num_parts * -(-kept // spec.tile)
+        self._launch(
+            "combine", tiles, *sizes, values, self._matrix, parts, width=padded // spec.lanes
+        )
+        self._launch("add_parts", kept, self.width, kept, padded, num_parts, parts, out)
+        return out
 
     def _reduced(
         self, reduce: str, values: cla.Array, columns: tuple[int, int, int, int], first: int

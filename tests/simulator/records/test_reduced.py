@@ -8,6 +8,7 @@ import pytest
 
 from clhines import InputError, Network, Simulation
 from clhines.simulator.records import records
+from clhines.simulator.records.reduced import ReducedSpec
 
 DT = 0.025
 
@@ -79,6 +80,24 @@ def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engin
     assert np.array_equal(np.isfinite(times[0]).sum(0) + np.isfinite(times[1]).sum(0), count[2])
     assert np.array_equal(np.concatenate(rows[:2]), rows[2])
     assert np.array_equal(np.concatenate(combined[:2]), combined[2])
+
+
+@pytest.mark.parametrize("form", [("float",), ("double", 4, 8), ("double", 2, 8)])
+def test_combinations_of_every_form(fast_queue, needs, monkeypatch, form):
+    """Of more terms than a part has, of rows and combinations that fill no tile."""
+    needs(fast_queue, "float64")
+    monkeypatch.setattr(ReducedSpec, "part", 7)
+    monkeypatch.setattr(ReducedSpec, "on", lambda device, dtype: ReducedSpec("float", *form))
+    net, _ = networks.mixed_network()
+    nodes = np.arange(len(net.area))[::3]
+    sim = Simulation(net, DT, "float32", queue=fast_queue)
+    rows, kept = sim.record("v", nodes), sim.record("v", nodes, matrix=matrix(len(nodes)))
+    result = sim.run(2.0)
+    exact, weights = result[rows].astype(np.float64), matrix(len(nodes)).astype(np.float32)
+    # roundings of products, if they are float32, what parts lose, and of the sum
+    bound = 4 * np.finfo(np.float32).eps * np.abs(exact) @ np.abs(weights.T.astype(float))
+    assert (np.abs(result[kept] - exact @ weights.T.astype(float)) <= bound).all()
+    assert len(nodes) > 14 and len(exact) % 8
 
 
 @pytest.mark.parametrize(
