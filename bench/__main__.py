@@ -34,6 +34,7 @@ MEASURES = {
     "points": "measures.points",
     "features": "measures.features",
     "gradients": "measures.gradients",
+    "fibres": "measures.fibres",
     "guard": "measures.guard",
     "papers": "papers.command",
     "checks": "measures.checks.command",

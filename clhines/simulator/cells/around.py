@@ -76,7 +76,7 @@ def as_around(
     for wrong, what in (
         (times > 1, "is around several nodes"),
         (_mask(other_cell, n), "has a node of another cell around it"),
-        (_mask(np.setdiff1d(np.arange(n), rows), n), "is around itself"),
+        (~_mask(rows[rows >= 0], n), "is around itself"),
         (_mask(fewer_layers, n), "has fewer layers around it than others"),
         (outer & (area > 0), "is around another and has an area"),
         (~outer & (g != 0), "is around none and has a g_around"),

@@ -72,8 +72,9 @@ def field_mechanism(
         )
     if (np.diff(times) < 0).any():
         raise InputError("t goes back in time; expected ascending times")
-    if not as_switch("continuous", continuous):  # a value holds until the next one comes
-        times, rows = np.repeat(times, 2)[1:], np.repeat(rows, 2, axis=1)[:, :-1]
+    if not as_switch("continuous", continuous):  # 0, then each value until the next one comes
+        rows = np.repeat(np.insert(rows, 0, 0, axis=1), 2, axis=1)[:, 1:-1]
+        times = np.repeat(times, 2)
     if rows.size > MOST:
         raise InputError(f"waveforms have {rows.size} values; expected at most {MOST}")
     if len(rows) == 1:

@@ -603,7 +603,7 @@ class Network:
         of_cell : (num_cells,) integer, optional
             Which of k waveforms each cell has; with one row of potentials.
         continuous : bool
-            Interpolate; else ``y[k]`` holds from ``t[k]`` on.
+            Interpolate; else ``y[k]`` holds from ``t[k]`` on, and 0 before ``t[0]``.
 
         Returns
         -------

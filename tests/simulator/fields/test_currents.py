@@ -133,7 +133,7 @@ def test_waveforms_add_up_and_belong_to_cells():
     np.testing.assert_allclose(of_cells[:, :6], second[:, :6], 0, 1e-12)
     np.testing.assert_allclose(of_cells[:, 6:], one[:, 6:], 0, 1e-12)
     held = change((potential[0], ([0.1, 0.3], [1.0, -2.0])), continuous=False)
-    jumps = change((potential[0], ([0.1, 0.3, 0.3], [1.0, 1.0, -2.0])))
+    jumps = change((potential[0], ([0.1, 0.1, 0.3, 0.3], [0.0, 1.0, 1.0, -2.0])))
     np.testing.assert_array_equal(held, jumps)
 
 

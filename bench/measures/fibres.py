@@ -1,0 +1,167 @@
+"""Fibres in an electrode's field beside NEURON, thresholds, and the LFP of many cells.
+
+    python -m bench fibres [--device SPEC] [--fibres 100000] [--double 2000] [--cells 1000]
+
+Fibres are `clhines.fields.fibres`: ``mrg``, a double cable whose layers ``steps`` solves, and
+``senn``, each with 21 nodes of Ranvier, at random distances from a point electrode, for 5 ms of
+1,000 steps. `us` are microseconds for a step of all fibres; `NEURON` is the time of a fibre there,
+on one core and as one of many on all cores, times the number of fibres, over that of clhines.
+`apart` is the largest difference of voltages of one fibre. Thresholds to 0.1 % of a tenth of the
+fibres are counted in runs of 5 ms. The LFP is that of pyramidal cells of `bench.neurons` at 100
+electrodes: a step with the record of every step, or of every 0.1 ms, over one without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import clhines
+from bench import child, neurons, record, table
+from bench.peers.fibres_neuron import AT, CURRENT, DT, FIBRES, NODES, PULSE
+from clhines.fields import Geometry, fibres, point_potential
+
+STOP, ELECTRODES = 5.0, 100  # ms
+# mV: NEURON takes the slope of currents that are not ohmic, of senn, from a difference of 0.001 mV
+APART = {"mrg": 1e-8, "senn": 1e-2}
+LONGEST = 600.0  # s, of NEURON
+
+
+def made_fibres(name: str, count: int) -> tuple[fibres.Fibres, clhines.Network, Any]:
+    """Return fibres 0.5 to 1.5 mm from the electrode, of which the first is NEURON's."""
+    rng = np.random.default_rng(1)
+    place = np.zeros((count, 3))
+    place[1:, 1], place[1:, 2] = rng.uniform(-500, 500, (2, count - 1))
+    diameters = np.full(count, FIBRES[name][0])
+    make = fibres.myelinated if name == "mrg" else fibres.senn
+    if name == "mrg":
+        diameters[1:] = rng.choice(fibres.TABLE[:, 0], count - 1)
+    made = make(diameters, NODES, place)
+    net = made.network(clhines.Network.from_arrays)
+    net.celsius = FIBRES[name][1]
+    potential = CURRENT * point_potential(made.geometry, AT)
+    return made, net, net.field(potential, PULSE, continuous=False)
+
+
+def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) -> dict[str, Any]:
+    """Return a row of fibres."""
+    begin = time.perf_counter()
+    made, net, _ = made_fibres(name, count)
+    sim = clhines.Simulation(net, DT, queue=queue, v_init=made.v_init)
+    number = sim.record("v", made.ranvier[:1, -2])
+    fired = sim.record("v", made.ranvier[:, -2], reduce="count", threshold=0.0)
+    v = sim.run(STOP)[number][:, 0]
+    first = time.perf_counter() - begin
+    sim.reset()
+    begin = time.perf_counter()
+    spikes = sim.run(STOP)[fired]
+    seconds = time.perf_counter() - begin
+    peer = child.run("peers.fibres_neuron", [name, str(STOP), str(each)], LONGEST)
+    row = {"name": name, "fibres": count, "engine": sim.engine, "first": first, "run": seconds,
+           "fired": float((spikes > 0).mean()), "NEURON": peer}  # fmt: skip
+    if "reason" not in peer:
+        row["apart"] = float(np.abs(v - peer.pop("v")).max())
+    return row
+
+
+def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
+    """Return the time of thresholds of SENN fibres in runs of all of them."""
+    made, net, group = made_fibres("senn", count)
+    options = {"queue": queue, "dt": DT, "v_init": made.v_init}
+    sim = clhines.Simulation(net, **options)
+    sim.run(STOP)
+    sim.reset()
+    begin = time.perf_counter()
+    sim.run(STOP)
+    run = time.perf_counter() - begin
+    begin = time.perf_counter()
+    found = clhines.find_thresholds(
+        net, group, made.ranvier[:, 1], low=0.1, high=100.0, duration=STOP, **options
+    )
+    seconds = time.perf_counter() - begin
+    return {"fibres": count, "seconds": seconds, "runs": found.runs, "run": run}
+
+
+def measured_lfp(cells: int, queue: cl.CommandQueue) -> list[dict[str, Any]]:
+    """Return a row of steps without a record, with one of every step, and of every 0.1 ms."""
+    rng, name = np.random.default_rng(1), "l5pc"
+    cable = neurons.cable_of(name)
+    net = neurons.neurons(name, cable, cells)
+    own = Geometry.of_cable(cable)
+    shift = rng.uniform(-250, 250, (cells, 3))
+    at = own.moved(shift).of(net.nodes())
+    electrodes = np.stack(
+        [rng.uniform(900, 1100, ELECTRODES), *rng.uniform(-900, 900, (2, ELECTRODES))], 1
+    )
+    matrix = clhines.fields.point_matrix(at, electrodes)
+    rows, plain = [], 0.0
+    for every in (None, 0.025, 0.1):
+        sim = clhines.Simulation(net, neurons.DT, queue=queue, v_init=neurons.V_INIT)
+        if every is not None:
+            sim.record("i_membrane", "all", matrix=matrix, every=every)
+        sim.run(10.0)
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            sim.run(20.0)
+            times.append((time.perf_counter() - begin) * neurons.DT / 20.0)
+        step = min(times)
+        plain = plain or step
+        rows.append({"cells": cells, "every": every, "us": step * 1e6, "ratio": step / plain})
+        sim.close()
+    return rows
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the measure; 1 where a fibre is not NEURON's."""
+    parser = record.parser("fibres", __doc__ or "")
+    parser.add_argument("--fibres", type=int, default=100_000, help="of senn")
+    parser.add_argument("--double", type=int, default=2000, help="of mrg")
+    parser.add_argument("--cells", type=int, default=1000, help="of the LFP")
+    parser.add_argument("--each", type=int, default=3, help="fibres for each core in NEURON")
+    given = parser.parse_args(arguments)
+    queue = record.queue(given.device, ["float64"])
+    counts = {"mrg": given.double, "senn": given.fibres}
+    rows = [measured_fibres(name, n, queue, given.each) for name, n in counts.items()]
+    result = {
+        "record": record.record(queue, "fibres", arguments),
+        "rows": rows,
+        "thresholds": measured_thresholds(max(1, given.fibres // 10), queue),
+        "lfp": measured_lfp(given.cells, queue),
+    }
+    record.write("fibres", queue, result, text(result), given.out)
+    return int(any(row.get("apart", 0.0) > APART[row["name"]] for row in rows))
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the tables."""
+    steps, lines = round(STOP / DT), []
+    for row in result["rows"]:
+        peer = row["NEURON"]
+        many = [row["fibres"] * peer[k] / row["run"] if k in peer else 0.0 for k in ("one", "all")]
+        lines.append(
+            f"{row['name']:<6}{row['fibres']:>8}{row['engine']:>12}{row['first']:>9.1f}"
+            f"{row['run'] / steps * 1e6:>10.0f}{row['run'] / row['fibres'] * 1e6:>10.1f}"
+            f"{many[0]:>10.0f}{many[1]:>9.0f}{row.get('apart', np.nan):>10.1e}"
+        )
+    cores = next((r["NEURON"]["cores"] for r in result["rows"] if "cores" in r["NEURON"]), 0)
+    head = (
+        f"{'fibre':<6}{'count':>8}{'engine':>12}{'first s':>9}{'us/step':>10}{'us/fibre':>10}"
+        f"{'x 1 core':>10}{f'x {cores}':>9}{'apart':>10}"
+    )
+    t = result["thresholds"]
+    found = (
+        f"Thresholds of {t['fibres']} senn fibres to 0.1 %: {t['seconds']:.2f} s, "
+        f"{t['runs']} runs; the time of {t['seconds'] / t['run']:.1f} runs"
+    )
+    lfp = [
+        f"{row['cells']:>6}{row['every'] or 'none':>10}{row['us']:>10.1f}{row['ratio']:>8.2f}"
+        for row in result["lfp"]
+    ]
+    title = f"{'cells':>6}{'every ms':>10}{'us/step':>10}{'ratio':>8}"
+    parts = [table.ruled(head, lines), found, table.ruled(title, lfp)]
+    return "\n\n".join(parts)

@@ -1,0 +1,22 @@
+"""The measure of fibres, on a few of them."""
+
+import json
+
+import pytest
+
+from bench.measures import fibres
+
+
+@pytest.mark.neuron
+def test_a_small_measure(tmp_path, monkeypatch):
+    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+    monkeypatch.setenv("CLHINES_DEVICE", "cpu")
+    monkeypatch.setattr(fibres, "STOP", 2.0)
+    arguments = ["--fibres", "20", "--double", "2", "--cells", "1", "--each", "1"]
+    assert fibres.main([*arguments, "--out", str(tmp_path)]) == 0
+    [path] = tmp_path.glob("fibres-*.json")
+    found = json.loads(path.read_text("utf-8"))
+    assert [row["name"] for row in found["rows"]] == ["mrg", "senn"]
+    assert all(row["run"] > 0 and row["apart"] < 1e-2 for row in found["rows"])
+    assert found["thresholds"]["runs"] > 5 and len(found["lfp"]) == 3
+    assert "mrg" in fibres.text(found)
