@@ -1,8 +1,9 @@
 """Describe cells and networks, and advance them in time.
 
 `cells` reads morphologies and makes cables, `mechanisms` compiles equations, `network` is what a
-user describes, `model` the arrays that it becomes (NumPy, without OpenCL). `analysis` computes
-features of results; `refusals` is the catalogue of sentences for models that cannot be simulated.
+user describes, `model` the arrays that it becomes (NumPy, without OpenCL). `fields` has potentials
+outside of cells, and axons of the literature. `analysis` computes features of results; `refusals`
+is the catalogue of sentences for models that cannot be simulated.
 The other modules advance a model, or passive cells without connections.
 
 Words: a *step* advances voltages and states by dt. An *epoch* is as many steps as the smallest
@@ -14,13 +15,14 @@ of events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
 Who owns what
     `simulation`: `Simulation`, what users call, and `result`: `Result`. A simulation owns a
     `runner`, the run in use and the network as a model, `updates` (`set`, `reset`) and
-    `recordings`; `course` is one call of `run`. `choose` chooses an engine. `engines`: the table
-    of engines, runs, the reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole
-    cells. `kinds`: all that a template needs to know of one mechanism. `events`: spikes to
-    targets, weights. `state`: values on the device, their start, files, copies. `records`:
-    recorded quantities. `gradients`: derivatives of a loss of these. `ranks`: MPI. `population`:
-    many sets of parameters. `interrupt`: Ctrl-C, at the end of a chunk. `known_answers`: problems
-    for `solver.device.trust`. `importing`: what an importer needs of a run.
+    `recordings`; `course` is one call of `run`. `choose` chooses an engine. `engines`: the table of
+    engines, runs, the reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole
+    cells. `kinds`: all that a template needs to know of one mechanism. `events`: spikes to targets,
+    weights. `state`: values on the device, their start, files, copies. `records`: recorded
+    quantities. `gradients`: derivatives of a loss of these. `ranks`: MPI. `population`: many sets
+    of parameters; `thresholds`: amplitudes at which cells fire. `interrupt`: Ctrl-C, at the end of
+    a chunk. `known_answers`: problems for `solver.device.trust`. `importing`: what an importer
+    needs of a run.
 
 A cell with a current into its soma, on the device and by the oracle:
 
