@@ -54,7 +54,7 @@ lost = spec.compensated
 __kernel void combine(${signature(spec, "combine")})
 {
     const int j = get_global_id(0) * ${spec.lanes}, tiles = (rows + ${spec.tile - 1}) / ${spec.tile};
-    const int part = get_global_id(1) / tiles, row = get_global_id(1) % tiles * ${spec.tile};
+    const int item = get_global_id(1), part = item / tiles, row = (item - part * tiles) * ${spec.tile};
     if (j >= padded) return;
     const int begin = part * ${spec.part}, end = min(terms, begin + ${spec.part});
 % for r in range(spec.tile):
