@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from clhines.core.arrays import offsets
 from clhines.core.errors import DeviceError, InputError
 from clhines.simulator.events.grid import Delivery, NewSpikes
-from clhines.simulator.mechanisms.text.rules import REWARD, SIDES, RuleText, read_rule
+from clhines.simulator.mechanisms.text.rules import REWARD, SIDES, WEIGHT, RuleText, read_rule
 from clhines.simulator.model.connections import offsets_of
 from clhines.simulator.model.schema import Field, plastic_fields, split_name
 from clhines.simulator.network.plasticity import Rule
@@ -120,7 +120,7 @@ class PlasticSpec(TemplateSpec):
 
     def weighs(self, event: str) -> bool:
         """Whether an event reads or changes the weight."""
-        return bool(self.growth) or self.about.weighs(event)
+        return bool(self.growth) or WEIGHT in self.about.uses(event, "synapse")
 
     def changes(self, event: str) -> bool:
         return self.weighs(event) or bool(self.kept_at(event))

@@ -1,10 +1,12 @@
 """The language of equations: from a text to `Compiled`.
 
-`parser` reads one expression, `reader` the text, statement by statement: its `Equations` are a list
-of assignments to names, which a `Scope` executes with given values. `checks` says what
-may depend on what, and which method takes which state. `spikes`: a threshold, and what a spike
-resets: the current moves v there, so that engines need nothing for it. `propagator`: exact steps of
-linear point neurons, in which the current moves v, too. `language`: one step of the states, by
-exponential Euler, explicit and implicit methods; its `Text` puts the blocks together.
-`rules`: the text of a rule of plasticity, in the same statements and expressions.
+- `parser` reads one expression, `statements` a text line by line.
+- `reader`: the `Equations` of a mechanism, a list of assignments to names. `scope` executes them
+  with other values of names.
+- `checks` finds wrong dependences, and the method of each state.
+- `spikes`: a threshold, and a reset. The current moves v to the reset, so engines need no support.
+- `propagator`: exact steps of linear point neurons. There, too, the current moves v.
+- `language`: a step of the states by exponential Euler, explicit and implicit methods. `Text` is
+  the language as `Mechanism` calls it.
+- `rules`: the text of a rule of plasticity, in the same statements and expressions.
 """

@@ -15,8 +15,10 @@ from clhines.simulator.mechanisms.ir.forms import linear_form, linear_parts
 from clhines.simulator.mechanisms.ir.singular import singular_point
 from clhines.simulator.mechanisms.text.parser import shortened
 from clhines.simulator.mechanisms.text.propagator import check_exact
-from clhines.simulator.mechanisms.text.reader import ION_NAMES, Equations, Line, Scope, coupled
+from clhines.simulator.mechanisms.text.reader import ION_NAMES, Equations
+from clhines.simulator.mechanisms.text.scope import Scope, coupled
 from clhines.simulator.mechanisms.text.spikes import check_spike
+from clhines.simulator.mechanisms.text.statements import Line
 
 IMPLICIT = ("sparse", "derivimplicit")
 METHODS = ("euler", "rk2", "rk4", *IMPLICIT, "exact")

@@ -33,7 +33,8 @@ from clhines.simulator.mechanisms.text import spikes
 from clhines.simulator.mechanisms.text.checks import IMPLICIT, checked
 from clhines.simulator.mechanisms.text.parser import shortened
 from clhines.simulator.mechanisms.text.propagator import exact_advance
-from clhines.simulator.mechanisms.text.reader import Equations, Scope
+from clhines.simulator.mechanisms.text.reader import Equations
+from clhines.simulator.mechanisms.text.scope import Scope
 
 MAX_PASSES = 20  # of Newton's iteration
 _HALF = Fraction(1, 2)

@@ -20,7 +20,9 @@ from clhines.simulator.mechanisms.ir.elimination import MAX_PRODUCTS, Entries
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.simulator.mechanisms.ir.forms import linear_form
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN
-from clhines.simulator.mechanisms.text.reader import Equations, Line, Scope
+from clhines.simulator.mechanisms.text.reader import Equations
+from clhines.simulator.mechanisms.text.scope import Scope
+from clhines.simulator.mechanisms.text.statements import Line
 
 _DOUBLINGS, _TERMS = 10, 8  # of the series as many more as there are variables
 _SMALL = Fraction(1, 2**50)  # what the last two terms may be of the sum

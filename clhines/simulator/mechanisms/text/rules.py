@@ -8,7 +8,7 @@ exponentially, and the weight grows with a product of the connection's own trace
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -24,7 +24,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.ir.forms import linear_parts
 from clhines.simulator.mechanisms.text.checks import MAX_STATES, MAX_TEXT
 from clhines.simulator.mechanisms.text.parser import shortened
-from clhines.simulator.mechanisms.text.reader import NAME, Equations, Line
+from clhines.simulator.mechanisms.text.statements import NAME, Line, TextStatements
 
 WEIGHT, REWARD = "w", "reward"
 SIDES = ("pre", "post", "synapse")
@@ -32,10 +32,11 @@ _OWNERS = {"pre": "the source", "post": "the postsynaptic cell", "synapse": "the
 
 
 @dataclass
-class RuleText(Equations):
+class RuleText(TextStatements):
     """A rule's text: parameters, traces with their rates, actions of events, bounds."""
 
     what: ClassVar[str] = "rule"
+    kinds: ClassVar[tuple[str, ...]] = ("rule",)
     given: ClassVar[set[str]] = {WEIGHT, REWARD}
     keywords: ClassVar[tuple[str, ...]] = ("parameter", "bounds")
     actions: dict[str, dict[str, Line]] = field(default_factory=dict)  # by event, then target
@@ -48,8 +49,6 @@ class RuleText(Equations):
         if len(self.text) > MAX_TEXT:
             raise InputError(f"the rule's text has {len(self.text)} letters; at most {MAX_TEXT}")
         self._sort(_STATEMENTS, _EXPECTED)  # type: ignore[arg-type]
-        if not self.kind:
-            raise InputError("the text of the rule is empty; expected 'rule NAME' first")
         acting = (action for of in self.actions.values() for action in of.values())
         for line in (*self.rates.values(), *acting):
             self.parse(line)
@@ -65,13 +64,6 @@ class RuleText(Equations):
             raise InputError(f"rule {self.name} has no line 'bounds: LOW <= w <= HIGH'")
         if self.growth is None and not any(WEIGHT in of for of in self.actions.values()):
             raise InputError(f"rule {self.name} changes no weight; expected 'on pre: w += ...'")
-
-    def _header(self, line: Line) -> None:
-        match = re.fullmatch(rf"(rule)\s+({NAME})", line.text)
-        if not match:
-            raise self.fail(line, "expected 'rule NAME' as the rule's first statement")
-        self._check_name(line, match.group(2))
-        self.kind, self.name = match.groups()
 
     def trace(self, line: Line, side: str, name: str) -> None:
         """Take ``SIDE trace NAME``."""
@@ -197,17 +189,13 @@ class RuleText(Equations):
             line = self.rates[name]
             parts = linear_parts(line.value, name)
             assert parts is not None
-            value = self.attempt(line, partial(self._number, parts[1], numbers))
+            value = self.attempt(line, partial(_with_numbers, parts[1], numbers))
             if not value.is_number or value.value >= 0:
                 raise self.fail(line, f"'{name}' does not decay: its rate is not below 0")
             rate[name] = -value.value
         if self.growth is not None:
             rate[WEIGHT] = sum((rate[name] for name in self.growing or ()), Fraction(0))
         return {name: float(1 / r) for name, r in rate.items()}
-
-    def _number(self, value: Node, numbers: dict[Node, Node]) -> Node:
-        """Return an expression with numbers in place of symbols."""
-        return self.graph.replaced([value], dict(numbers))[0]
 
     def counts(self, name: str) -> bool:
         """Whether a trace is a sum over events that are 1 each, and decay."""
@@ -216,6 +204,17 @@ class RuleText(Equations):
 
     # ----------------------------------------------------------------------------- printing
 
+    def _actions_on(self, event: str, side: str) -> list[Line]:
+        """Return the actions of an event on one side, in order, see `printed`."""
+        wanted: set[str] = set()
+        lines = []
+        for line in reversed(self.actions.get(event, {}).values()):
+            of = "synapse" if line.name == WEIGHT else self.traces[line.name].sort
+            if of == side or line.name in wanted:
+                wanted = wanted - ({line.name} if not line.sign else set()) | line.value.free
+                lines.append(line)
+        return lines[::-1]
+
     def printed(self, event: str, side: str, real: str) -> list[str]:
         """Return the actions of an event as assignments in OpenCL or NumPy, one per line.
 
@@ -223,14 +222,7 @@ class RuleText(Equations):
         use afterwards; else those on a cell's traces. A trace ``x`` is ``x_``; parameters are
         ``value[0]`` and so on; a weight goes through ``bounded``.
         """
-        wanted: set[str] = set()
-        lines = []
-        for line in reversed(self.actions.get(event, {}).values()):
-            of = "synapse" if line.name == WEIGHT else self.traces[line.name].sort
-            if of == side or line.name in wanted:
-                wanted = wanted - ({line.name} if not line.sign else set()) | line.value.free
-                lines.append(self._assignment(line, real))
-        return lines[::-1]
+        return [self._assignment(line, real) for line in self._actions_on(event, side)]
 
     def _assignment(self, line: Line, real: str) -> str:
         shown = self._shown(line.acted(self.graph.symbol(line.name), line.value), real)
@@ -246,10 +238,6 @@ class RuleText(Equations):
         """Return the rate of the weight between events, empty where there is none."""
         return "" if self.growth is None else self._shown(self.growth, real)
 
-    def weighs(self, event: str) -> bool:
-        """Whether `printed` reads or changes the weight."""
-        return any(re.search(r"\bw_\b", s) for s in self.printed(event, "synapse", "numpy"))
-
     def act(self, event: str, side: str, values: dict[str, Any]) -> None:
         """Do what `printed` says on NumPy arrays; see there for their names."""
         _run("\n".join(self.printed(event, side, "numpy")), values)
@@ -261,10 +249,14 @@ class RuleText(Equations):
             values["time"] = time
             _run(f"w_ = bounded({grown}, least, most)", values)
 
-    def uses(self, event: str, side: str) -> list[str]:
-        """Return the traces that `printed` needs or changes, in the order of `traces`."""
-        text = "\n".join(self.printed(event, side, "numpy"))
-        return [name for name in self.traces if re.search(rf"\b{name}_\b", text)]
+    def uses(self, event: str, side: str) -> set[str]:
+        """Return the names that `printed` needs or changes: traces, w and parameters."""
+        lines = self._actions_on(event, side)
+        return {name for line in lines for name in (line.name, *line.value.free)}
+
+
+def _with_numbers(e: Node, numbers: Mapping[Node, Node]) -> Node:
+    return e.graph.replaced([e], dict(numbers))[0]
 
 
 def _run(source: str, values: dict[str, Any]) -> None:

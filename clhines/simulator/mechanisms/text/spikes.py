@@ -16,7 +16,8 @@ from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, HELD, HELD_STEPS, HIDDEN, Spike
 from clhines.simulator.mechanisms.text.parser import shortened
 from clhines.simulator.mechanisms.text.propagator import exact_current
-from clhines.simulator.mechanisms.text.reader import Equations, Scope
+from clhines.simulator.mechanisms.text.reader import Equations
+from clhines.simulator.mechanisms.text.scope import Scope
 
 _STIFF = Fraction(2**50)  # conductance that holds v, over the capacitance per step
 
