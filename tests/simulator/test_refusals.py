@@ -137,7 +137,6 @@ FILES = {  # ids, and files that are refused by them
     "mod.table-without-names": breakpoint_("p(v)")
     + "PROCEDURE p(x) { TABLE FROM 0 TO 1 WITH 10 b = x }\n",
     "mod.text-expression": breakpoint_('b = "text"'),
-    "mod.threshold-mode": breakpoint_('b = threshold(a, 1, "other")'),
     "mod.units-no-multiple": "UNITS { F = (mV) (ms) }\n" + density(STEP),
     "mod.v-artificial-cell": "NEURON { ARTIFICIAL_CELL x }\nASSIGNED { v b }\nNET_RECEIVE(w) { b = v }\n",  # noqa: E501
     "mod.variable-set": breakpoint_("celsius = 3"),
@@ -178,7 +177,6 @@ FILES = {  # ids, and files that are refused by them
     "mod.solve-of-block": breakpoint_("SOLVE d") + "DISCRETE d { m = m + 1 }\n",
     "mod.steadystate-set-after-use": kinetic("~ m <-> n (b, a)\nb = m")
     + "INITIAL { SOLVE k STEADYSTATE sparse }\n",
-    "mod.stepforce-without-numbers": breakpoint_('b = stepforce(t, "steps.dat")'),
     "mod.singular": breakpoint_("SOLVE q") + "LINEAR q { ~ m + 0*n = 1\n~ m = 2 }\n",
     "mod.syntax": breakpoint_("LAG b BY 3"),
     "mod.too-much-text": density(STEP) + ":" * 2_000_000,

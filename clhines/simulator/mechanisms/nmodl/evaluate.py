@@ -19,9 +19,7 @@ from clhines.simulator.mechanisms.ir.program import GENERATOR
 from clhines.simulator.mechanisms.nmodl.meaning import function_table
 from clhines.simulator.mechanisms.nmodl.meaning.functions import (
     FUNCTIONS,
-    SCOP,
     built_in,
-    threshold,
     whole,
 )
 from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
@@ -52,8 +50,10 @@ FUNCTION poisson_(mean) { LOCAL least, product
 ONE_GENERATOR = REFUSALS["mod.one-generator"].sentence.partition("}")[2]
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
-    "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force invert "
-    "legendre nrn_random_play poisson prterr romberg schedule spline".split()
+    "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
+    "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisson prterr pulse ramp "
+    "revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline squarewave step "
+    "stepforce threshold".split()
 )
 _TAKES = {
     "random_uniform": (0, 2),
@@ -86,10 +86,6 @@ def _begins_with_name(arguments: Sequence[Expression]) -> bool:
 
 def _is_name_and_value(arguments: Sequence[Expression]) -> bool:
     return len(arguments) == 2 and arguments[0][0] == "name"
-
-
-def _ends_with_text(arguments: Sequence[Expression]) -> bool:
-    return len(arguments) > 1 and arguments[-1][0] == "text"
 
 
 class Evaluation(BlockValues):
@@ -235,10 +231,9 @@ class Evaluation(BlockValues):
             return special[1](self, name, arguments, line)
         if name in DRAWS or name == "hoc_execerror":
             return self._draw_or_fail(name, arguments, line)
-        if name not in FUNCTIONS and name not in SCOP:
+        if name not in FUNCTIONS:
             raise _unknown(name, line)
-        count = FUNCTIONS[name] if name in FUNCTIONS else SCOP[name][0]
-        if len(arguments) != count:
+        if len(arguments) != FUNCTIONS[name]:
             raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
         return built_in(self.graph, name, self.in_any_order(arguments, line))
 
@@ -323,15 +318,6 @@ class Evaluation(BlockValues):
         self.reads[key] = None
         return self.graph.symbol(key)
 
-    def _of_text(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return the value of a function whose last argument is a text."""
-        *values, text = *self.in_any_order(arguments[:-1], line), str(arguments[-1][1]).strip('"')
-        if len(values) != {"stepforce": 1}.get(name, 2):
-            raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
-        if name == "stepforce":
-            return function_table.step(self, text, values[0], line)
-        return threshold(self.graph, values, text, line)
-
     def _picked(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return a number of a hoc Random: uniform, or exponential."""
         name = str(arguments[0][1])
@@ -388,8 +374,6 @@ class Evaluation(BlockValues):
         WHOLE: (_always, _cut),
         OF_ION: (_always, _of_ion),
         UNREAD: (_always, _unread),
-        "stepforce": (_ends_with_text, _of_text),
-        "threshold": (_ends_with_text, _of_text),
     }
 
 

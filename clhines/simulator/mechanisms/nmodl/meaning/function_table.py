@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.nmodl.reading.tree import Block, FunctionTable, Refused
 from clhines.simulator.mechanisms.nmodl.values import BlockValues, TableUse
@@ -36,27 +35,6 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
     at = graph.local("_row", j * width + k)
     ends = [rows.between(other, rows.of(at + d), rows.of(at + d + 1)) for d in (0, width)]
     return rows.between(share, *ends)
-
-
-def step(run: BlockValues, file: str, t: Node, line: int) -> Node:
-    """Return NEURON's stepforce: the value of a file's last row before a time, NaN outside of them.
-
-    Times may be a tenth of the first interval before the first one, and of the last after the last.
-    """
-    table, graph = run.shared.given.get(file), run.graph
-    if table is None:
-        way_out = f"give Mechanism.from_nmodl function_tables={{'{file}': (t, y)}}"
-        raise Refused(refusal("mod.stepforce-without-numbers", file=file), line, way_out)
-    number = [name for name in run.shared.given if name not in run.file.blocks].index(file)
-    block = Block("FUNCTION_TABLE", f"stepforce{number}", line, ("t",), [])
-    rows, (times, *_) = _RowTables(run, block, table), table.axes
-    first, last = (
-        graph.number(Fraction(times[k]) + Fraction(times[k] - times[n]) / 10)
-        for k, n in ((0, 1), (-1, -2))
-    )
-    inside = graph.both(graph.less(first, t, or_equal=True), graph.less(t, last, or_equal=True))
-    outside = graph.call("log", -graph.symbol(NEVER))
-    return graph.where(inside, rows.of(rows.place(0, t)[0]), outside)
 
 
 class _RowTables:
