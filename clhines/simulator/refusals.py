@@ -158,7 +158,6 @@ REFUSALS = {
     "mod.table": Refusal("TABLE of {name} depends on '{variable}', which changes", "set usetable = 0"),
     "mod.table-arguments": Refusal("TABLE in a block of {count} arguments; expected one"),
     "mod.table-changes": Refusal("TABLE of {name}, which NEURON makes again when {value} changes"),
-    "mod.table-depend": Refusal("TABLE of {name} leaves out what {name} sets, and DEPEND has a variable that changes"),
     "mod.table-rows": Refusal("TABLE of {name} with other rows than in NEURON's memory"),
     "mod.table-secondorder": Refusal("TABLE of {name} depends on dt, which secondorder halves", "set secondorder = 0"),
     "mod.table-with": Refusal("TABLE WITH {n}; expected 1 to 1000000"),

@@ -495,14 +495,6 @@ class _Work:
             self.bodies.blocks[f"table_{name}"] = Body([("column", "0", column)])
             return
         value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
-        if use.again is not None:
-            expected = set() if use.block.sort == "FUNCTION" else {*use.columns}
-            if {*run.writes} != expected or expected & {*run.reads}:
-                what = refusal("mod.table-depend", name=name)
-                raise Refused(what, use.block.line, f"set usetable_{self.file.suffix} = 0")
-            use.reads = frozenset(run.reads)
-            self.bodies.blocks[f"table_{name}"] = Body([("column", "0", self.graph.symbol("_x"))])
-            return
         columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
         if constants := self._known(use, {key for node in columns for key in node.free}):
             columns = self.graph.replaced(columns, constants)

@@ -218,7 +218,7 @@ def _lasting(blocks: FileBlocks, name: str) -> list[str]:
 
 def _beside(blocks: FileBlocks) -> tuple[str, ...]:
     """Return parameters that blocks with a TABLE set and that are no columns of it."""
-    tables = [use for use in blocks.shared.tables.values() if use.again is None]
+    tables = blocks.shared.tables.values()
     names = {name for use in tables for name in set_by(use.block.body, blocks.file.blocks)}
     return tuple(k for k in blocks.parameters if blocks.names.elements[k] in names)
 

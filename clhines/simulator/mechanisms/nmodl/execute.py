@@ -432,7 +432,7 @@ class Execution(Evaluation):
         self._calls.pop()
         return self.values.get(result, self.graph.zero)
 
-    def _looked_up(self, block: Block, s: Statement, values: Sequence[Node], line: int) -> Node:
+    def _looked_up(self, block: Block, s: Statement, values: Sequence[Node]) -> Node:
         """Take the value of a function, or what a procedure sets, from its table."""
         if len(values) != 1:
             raise Refused(refusal("mod.table-arguments", count=len(values)), s.line)
@@ -443,8 +443,6 @@ class Execution(Evaluation):
                 use.known = {k: self.values[k] for k in self.writes if k in self.values}
         graph, n = self.graph, self.graph.number(use.n)
         share = (values[0] - use.low) * (n / (use.high - use.low))
-        if use.again is not None:
-            return self._made_again(block, use, share, line)
         place = graph.local(f"_{block.name}__place", graph.call("place", share, n))
         looked = [
             graph.lookup(f"{block.name}__table", k, len(use.columns), use.n, place)
@@ -455,26 +453,6 @@ class Execution(Evaluation):
         for key, value in zip(use.columns, looked, strict=True):
             if key not in use.held:
                 self.set(key, value)
-        return graph.zero
-
-    def _made_again(self, block: Block, use: TableUse, share: Node, line: int) -> Node:
-        """Take what is between two rows, made of present values: the table has only their x."""
-        graph, n, ends = self.graph, self.graph.number(use.n), []
-        below = graph.where(graph.less(n, share, or_equal=True), n, share)
-        place = graph.where(graph.less(share, graph.zero, or_equal=True), graph.zero, below)
-        place = graph.local(f"_{block.name}_share", place)
-        row = graph.local(f"_{block.name}_row", graph.call("floor", place))
-        table = graph.symbol(f"{block.name}__table")
-        for beyond in (0, 1):
-            with self.trial():
-                value = self.executed(block, [graph.call("entry", row + beyond, table, n)], line)
-                is_one = block.sort == "FUNCTION"
-                ends.append([value] if is_one else [self.value(key) for key in use.columns])
-        columns = [low + (place - row) * (high - low) for low, high in zip(*ends, strict=True)]
-        if block.sort == "FUNCTION":
-            return columns[0]
-        for key, value in zip(use.columns, columns, strict=True):
-            self.set(key, value)
         return graph.zero
 
     def _table(self, block: Block, s: Statement) -> TableUse:
@@ -503,19 +481,7 @@ class Execution(Evaluation):
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))
         use.depends = frozenset(s.names[1])
-        if any(self._is_set(name) for name in use.depends):
-            variables = [n for n in use.depends if self.names.variable(n)]
-            use.again = frozenset(key for n in variables for key in self.names.all_elements(n))
         return use
-
-    def _is_set(self, name: str) -> bool:
-        """Whether a file that no thread may run, so that each call looks at DEPEND, sets it."""
-        file = self.file
-        if file.thread_safe or not file.pointers:
-            return False
-        blocks = (*file.main.values(), *file.blocks.values())
-        is_set = any(s.names[0] == name for b in blocks for s in all_of(b.body, "assign"))
-        return is_set or name in file.pointers
 
     def _is_held(self, block: Block, key: str) -> bool:
         """Whether a column is a parameter that no statement of the block sets."""
@@ -529,5 +495,5 @@ class Execution(Evaluation):
         """Execute a block with these arguments where it is called."""
         table = next((s for s in block.body if s.kind == "table"), None)
         if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
-            return self._looked_up(block, table, values, line)
+            return self._looked_up(block, table, values)
         return self.executed(block, values, line)

@@ -71,8 +71,6 @@ class TableUse:
     known: dict[str, Node] | None = None  # INITIAL's values when it used them
     depends: frozenset[str] = frozenset()  # names of DEPEND
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
-    again: frozenset[str] | None = None  # keys of DEPEND, of one that is made again in each call
-    reads: frozenset[str] = frozenset()  # keys of what such a one is made of
 
 
 @dataclass

@@ -92,14 +92,14 @@ REFUSED = {  # text, what is refused, and what stands in its line
                 f"ASSIGNED {{ y z p }}\nPROCEDURE f(a) {{ TABLE x DEPEND {depend}\n"
                 f"FROM 0 TO 1 WITH 9\n {sets} = a*y }}\nBEFORE STEP {{ y = v }}",
             ),
-            message,
+            "TABLE of f depends on 'y'",
             "PROCEDURE f",
         )
-        for what, neuron, depend, sets, message in (
-            ("looked at once a step", "", "y", "x", "TABLE of f depends on 'y', which changes"),
-            ("thread safe", "POINTER p THREADSAFE", "y", "x", "TABLE of f depends on 'y'"),
-            ("of another", "POINTER p", "p", "x", "TABLE of f depends on 'y', which changes"),
-            ("left out", "POINTER p", "y", "z", "TABLE of f leaves out what f sets"),
+        for what, neuron, depend, sets in (
+            ("looked at once a step", "", "y", "x"),
+            ("thread safe", "POINTER p THREADSAFE", "y", "x"),
+            ("of another", "POINTER p", "p", "x"),
+            ("left out", "POINTER p", "y", "z"),
         )
     },
 }

@@ -11,7 +11,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 def drop_columns(blocks: FileBlocks) -> FileBlocks:
     """Keep columns that blocks look up for variables that are needed, and find these variables."""
     tables = blocks.shared.tables.items()
-    names = [n for n, use in tables if not (use.rows or use.made) and use.again is None]
+    names = [n for n, use in tables if not (use.rows or use.made)]
     whole = {f"table_{name}": blocks.bodies[f"table_{name}"] for name in names}
     looked_up = set[tuple[str, str]]()
     while True:

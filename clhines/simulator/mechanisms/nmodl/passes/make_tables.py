@@ -21,7 +21,6 @@ def make_tables(blocks: FileBlocks) -> FileBlocks:
 def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
     """Return a table whose rows the block computes."""
     free = blocks.bodies[f"table_{name}"].free(()) | blocks.bodies[f"grid_{name}"].free(())
-    free |= use.reads - (use.again or frozenset())
     wrong = sorted(free - set(blocks.parameters) - {"_x", "dt"})
     wrong = [key for key in wrong if not key.endswith("__table")]
     if wrong:
@@ -31,8 +30,7 @@ def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
     if blocks.executed.halved and "dt" in free:
         raise Refused(refusal("mod.table-secondorder", name=name), use.block.line)
     depends = tuple(k for k in blocks.parameters if k in free)
-    columns = tuple(use.columns) if use.again is None else ("x",)
-    return Table(name, columns, use.n, depends, use.held)
+    return Table(name, tuple(use.columns), use.n, depends, use.held)
 
 
 def _made(blocks: FileBlocks, name: str, use: TableUse) -> Table:
