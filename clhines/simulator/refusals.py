@@ -183,8 +183,7 @@ REFUSALS = {
     "mod.watch-condition": Refusal("WATCH of an expression that is no comparison", "write WATCH (a > b) flag"),
     "mod.watch-element": Refusal("a WATCH by a comparison with an element whose index is not constant", "assign the element to a variable"),
     "mod.watch-flag": Refusal("WATCH with a flag that is not constant", "write a number"),
-    "mod.watch-ion-without-breakpoint": Refusal("WATCH on {name} without BREAKPOINT, where NEURON's copy of it never changes", "add BREAKPOINT { }"),
-    "mod.watch-own-current": Refusal("WATCH on {name}, which the file writes: NEURON compares the file's own part of it", "watch another variable, which BREAKPOINT sets"),
+    "mod.watch-ion": Refusal("WATCH on {name}, a variable of an ion: NEURON compares the file's own copy of it", "watch another variable, which BREAKPOINT sets to it"),
     "mod.while-turns": Refusal("WHILE with more than {max_turns} turns"),
     # models in NEURON's memory
     "neuron.acting-object": Refusal("{name}"),

@@ -141,16 +141,11 @@ FILES = {  # ids, and files that are refused by them
     "mod.v-artificial-cell": "NEURON { ARTIFICIAL_CELL x }\nASSIGNED { v b }\nNET_RECEIVE(w) { b = v }\n",  # noqa: E501
     "mod.variable-set": breakpoint_("celsius = 3"),
     "mod.watch-flag": event("WATCH (v > 0) a"),
-    "mod.watch-ion-without-breakpoint": """
+    "mod.watch-ion": """
         NEURON { POINT_PROCESS a USEION ca READ cai }
         ASSIGNED { cai }
+        BREAKPOINT { }
         NET_RECEIVE(w) { WATCH (cai > 1) 2 }
-    """,
-    "mod.watch-own-current": """
-        NEURON { POINT_PROCESS a USEION ca WRITE ica }
-        ASSIGNED { ica }
-        BREAKPOINT { ica = 1 }
-        NET_RECEIVE(w) { WATCH (ica > 1) 2 }
     """,
     "mod.watch-condition": event("WATCH (v) 1"),
     "mod.while-turns": breakpoint_("LOCAL k\nk = 0 WHILE (k < 100000) { k = k + 1 }"),

@@ -17,7 +17,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import HiddenVariables, Instances, SharedVariables
 from clhines.simulator.importing import SPIKE_LATE, check_unless, rings_of, start_arrays
 from clhines.simulator.mechanisms import UNLESS, Quantity
-from clhines.simulator.mechanisms.nmodl import COPY, FAILED
+from clhines.simulator.mechanisms.nmodl import FAILED
 from clhines.simulator.network import Group
 from clhines.simulator.refusals import refusal
 from clhines.simulator.simulation import Simulation, take_state
@@ -63,13 +63,6 @@ def _variables(
         base, element = split_name(quantity)
         if base == FAILED:
             continue  # NEURON has ended the run instead
-        if base.endswith(COPY.format("")):
-            hidden, base = imported.model.hidden_of(name), base.removesuffix(COPY.format(""))
-            if base not in hidden.columns:
-                what = refusal("neuron.variable-unreadable", base=base)
-                raise RejectedError([Rejected(name, what)])
-            yield values, base, element, place, hidden
-            continue
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif base in instances.entry.globals_ and not quantity.is_global:

@@ -148,25 +148,6 @@ def clock(rng):
     ], 20
 
 
-def ion(rng):
-    """A WATCH condition compares a variable of an ion, as the mechanism has it."""
-    names = rng.permutation(["ext_iona", "ext_ionb", "ext_ionc", "ext_ione"])
-    at, found = section("hh"), []
-    clamp(at)
-    at.sec.insert("ext_wave")
-    at.ext_wave.size = rng.uniform(0.5, 3)
-    target = h.ExpSyn(at)
-    KEPT.append(target)
-    for name in names:
-        watch = getattr(h, name)(at)
-        watch.level = -rng.uniform(0.05, 0.8) if name == "ext_ionc" else rng.uniform(8e-5, 2.5e-4)
-        connect(stim(*rng.choice([0.5, 1.0, 1.7, 3.0], 2)), watch, 0, 1)
-        KEPT.append(watch)
-        found += recorded(watch._ref_n, watch._ref_last, watch._ref_seen)
-        found += [connect(watch, target, 2e-4, 0.3)]
-    return [*found, *recorded(at._ref_v, at._ref_cai)], 20
-
-
 def differences(ours, theirs):
     found = []
     for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):

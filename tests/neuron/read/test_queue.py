@@ -4,14 +4,11 @@ from pathlib import Path
 
 import forked
 import pytest
-from mod_files import FOLDER
-
-from clhines import InputError, Mechanism
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("queue_program.py")
-SEEDS = {"moves": 6, "fires": 1, "interval": 6, "gain": 12, "level": 8, "clock": 3, "ion": 4}
+SEEDS = {"moves": 6, "fires": 1, "interval": 6, "gain": 12, "level": 8, "clock": 3}
 ENGINES = "steps", "epochs-cpu", "epochs-gpu"
 CASES = [(case, seed, "reference", "0") for case, n in SEEDS.items() for seed in range(n)]
 CASES += [
@@ -20,22 +17,12 @@ CASES += [
 # in pieces, of which NEURON takes the last step itself
 CASES += [("fires", 1, "reference", "10,1,0.1,1e"), ("level", 0, "reference", "5,1,0.1,1e")]
 CASES += [
-    ("ion", 1, "reference", "5,1"),
     ("clock", 0, "reference", "5,1,0.1"),
     *(("moves", seed, "reference", "n2") for seed in range(6)),
     ("gain", 3, "reference", "1,1e"),
     ("gain", 4, "reference", "1"),
     *(("gain", 32, engine, "n3") for engine in ("reference", "steps", "epochs-cpu")),
 ]
-
-
-def test_a_copy_of_an_ion_that_never_changes_is_refused_in_watch(tmp_path):
-    with pytest.raises(InputError, match="WATCH on cai without BREAKPOINT"):
-        Mechanism.from_nmodl(FOLDER / "queue" / "ext_iond.mod")
-    text = (FOLDER / "queue" / "ext_ionb.mod").read_text().replace("READ cai", "READ cai WRITE ica")
-    text = text.replace("i = 0", "ica = 0 i = 0").replace(" i n last", " ica i n last")
-    with pytest.raises(InputError, match="WATCH on ica, which the file writes"):
-        Mechanism.from_nmodl(text.replace("WATCH (cai", "WATCH (ica"))
 
 
 TWICE = """

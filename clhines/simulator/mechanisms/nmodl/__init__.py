@@ -22,7 +22,7 @@
 
 An importer takes from here a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`), what is
 refused of it (`Refused`, `Rejection`, `NmodlError`), `read`, tables (`FunctionTable`), and names
-for what only the other simulator knows (`MADE`, `COPY`, `GIVEN`, `PICKED`).
+for what only the other simulator knows (`MADE`, `GIVEN`, `PICKED`).
 """
 
 from clhines.simulator.mechanisms.nmodl.build import (
@@ -50,10 +50,9 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     uses,
 )
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import VECTOR_OF_COUNTER, counts_crossings
-from clhines.simulator.mechanisms.nmodl.values import COPY, FAILED, MADE
+from clhines.simulator.mechanisms.nmodl.values import FAILED, MADE
 
 __all__ = [
-    "COPY",
     "FAILED",
     "GIVEN",
     "KEYWORDS",

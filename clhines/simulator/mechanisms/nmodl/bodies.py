@@ -18,7 +18,6 @@ from clhines.simulator.mechanisms.nmodl.meaning.solve import halves, solve
 from clhines.simulator.mechanisms.nmodl.reading.names import Names
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
-    Declaration,
     Expression,
     File,
     FunctionTable,
@@ -30,7 +29,6 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty
 from clhines.simulator.mechanisms.nmodl.values import (
     ASSIGNING,
-    COPY,
     FAILED,
     POINTED_ADD,
     POINTED_PUT,
@@ -44,8 +42,6 @@ from clhines.simulator.refusals import refusal
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
 BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
-# blocks that begin with new copies of ions' variables
-_COPYING = {"initial", "current", "advance", *(n.lower().replace(" ", "_") for n in BEFORE_AFTER)}
 
 
 @dataclass
@@ -423,37 +419,14 @@ class _Work:
         self._keep("watch", inner, results)
 
     def copies(self) -> None:
-        """Let WATCH conditions see the mechanism's own copies of ions' variables, as in NEURON.
-
-        INITIAL, BREAKPOINT, SOLVE and other blocks begin with new ones; NET_RECEIVE, where it uses
-        the variable.
-        """
+        """Refuse WATCH conditions that see the mechanism's own copies of ions' variables."""
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return
-        ion_currents = {name for ion in self.file.ions for name in ion.writes}
         for name in sorted({name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}):
             key = self.names.element(name, None)
-            if not any(value.uses(key) for _, _, value in watch.results):
-                continue
-            if name in ion_currents:
-                if name in self.ion_currents:
-                    raise Refused(refusal("mod.watch-own-current", name=name), receive.line)
-                continue
-            if "BREAKPOINT" not in self.file.main:
-                raise Refused(refusal("mod.watch-ion-without-breakpoint", name=name), receive.line)
-            copy = COPY.format(name)
-            self.file.variables[copy] = Declaration(copy, "assigned", 0)
-            self.names.printed[copy] = copy
-            place, new = self.names.element(copy, None), self.graph.symbol(key)
-            if not self._currents():
-                self.bodies.blocks.setdefault("advance", Body())
-            for block, body in self.bodies.blocks.items():
-                if block in _COPYING or (block == "receive" and _uses_itself(receive.body, name)):
-                    body.writes.setdefault(place, new)
-            to = {new: self.graph.symbol(place)}
-            at_places = watch.mapped(lambda e, to=to: self.graph.replaced([e], to)[0])  # type: ignore[misc]
-            watch = self.bodies.blocks["watch"] = at_places
+            if any(value.uses(key) for _, _, value in watch.results):
+                raise Refused(refusal("mod.watch-ion", name=name), receive.line)
 
     def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
@@ -530,15 +503,6 @@ def taken_out(body: Sequence[Statement]) -> tuple[list[Statement], list[Statemen
         else:
             others.append(s)
     return solves, others
-
-
-def _uses_itself(body: Sequence[Statement], name: str) -> bool:
-    """Whether statements other than WATCH have a variable."""
-    return any(
-        (s.kind != "watch" and uses([replace(s, blocks=[])], name))
-        or any(_uses_itself(block, name) for block in s.blocks)
-        for s in body
-    )
 
 
 def _nested(run: Execution, s: Statement) -> None:

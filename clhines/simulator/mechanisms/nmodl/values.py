@@ -27,7 +27,6 @@ Rules = dict[str, Callable[[Statement], None]]
 
 MAX_CHOSEN = 1024  # elements of an array whose index is not constant
 MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
-COPY = "{}__copy"  # variable: what a mechanism's own copy of an ion's variable is in NEURON
 FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
