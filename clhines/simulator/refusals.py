@@ -73,7 +73,6 @@ REFUSALS = {
     "mod.constant-set": Refusal("the constant '{name}' is set", "declare it in ASSIGNED"),
     "mod.constructor": Refusal("{name} with statements", "write them in INITIAL"),
     "mod.declared-twice": Refusal("'{name}' is declared twice", "leave one out"),
-    "mod.derivative-called": Refusal("DERIVATIVE {name} is called", "call a PROCEDURE"),
     "mod.derivative-has-no-rate": Refusal("DERIVATIVE {name} has no rate"),
     "mod.derivative-order": Refusal("a derivative of order {primes}", "declare one state for each order"),
     "mod.diffusion-depends": Refusal("{of} or COMPARTMENT depends on '{shown}'", "let it depend on parameters only"),

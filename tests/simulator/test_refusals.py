@@ -101,8 +101,6 @@ FILES = {  # ids, and files that are refused by them
     ),
     "mod.constant-set": breakpoint_("k = 2") + "CONSTANT { k = 1 }\n",
     "mod.constructor": density(STEP + "CONSTRUCTOR { b = 1 }\n"),
-    "mod.derivative-called": breakpoint_("b = 1").replace("b = 1", "SOLVE s METHOD cnexp")
-    + "DERIVATIVE s { m' = -m r() }\nPROCEDURE r() { u() }\nDERIVATIVE u { n' = -n }\n",
     "mod.derivative-has-no-rate": rate("b = 1"),
     "mod.derivative-order": rate("m'' = -m"),
     "mod.event-in-initial-of-net-receive": event("INITIAL { net_send(1, 1) }"),

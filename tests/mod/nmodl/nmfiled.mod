@@ -1,5 +1,4 @@
-: what published files do and NEURON takes: a block that is called, tables of more than is needed,
-: and no SUFFIX
+: what published files do and NEURON takes: tables of more than is needed, and no SUFFIX
 NEURON { NONSPECIFIC_CURRENT i  RANGE g, width, scale, x, seen  GLOBAL ainf, aexp, tau }
 PARAMETER { g = 1e-4  width = 12  tau = 4  floor_of = 0.3 }
 ASSIGNED { v dt i ainf aexp binf btau bexp x scale seen }
@@ -12,7 +11,6 @@ INITIAL {
       if (cvode_active_) { hoc_execerror("nmfiled", "steps are fixed"); } }
     ENDVERBATIM
     a = 0.5
-    slow()
     b = binf
 }
 BREAKPOINT {

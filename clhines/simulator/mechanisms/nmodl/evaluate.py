@@ -26,14 +26,12 @@ from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
 from clhines.simulator.mechanisms.nmodl.reading.names import plain
 from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS, parse
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
-    CALLED,
     GIVEN,
     PICK,
     PICKED,
     Block,
     Expression,
     Refused,
-    Statement,
 )
 from clhines.simulator.mechanisms.nmodl.values import FAILED, BlockValues, stream_keys
 from clhines.simulator.refusals import REFUSALS, Sentence, refusal
@@ -213,9 +211,6 @@ class Evaluation(BlockValues):
             return self._other_call(name, arguments, line)
         if block.sort == "FUNCTION_TABLE":
             return function_table.value(self, block, self.in_any_order(arguments, line), line)
-        if block.sort == "DERIVATIVE" and self.where in ("initial", "advance") and self.solve:
-            self.solve(self, Statement("solve", line, (name, CALLED, False)))
-            return self.graph.zero
         if block.sort not in ("FUNCTION", "PROCEDURE"):
             raise Refused(refusal("mod.block-called", sort=block.sort, name=name), line)
         values = self.in_any_order(arguments, line)

@@ -20,7 +20,6 @@ from clhines.simulator.mechanisms.ir.forms import linear_form, without_quotients
 from clhines.simulator.mechanisms.nmodl.execute import Execution
 from clhines.simulator.mechanisms.nmodl.meaning import kinetic
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
-    CALLED,
     Block,
     Expression,
     Refused,
@@ -49,9 +48,6 @@ def solve(run: Execution, s: Statement) -> None:
     block = run.file.blocks.get(name)
     if block is None:
         raise Refused(refusal("mod.solve-no-block", name=name), s.line)
-    if method == CALLED and block.sort == "DERIVATIVE":
-        _call(run, block, s.line)
-        return
     supported = _METHODS.get(block.sort)
     if supported is None:
         raise Refused(refusal("mod.solve-of-block", sort=block.sort, name=name), s.line)
@@ -78,15 +74,6 @@ def _is_once(run: Execution, block: Block, method: str) -> bool:
     """Whether NEURON executes a block once in a step, rate by rate."""
     rates = all_of(block.body, "prime")
     return method == "cnexp" and all(_order(run, rate) in (0, 1) for rate in rates)
-
-
-def _call(run: Execution, block: Block, line: int) -> None:
-    """Execute a DERIVATIVE block that is called: with METHOD cnexp it is one step, as in SOLVE."""
-    solves = all_of([s for one in run.file.main.values() for s in one.body], "solve")
-    methods = {str(s.names[1]) for s in solves if s.names[0] == block.name}
-    if methods != {"cnexp"} or any(_order(run, r) is None for r in all_of(block.body, "prime")):
-        raise Refused(refusal("mod.derivative-called", name=block.name), line)
-    _derivative(run, block, "cnexp", False)
 
 
 def halves(run: Execution, s: Statement) -> bool:

@@ -18,7 +18,6 @@ from clhines.core.errors import InputError
 from clhines.simulator.refusals import Sentence, way_out_of
 
 Expression: TypeAlias = tuple[Any, ...]  # the first entry says what the others are
-CALLED = "(called)"  # in place of a method: a block that is called, by no SOLVE
 PICK = "nrn_random_pick"  # draws a number of a Random, in VERBATIM
 GIVEN = "given"  # end of the name of a parameter: 1 where a POINTER has a stream, else 0; or none
 PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of a POINTER's Random
