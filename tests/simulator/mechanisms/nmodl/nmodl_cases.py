@@ -38,7 +38,6 @@ CASES = [
     {**_driven("nmsettled", ["p", "push"]), "within": 1e-6},
     {**_driven("nmbehind", ["a", "b", "c", "rest", "drive", "held"]), "within": 1e-6},
     {**_driven("nmbound", ["a", "b", "tau", "most"]), "within": 1e-6},
-    {**_driven("nmrates", ["x", "a", "b", "d", "slide"]), "within": 1e-6},
     _driven("nmonce", ["a", "b", "c"]),
     _driven("nmdepend", ["m"], celsius=21.0),
     _driven("nmflux", ["ca", "buf", "cb", "last"]),

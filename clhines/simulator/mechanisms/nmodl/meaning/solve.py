@@ -97,10 +97,6 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
     rates = all_of(block.body, "prime")
     if not rates:
         raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
-    for name, line in run.file.rates.items():
-        if method != "derivimplicit":  # NEURON's cnexp never works it out
-            what = refusal("mod.rate-in-expression", name=name, value=method or "none")
-            raise Refused(what, line)
     if method == "cnexp" and all(_order(run, s) is not None for s in rates):
         _cnexp(run, block)
     elif method == "euler":

@@ -21,8 +21,6 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Refused,
     Statement,
     UseIon,
-    rate_of,
-    with_rates,
 )
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import without_returns
 from clhines.simulator.refusals import refusal
@@ -90,7 +88,6 @@ class FileParser(Statements):
             if block.sort not in _VALUED:
                 block.body = without_returns(block.body)
         self._take_streams()
-        self._keep_rates()
         self._declare_starts()
         file = self.result
         for name in file.external.keys() - file.pointers.keys():  # a number of another file
@@ -116,19 +113,6 @@ class FileParser(Statements):
                 if self.drawn[name]:
                     self._declare(declaration)
                     file.range[declaration.name] = declaration.line
-
-    def _keep_rates(self) -> None:
-        """Let a rate that an expression uses, ``X'``, be a variable, as in NEURON's code."""
-        file = self.result
-        file.rates = self.rates
-        for name, line in self.rates.items():
-            state = file.variables.get(name)
-            if state is None or state.sort != "state" or state.length:
-                raise Refused(refusal("mod.rate-of-no-state", name=name), line)
-            self._declare(Declaration(rate_of(name), "assigned", line))
-        for block in file.blocks.values():
-            if block.sort == "DERIVATIVE":
-                block.body = with_rates(block.body, self.rates)
 
     def _declare_starts(self) -> None:
         """Let NAME0 of a STATE in a RANGE or GLOBAL list be a parameter of 0, as in NEURON."""

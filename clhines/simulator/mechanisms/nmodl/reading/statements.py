@@ -13,7 +13,6 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Expression,
     Refused,
     Statement,
-    rate_of,
 )
 from clhines.simulator.refusals import refusal
 
@@ -44,7 +43,6 @@ class Cursor:
         self.used: list[tuple[str, bool, int]] = []  # names, whether with an index, lines; not of C
         self.scopes: list[dict[str, int]] = []  # lengths of arguments and LOCALs, by block
         self.hidden: dict[str, str] = {}  # names, and LOCALs of the file that hide them
-        self.rates: dict[str, int] = {}  # states whose rates expressions use, as X', and where
 
     # ------------------------------------------------------------------------------- tokens
 
@@ -255,8 +253,7 @@ class Cursor:
         after = self.tokens[self.place + 1 : self.place + 2]
         if self.sort == "DERIVATIVE" and after and after[0].text not in ("=", "'", "["):
             if self.take("'"):
-                self.rates[name] = line
-                return ("name", rate_of(name), None)
+                raise Refused(refusal("mod.rate-in-expression", name=name), line)
         return ("name", name, self.index())
 
     def _note(self, name: str, values: list[Expression]) -> None:

@@ -9,8 +9,8 @@ Expressions are tuples, whose first entry says what they are::
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -115,23 +115,6 @@ def set_by(
     return found
 
 
-def rate_of(state: str) -> str:
-    """Return what NEURON's code calls the rate of a state."""
-    return f"D{state}"
-
-
-def with_rates(body: Sequence[Statement], states: Container[str]) -> list[Statement]:
-    """Return the statements of a DERIVATIVE that keep the rates of these states in variables."""
-    found = list[Statement]()
-    for s in body:
-        if s.kind == "prime" and s.names[0] in states:
-            rate = rate_of(str(s.names[0]))
-            found.append(Statement("assign", s.line, (rate, None), s.values))
-            s = replace(s, values=(("name", rate, None),))
-        found.append(replace(s, blocks=[with_rates(inner, states) for inner in s.blocks]))
-    return found
-
-
 @dataclass
 class Block:
     """A block with statements: its sort, name, arguments and body."""
@@ -194,7 +177,6 @@ class File:
     external: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
     picked: list[str] = field(default_factory=list)  # of `random`: POINTERs that C draws from
-    rates: dict[str, int] = field(default_factory=dict)  # states whose rates expressions use
     thread_safe: bool = False  # whether it says so
     has_c: bool = False  # whether it has VERBATIM
     ions: list[UseIon] = field(default_factory=list)

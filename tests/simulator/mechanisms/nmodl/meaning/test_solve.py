@@ -6,13 +6,8 @@ from nmodl_texts import assert_refused, text_of
 REFUSED = {  # text, what is refused, and what stands in its line
     "a rate's value": (
         text_of("", more="ASSIGNED { y }").replace("m' = -m", "m' = -m\n y = m'"),
-        "m' in an expression, with METHOD cnexp",
+        "m' in an expression",
         "y = m'",
-    ),
-    "a rate of no state": (
-        text_of("").replace("m' = -m", "m' = -x'"),
-        "x' in an expression, where 'x' is not a single STATE",
-        "m' = -x'",
     ),
     "singular": (
         text_of("SOLVE q", more="LINEAR q { ~ m = 1 \n ~ 0*v = 3 }"),
