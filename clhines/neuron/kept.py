@@ -17,7 +17,6 @@ import numpy as np
 from clhines.core.errors import ClhinesError, InputError
 from clhines.neuron.back.counters import Counters
 from clhines.neuron.back.events import check_values, last_delivery, put_events
-from clhines.neuron.back.guesses import StepGuesses
 from clhines.neuron.back.records import Records
 from clhines.neuron.back.runaways import Runaways
 from clhines.neuron.back.states import Arrays, put_values, take_values
@@ -49,7 +48,6 @@ class ModelRun:
         leave_warnings(sim)  # to `Runaways`, which see more voltages
         self.sim, self._model, self._imported, self._joints = sim, model, imported, joints
         self._records = Records(sim, imported)
-        self._guesses = StepGuesses(sim, imported) if joints.ranks.size == 1 else None
         self._runaways = Runaways(sim, imported, self._records)
         self._counters = Counters(sim, imported)
         code = model.step_code
@@ -150,8 +148,6 @@ class ModelRun:
         self._records.fill_spikes(result, begin, self.delivered, last)
         put_values(self.sim, self._imported, arrays)
         put_events(self.sim, self._imported, arrays, last)
-        if self._guesses is not None:
-            self._guesses.put(arrays)
         self._runaways.tell(result, first, arrays["v"])
 
 

@@ -146,7 +146,7 @@ REFUSALS = {
     "mod.solve-in-loop": Refusal("SOLVE {name} in a loop or a procedure", "write it in BREAKPOINT or INITIAL"),
     "mod.solve-method": Refusal("SOLVE {name} with METHOD {method}", "use cnexp, derivimplicit, sparse, euler or runge"),
     "mod.solve-no-block": Refusal("SOLVE {name}, which is no block"),
-    "mod.solve-of-block": Refusal("SOLVE of {sort} {name}", "use DERIVATIVE, KINETIC, LINEAR, NONLINEAR or PROCEDURE"),
+    "mod.solve-of-block": Refusal("SOLVE of {sort} {name}", "use DERIVATIVE, KINETIC, LINEAR or PROCEDURE"),
     "mod.statement-in-block": Refusal("{kind} in {where}", "write it in NET_RECEIVE"),
     "mod.statement-outside-block": Refusal("{what} outside of {ruled}"),
     "mod.steadystate-derivative": Refusal("STEADYSTATE {method} of DERIVATIVE {name}", "use KINETIC"),

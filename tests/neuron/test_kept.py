@@ -157,42 +157,6 @@ def test_the_time_is_recorded_at_times_of_a_vector_as_by_neuron(engine):
         assert off_t < TOLERANCE and off_v < TOLERANCE and before > 0.02
 
 
-BEHIND = """
-from support.mod_files import loaded
-loaded()
-soma = h.Section(name="soma")
-soma.nseg, soma.L, soma.diam = 3, 60, 4
-clamp = h.IClamp(soma(0.5))
-clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.3
-for name in ("hh", "nmbehind", "nmsettled"):
-    soma.insert(name)
-of = soma(0.5)
-references = of._ref_v, of.nmbehind._ref_rest, of.nmbehind._ref_a, of.nmsettled._ref_p
-vectors = [h.Vector().record(r) for r in references]
-
-def ran(go_on):
-    h.finitialize(-65)
-    for stop in (2.775, 3, 4, 5, 6, 7, 8):
-        go_on(stop)
-    return np.array(vectors)
-
-truth = ran(h.continuerun)
-rows = []
-for dtype in ("float64", "float32"):
-    found = ran(lambda t: clhines.neuron.run(t, engine=sys.argv[1], dtype=dtype))
-    rows.append((np.abs(found - truth).max(axis=1) / np.abs(truth).max(axis=1)).tolist())
-print(json.dumps(rows))
-"""
-
-
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_neuron_s_iterations_begin_with_what_a_block_sets_behind_its_use(engine):
-    """With what INITIAL sets those of its last steps of pieces do not come to an end."""
-    exact, single = result_of(BEHIND, engine)
-    assert max(exact) < 1e-7  # NEURON's iterations end where rates are right to 1e-8
-    assert max(single) < 1e-2
-
-
 PLAYED = """
 sections = [h.Section(name=name) for name in "abc"]
 clamps = [h.IClamp(section(0.5)) for section in sections]

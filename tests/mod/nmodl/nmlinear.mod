@@ -1,4 +1,4 @@
-TITLE LINEAR and NONLINEAR, solved in each step
+TITLE LINEAR, solved in each step
 NEURON {
     SUFFIX nmlinear
     RANGE i, k
@@ -6,12 +6,11 @@ NEURON {
 }
 PARAMETER { k = 2 }
 ASSIGNED { v i }
-STATE { xx yy zz p q }
-INITIAL { p = 1 q = 1 SOLVE three }
+STATE { xx yy zz }
+INITIAL { SOLVE three }
 BREAKPOINT {
     SOLVE three
-    SOLVE two
-    i = 1e-6*(xx + yy - zz + p + q)*(v + 60)
+    i = 1e-6*(xx + yy - zz)*(v + 60)
 }
 LINEAR three {
     LOCAL s
@@ -19,8 +18,4 @@ LINEAR three {
     ~ xx + yy + zz = k
     ~ 2*xx - yy = s
     ~ xx - s*yy + 3*zz = 1
-}
-NONLINEAR two {
-    ~ p*p + q = 3 + v/100
-    ~ p - q*q*q + exp(p/5) = k
 }

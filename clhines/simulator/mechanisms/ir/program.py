@@ -186,7 +186,6 @@ class Program:
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
     begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
-    behind: tuple[str, ...] = ()  # outputs with whose last values NEURON's iterations begin
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
     late: tuple[str, ...] = ()  # what events other than those of WATCH may set, v or variables
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same

@@ -157,7 +157,6 @@ def _program(blocks: FileBlocks) -> Program:
         alone=blocks.alone,
         last=blocks.last,
         begun=blocks.begun,
-        behind=tuple(k for k in blocks.outputs if k in blocks.shared.behind),
         late=tuple(sorted(blocks.executed.late)),
         electrode=bool(file.electrode),
         electrode_currents=tuple(plain(name) for name in file.electrode),

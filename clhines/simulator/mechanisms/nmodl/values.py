@@ -89,7 +89,6 @@ class MechanismContext:
     outside: tuple[Node, int] | None = None  # of an array, at an index that varies; a line
     loops: int = 0
     costs: dict[str, int] = field(default_factory=dict)  # statements of a call, by block
-    behind: set[str] = field(default_factory=set)  # keys that a block sets behind its use
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
     fails: bool = False  # whether an error that the file raises makes its current no number

@@ -69,7 +69,7 @@ def test_as_neuron(reference, case, dt):
     assert size[0] > 20 and np.ptp(expected[:, 0]) > 1  # the voltage moves
     error = np.abs(found - expected).max(axis=0)
     names = ["v", *(r[1] for r in case["records"])]
-    near = error <= case.get("within", TOLERANCE) * size
+    near = error <= TOLERANCE * size
     assert dict(zip(names, near, strict=True)) == dict.fromkeys(names, True)
 
 

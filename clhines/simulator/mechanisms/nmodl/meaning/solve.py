@@ -3,7 +3,7 @@
 - ``cnexp``: each state where its rate stands. What nocmodl cannot write in closed form makes it
   solve the whole block by ``derivimplicit``, and a rate that is a polynomial of degree 2 or more in
   its own state loses its terms without the state, as in nocmodl's formula.
-- ``derivimplicit`` and NONLINEAR: Newton's iteration with central differences of 2 %, renewed while
+- ``derivimplicit``: Newton's iteration with central differences of 2 %, renewed while
   the solution changes by more than 5 %, and NEURON's end of it. Rates that are linear in the states
   need one pass, which is solved directly.
 - ``euler``, ``runge``: as they are.
@@ -36,7 +36,6 @@ _METHODS = {
     "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler", "runge"),
     "KINETIC": ("sparse",),
     "LINEAR": ("", "simeq"),
-    "NONLINEAR": ("", "newton"),
     "PROCEDURE": ("", "after_cvode", "cvode_t", "cvode_t_v", "none"),
     "FUNCTION": ("", "after_cvode", "none"),
 }
@@ -61,7 +60,7 @@ def solve(run: Execution, s: Statement) -> None:
         if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
             raise Refused(refusal("mod.two-kinetic", name=name), block.line)
         kinetic.sparse(run, block, steady)
-    elif block.sort in ("LINEAR", "NONLINEAR"):
+    elif block.sort == "LINEAR":
         _equations(run, block)
     elif steady and method != "derivimplicit":
         raise Refused(refusal("mod.steadystate-derivative", method=method, name=name), s.line)
@@ -258,7 +257,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
         keys[:] = rates
         return rates.values()
 
-    late = _is_late(run, block, run.late(rates_here))
+    _check_order(run, block, run.late(rates_here))
     old = [run.value(key) for key in keys]
     h = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -269,60 +268,24 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
             for key, value in zip(keys, at, strict=True):
                 run.values[key] = value
             rates = _evaluated(run, block)
-            if late:
-                rates = _evaluated(run, block)
         return [rates[key] - (x - before) / h for key, x, before in zip(keys, at, old, strict=True)]
 
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
     rates = _evaluated(run, block)  # what the block sets is as of the end
-    if late:
-        rates = _evaluated(run, block)
     if steady:
         run.given.pop("dt", None)
     else:
         _extrapolated(run, {key: h * rates[key] for key in keys})
 
 
-def _is_late(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> bool:
-    """Whether the block sets something only behind its use.
-
-    NEURON executes it until nothing changes, so that rates have it of the same states.
-    """
-    names = [before.name for before, _ in late.values()]
-    for key, (before, after) in late.items():
-        if not (_stays(after, before, names) or _bounds(run, after, before, names)):
-            shown = run.names.public.get(key, key)
-            what = refusal("mod.set-after-use", shown=shown, name=block.name)
-            raise Refused(what, block.line)
-    run.shared.behind |= late.keys()
-    return bool(late)
-
-
-def _bounds(run: Execution, value: Node, before: Node, names: Sequence[str]) -> bool:
-    """Whether a value, of no states, is the one before or one other, as ``if (a > b) { a = b }``.
-
-    A second execution leaves it as the first has set it, whatever the condition is.
-    """
-    variables = run.file.variables.items()
-    states = {k for n, v in variables if v.sort == "state" for k in run.names.all_elements(n)}
-    ends, pending = set[Node](), [value.definition]
-    while pending:
-        node = pending.pop()
-        if node.op == "where":
-            pending += [a.definition for a in node.args[1:]]
-        elif node is not before.definition:
-            ends.add(node)
-    return not value.uses(*states) and len(ends) == 1 and not any(e.uses(*names) for e in ends)
-
-
-def _stays(value: Node, before: Node, names: Sequence[str]) -> bool:
-    """Whether a second execution leaves a value, which has these names, as the first has set it."""
-    value = value.definition
-    if value.op != "where" or value.args[0].uses(*names):
-        return value is before or not value.uses(*names)
-    return all(_stays(a, before, names) for a in value.args[1:])
+def _check_order(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> None:
+    """Refuse a block that sets a variable behind its use: NEURON executes it again and again."""
+    for key in late:
+        shown = run.names.public.get(key, key)
+        what = refusal("mod.set-after-use", shown=shown, name=block.name)
+        raise Refused(what, block.line)
 
 
 def newton(
@@ -478,7 +441,7 @@ def _maximum(graph: Graph, a: Node, b: Node) -> Node:
 
 
 def _equations(run: Execution, block: Block) -> None:
-    """LINEAR and NONLINEAR: as many equations as there are states in them."""
+    """LINEAR: as many equations as there are states in them."""
     residuals: list[Node] = []
     used, guard = _states_in(run, block), run.guard
 
@@ -494,15 +457,11 @@ def _equations(run: Execution, block: Block) -> None:
             run.body(block.body)
         return list(residuals)
 
-    late = block.sort == "NONLINEAR" and _is_late(run, block, run.late(executed))
-
     def deviations(at: Sequence[Node]) -> list[Node]:
         with run.trial():
             for key, value in zip(used, at, strict=True):
                 run.values[key] = value
             executed()
-            if late:
-                executed()
         if len(residuals) != len(used):
             raise Refused(
                 refusal("mod.equations-states", count=len(residuals), count2=len(used)), block.line
