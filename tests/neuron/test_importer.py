@@ -234,7 +234,7 @@ def test_what_a_table_holds_comes_back(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_loop_sends_events(engine):
-    """Some are ahead of the run, and in NEURON not in the order of their times."""
+    """Some are ahead of the run."""
     soma, _clamp = clamped("hh")
     cells = [h.nmburst() for _ in range(3)]
     train, synapses = h.NetStim(), [h.ExpSyn(soma(0.5)) for _ in cells]

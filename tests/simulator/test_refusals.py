@@ -158,12 +158,8 @@ FILES = {  # ids, and files that are refused by them
     "mod.loop-after-for-netcons": event("FOR_NETCONS(x) { x = 1 } WHILE (w > 0) { w = w - 1 }"),
     "mod.conserve-again": kinetic("~ m << (1)\nCONSERVE m = 1\nCONSERVE m = 1"),
     "mod.set-after-use": rate("m' = -m*b\nb = b + m", "derivimplicit"),
-    "mod.event-in-loop-with-break": event(
-        "FROM k = 0 TO w { net_send(1, 1)\nVERBATIM\nbreak;\nENDVERBATIM\n}"
-    ),
     "mod.for-netcons-order": event("FOR_NETCONS(x) { x = w }"),
     "mod.index-not-constant": kinetic("~ c[b] << (1)\n~ m << (1)"),
-    "mod.events-of-loop": event("FROM k = 0 TO w { net_send(k, 1) }"),
     "mod.kinetic-no-equation": kinetic("COMPARTMENT 0 { m }\n~ m << (1)"),
     "mod.pointer-in-two-blocks": "NEURON { SUFFIX x POINTER p }\nASSIGNED { p v }\n"
     "BREAKPOINT { p = v }\nAFTER SOLVE { p = p + 3 }\n",

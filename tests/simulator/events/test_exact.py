@@ -431,19 +431,6 @@ def test_an_index_outside_of_an_array_is_an_error(fast_queue, engine):
         sim.run(1)
 
 
-def test_a_loop_sends_so_many_events_and_no_more(fast_queue):
-    made = mod_files.ours("nmodl/nmburst")
-    for turns in (8.9, 9.0):
-        net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
-        net.insert("pas")
-        net.add_artificial(made, 2, turns=[1.0, turns])
-        if turns < 9:
-            Simulation(net, 0.05, engine="reference", queue=fast_queue)
-            continue
-        with pytest.raises(InputError, match="a loop that sends more than 8 events .* turns = 9"):
-            Simulation(net, 0.05, engine="reference", queue=fast_queue)
-
-
 def test_events_sent_ahead_are_in_order_whatever_the_chunks(fast_queue):
     made = clhines.Mechanism.from_nmodl(
         "NEURON { ARTIFICIAL_CELL ahead RANGE d }\nPARAMETER { d = 0.7 }\n"

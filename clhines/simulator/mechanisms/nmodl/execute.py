@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.simulator.mechanisms.ir.passes.remove_singularities import without_trap
 from clhines.simulator.mechanisms.nmodl.evaluate import Evaluation
@@ -76,7 +75,6 @@ def _literal_turns(s: Statement) -> int:
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
 MAX_TURNS = 10_000  # of one loop that is unrolled
 MAX_CALLS = 60  # within each other
-MAX_SENT = 8  # turns of a loop that sends events and that only parameters end
 _RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blocks alone
 _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
 
@@ -194,8 +192,7 @@ class Execution(Evaluation):
         if any(uses([replace(s, blocks=[])], name) for name in changed):
             raise Refused(refusal("mod.from-bounds"), s.line)
         if not (first.is_number and last.is_number):
-            sends = any(uses(s.blocks[0], name) for name in ("net_send", "net_event"))
-            (self._sending_from if sends else self._open_from)(s, first, last)
+            self._open_from(s, first, last)
             return
         start, end, step = (int(e.value) for e in (first, last, by))
         turns = range(start, end + (1 if step > 0 else -1), step)
@@ -249,55 +246,16 @@ class Execution(Evaluation):
         else:
             self.shared.unless.append((self.where, self.guard, refused))
 
-    def _turn(self, s: Statement) -> tuple[Expression, list[Statement]]:
-        """Return whether a FROM goes on, by locals of it, and the statements of a turn."""
+    def _open_from(self, s: Statement, first: Node, last: Node) -> None:
+        """Make a loop of a FROM whose bounds depend on values."""
         name = str(s.names[0])
         index: Expression = ("name", name, None)
         more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
-        return ("<=", index, ("name", f"{name}_last", None)), [*s.blocks[0], more]
-
-    def _bounded(self, s: Statement, first: Node, last: Node) -> None:
-        """Give the locals of a FROM their first values; they are whole, as C's int."""
-        for local, bound in ((str(s.names[0]), first), (f"{s.names[0]}_last", last)):
-            self.values[self.new_local(local)] = bound
-
-    def _open_from(self, s: Statement, first: Node, last: Node) -> None:
-        """Make a loop of a FROM whose bounds depend on values."""
-        test, turn = self._turn(s)
+        test = ("<=", index, ("name", f"{name}_last", None))
         with self.scope():
-            self._bounded(s, first, last)
-            self._while(Statement("while", s.line, (), (test,), [turn]))
-
-    def _sending_from(self, s: Statement, first: Node, last: Node) -> None:
-        """Execute the turns of a FROM one after another, as far as parameters may ask for them."""
-        if breaks(s.blocks[0]):
-            raise Refused(refusal("mod.event-in-loop-with-break"), s.line)
-        test, turn = self._turn(s)
-        beyond = self.graph.less(first + self.integer(s.values[2]) * MAX_SENT, last, or_equal=True)
-        refused = Refused(refusal("mod.events-of-loop", max_sent=MAX_SENT), s.line)
-        self.shared.unless.append((self.where, self.graph.both(self.guard, beyond), refused))
-        turns: list[Statement] = []
-        for _ in range(MAX_SENT):
-            turns = [Statement("if", s.line, (), (test,), [[*turn, *turns]])]
-        number, before = len(self.sent), self.guard
-        with self.scope():
-            self._bounded(s, first, last)
-            self.body(turns)
-        self.guard = before
-        events = [sent for sent in self.sent[number:] if sent.kind == "event"]
-        for sent, time in zip(events, self._ascending(events), strict=True):
-            sent.guard, sent.time = self.graph.one, time
-
-    def _ascending(self, events: Sequence[Sent]) -> list[Node]:
-        """Return the times of events of one source, which it must send in order, as they ascend."""
-        graph, never = self.graph, self.graph.symbol(NEVER)
-        times = [graph.where(sent.guard, sent.time, never) for sent in events]
-        for end in range(len(times) - 1, 0, -1):
-            for k in range(end):
-                a, b = (graph.local("_sent", x) for x in times[k : k + 2])
-                swap = graph.less(b, a)
-                times[k : k + 2] = graph.where(swap, b, a), graph.where(swap, a, b)
-        return times
+            for local, bound in ((name, first), (f"{name}_last", last)):  # whole, as C's int
+                self.values[self.new_local(local)] = bound
+            self._while(Statement("while", s.line, (), (test,), [[*s.blocks[0], more]]))
 
     def _while(self, s: Statement) -> None:
         for _ in range(MAX_TURNS):
