@@ -6,7 +6,7 @@ import pytest
 
 import clhines
 from clhines import Mechanism
-from clhines.core.errors import InputError, SimulationError
+from clhines.core.errors import InputError
 from clhines.neuron.convert import pointing, with_lookups
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
@@ -255,24 +255,23 @@ def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
 # -------------------------------------------------------------------- errors that a file raises
 
 
-def test_an_error_of_a_file_ends_the_run(cell):
-    section, _ = cell
-    synapse, source = h.ext_error(section(0.5)), h.NetStim()
-    source.number, source.start, source.interval, source.noise = 5, 1, 1.5, 0
-    wire = h.NetCon(source, synapse)
-    wire.weight[0], wire.delay = 1e-4, 0.5
-    synapse.most = 6
-    compare([section(0.5)._ref_v, synapse._ref_g, synapse._ref_n])
-    synapse.most = 3
-    h.finitialize(-65)
-    # NEURON's run would end, and not be usable, at the fourth event: 1 + 3*1.5 + 0.5 ms
-    with pytest.raises(SimulationError, match=r"not finite at t = 6(\.0\d+)? ms"):
-        clhines.neuron.run(STOP)
-
-
-def test_an_error_of_a_file_without_currents_is_refused():
-    text = (mod_files.FOLDER / "ext_error.mod").read_text()
-    text = text.replace("NONSPECIFIC_CURRENT i", "").replace("i = g*v", "")
+def test_an_error_that_a_file_raises_is_refused():
+    """Where parameters do not rule it out."""
+    text = """
+        NEURON { POINT_PROCESS raises  NONSPECIFIC_CURRENT i  RANGE most }
+        PARAMETER { most = 3 }
+        ASSIGNED { v i n }
+        INITIAL { n = 0 }
+        BREAKPOINT { i = 1e-4*v }
+        NET_RECEIVE(w) {
+            n = n + 1
+            if (n > most) {
+                VERBATIM
+                hoc_execerror("too many events", 0);
+                ENDVERBATIM
+            }
+        }
+    """
     with pytest.raises(InputError, match="an error that the file raises, hoc_execerror"):
         Mechanism.from_nmodl(text)
 

@@ -17,7 +17,6 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import HiddenVariables, Instances, SharedVariables
 from clhines.simulator.importing import SPIKE_LATE, check_unless, rings_of, start_arrays
 from clhines.simulator.mechanisms import UNLESS, Quantity
-from clhines.simulator.mechanisms.nmodl import FAILED
 from clhines.simulator.network import Group
 from clhines.simulator.refusals import refusal
 from clhines.simulator.simulation import Simulation, take_state
@@ -61,8 +60,6 @@ def _variables(
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
-        if base == FAILED:
-            continue  # NEURON has ended the run instead
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif base in instances.entry.globals_ and not quantity.is_global:

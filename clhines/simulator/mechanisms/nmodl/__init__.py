@@ -50,10 +50,9 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     uses,
 )
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import VECTOR_OF_COUNTER, counts_crossings
-from clhines.simulator.mechanisms.nmodl.values import FAILED, MADE
+from clhines.simulator.mechanisms.nmodl.values import MADE
 
 __all__ = [
-    "FAILED",
     "GIVEN",
     "KEYWORDS",
     "MADE",

@@ -29,7 +29,6 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty
 from clhines.simulator.mechanisms.nmodl.values import (
     ASSIGNING,
-    FAILED,
     POINTED_ADD,
     POINTED_PUT,
     STEERING,
@@ -77,17 +76,13 @@ def executed(
     secondorder: bool = False,
     function_tables: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
-    fails: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, function_tables or {}, draws=draws
     )
-    shared.fails = fails
     bodies = Bodies(shared)
     work = _Work(bodies)
-    if fails and not work.has_currents:
-        raise Refused(refusal("mod.hoc-execerror"), file.line)
     parts = work.initial, work.current, work.advance, work.diffusion, work.events, work.others
     for part in (*parts, work.copies, work.tables, work.assigned):
         bodies.attempt(part)
@@ -154,8 +149,6 @@ class _Work:
                 for key in self.names.all_elements(variable.name):
                     value = run.read(start) if start else None
                     run.set(key, value or self.graph.number(variable.value or 0))
-        if self.shared.fails:
-            run.set(self.names.element(FAILED, None), self.graph.zero)
         run.body(self._main("INITIAL"))
         self.initially = run.sent
         self._keep("initial", run, self._sends(run))
@@ -183,11 +176,6 @@ class _Work:
             names += [name for name in ion.writes if name == f"i{ion.name}"]
         names += self.file.electrode
         return [(name, -1 if self.file.electrode else 1) for name in names]
-
-    @property
-    def has_currents(self) -> bool:
-        """Whether it has a current, which an error of the file can spoil."""
-        return bool(self._currents())
 
     def current(self) -> None:
         body = self.file.main.get("BREAKPOINT")
@@ -233,8 +221,7 @@ class _Work:
 
     def _total(self, run: Execution, currents: Sequence[tuple[str, int]]) -> Node:
         values = ((run.read(name), sign) for name, sign in currents)
-        total = self.graph.add(value if sign > 0 else -value for value, sign in values)
-        return total + run.read(FAILED) if self.shared.fails else total
+        return self.graph.add(value if sign > 0 else -value for value, sign in values)
 
     def _slope(self, current: Node) -> Node:
         """Return di/dv: exact where the current is linear in v, else NEURON's quotient."""

@@ -34,7 +34,6 @@ from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes,
 from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.simulator.mechanisms.nmodl.reading.parse import parse
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
-    Declaration,
     FunctionTable,
     NmodlError,
     Refused,
@@ -42,7 +41,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     error_of,
     set_by,
 )
-from clhines.simulator.mechanisms.nmodl.values import FAILED, MADE
+from clhines.simulator.mechanisms.nmodl.values import MADE
 from clhines.simulator.refusals import id_of, refusal
 
 MAX_QUEUE = 16
@@ -68,16 +67,14 @@ def build(
     """
     shown = path or "NMODL text"
 
-    def built(draws: bool, fails: bool = False) -> tuple[Compiled | None, list[Refused]]:
+    def built(draws: bool) -> tuple[Compiled | None, list[Refused]]:
         try:
             file = parse(text, shown, includes)
             if constructed:
                 file.main.pop("CONSTRUCTOR", None)
             if draws:
                 file.random[GENERATOR] = 0
-            if fails:
-                file.variables[FAILED] = Declaration(FAILED, "assigned", 0)
-            bodies = executed(file, use_tables, secondorder, function_tables, draws, fails)
+            bodies = executed(file, use_tables, secondorder, function_tables, draws)
             refused = [*file.refused, *bodies.refused]
             if refused:
                 return None, refused
@@ -95,13 +92,7 @@ def build(
 
     model, refused = built(draws)
     if not draws and any(id_of(r.construct) == "mod.one-generator" for r in refused):
-        draws = True
         model, second = built(True)
-        refused = second or refused
-    if any(
-        id_of(r.construct) == "mod.hoc-execerror" for r in refused
-    ):  # a state may say where: then the run fails
-        model, second = built(draws, fails=True)
         refused = second or refused
     if model is None:
         raise error_of(refused, shown)

@@ -33,7 +33,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Expression,
     Refused,
 )
-from clhines.simulator.mechanisms.nmodl.values import FAILED, BlockValues, stream_keys
+from clhines.simulator.mechanisms.nmodl.values import BlockValues, stream_keys
 from clhines.simulator.refusals import REFUSALS, Sentence, refusal
 
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
@@ -233,18 +233,13 @@ class Evaluation(BlockValues):
         return built_in(self.graph, name, self.in_any_order(arguments, line))
 
     def _draw_or_fail(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Draw from NEURON's one generator, or raise the error of a file where it is guarded."""
+        """Draw from NEURON's one generator, or note where parameters must rule a call out."""
         if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
             return self._of_generator(name, self.in_any_order(arguments, line), line)
-        fails = name == "hoc_execerror"
-        if self.guard is self.graph.one or not (fails or DRAWS[name]):
+        if self.guard is self.graph.one or not (name == "hoc_execerror" or DRAWS[name]):
             raise _unknown(name, line)
-        no_number = self.graph.call("log", -self.graph.symbol(NEVER))
-        if fails and self.shared.fails:
-            self.write(FAILED, None, no_number, line)
-        else:
-            self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
-        return no_number
+        self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
+        return self.graph.call("log", -self.graph.symbol(NEVER))
 
     def _send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         return self.send(name, arguments, line)

@@ -27,7 +27,6 @@ Rules = dict[str, Callable[[Statement], None]]
 
 MAX_CHOSEN = 1024  # elements of an array whose index is not constant
 MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
-FAILED = "execerror"  # a variable that is no number once an instance has called hoc_execerror
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set what a POINTER points to, and those that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
@@ -91,7 +90,6 @@ class MechanismContext:
     costs: dict[str, int] = field(default_factory=dict)  # statements of a call, by block
     verbatim: list[Refused] = field(default_factory=list)
     draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
-    fails: bool = False  # whether an error that the file raises makes its current no number
 
 
 class BlockValues:
