@@ -59,7 +59,6 @@ class Mechanism:
         reset: v = v_reset; m *= 0.5         # what a spike does
         refractory: 5 ms                     # v is held where it was reset; 0 without this line
         method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4, exact
-        substeps 4                           # of each time step
 
     Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current or a rate ``noise``, in an
     event ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a

@@ -64,13 +64,12 @@ METHODS = {  # of a text of two states that depend on each other, and not linear
 }
 
 
-def channel(method, substeps=1):
+def channel(method):
     p, q = METHODS[method]
-    more = f"substeps {substeps}\n" if substeps > 1 else ""
     return (
         "density pair\nparameter a = 0.4\nparameter b = 0.3\nparameter c = 0.2\n"
         "parameter gbar = 0.002\nparameter e = 20 mV\nstate p = a/(a + b)\nstate q = 0.1\n"
-        f"dp/dt = {p}\ndq/dt = {q}\ncurrent i = gbar*p*q*(v - e)\nmethod {method} all\n{more}"
+        f"dp/dt = {p}\ndq/dt = {q}\ncurrent i = gbar*p*q*(v - e)\nmethod {method} all\n"
     )
 
 
@@ -97,21 +96,6 @@ def test_methods_of_states(method, seed):
     names = ("a", "b", "c", "gbar", "e")
     parameters = [(group, name) for name in names] + [(clamp, "amp")]
     central_differences.check_parameters(sim, 4.0, 2, parameters, seed)
-
-
-def test_substeps_are_unrolled_and_iterations_in_them_refused():
-    net = small_networks.plain()
-    group = net.insert(channel("rk4", 3), [0])
-    sim = reference(net)
-    sim.record("p", group)
-    central_differences.check_parameters(sim, 2.0, 1, [(group, "a"), (group, "c")])
-    other = small_networks.plain()
-    other.insert(channel("derivimplicit", 2), [0])
-    sim = reference(other)
-    sim.record("v", [0])
-    with pytest.raises(InputError, match="loop") as error:
-        sim.gradient(1.0, zero, ["v_init"])
-    assert id_of(error.value.args[0]) == "gradient.block"
 
 
 @pytest.mark.parametrize("secondorder", [False, True])

@@ -38,9 +38,8 @@ POOL = """
 """
 
 
-@pytest.mark.parametrize("substeps", [1, 3])
-def test_currents_in_rates_are_those_before_the_voltage(substeps):
-    m = Mechanism(POOL + f"    substeps {substeps}\n")
+def test_currents_in_rates_are_those_before_the_voltage():
+    m = Mechanism(POOL)
     assert m.states == ("m", "ca", "v__before")
     old, v, t, dt = {"m": 0.3, "ca": 0.002, "v__before": -50.0}, -20.0, 1.5, 0.025
     after = m.advance(v, t, dt, None, old)
@@ -67,13 +66,11 @@ OWN = """
 METHODS = "", "euler", "rk4", "sparse", "derivimplicit"
 
 
-@pytest.mark.parametrize("substeps", [1, 3])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("current", ["0.1*x*y*v", "0.1*exp(x*y)*v", "where(x < y, 0, x)/x*v"])
-def test_a_current_in_a_rate_is_a_number_whatever_states_are_in_it(current, method, substeps):
+def test_a_current_in_a_rate_is_a_number_whatever_states_are_in_it(current, method):
     """Not an expression of the state: as if it had been given beside the parameters."""
     line = f"method {method} all\n" if method else ""
-    line += f"    substeps {substeps}"
     m = Mechanism(OWN.format(current=current, method=line))
     given = Mechanism(
         OWN.format(current="x*v", method=line)
@@ -133,7 +130,6 @@ SPARSE = """
     di1/dt = 0.1*o - 0.05*i1
     current i = 0.001*o*(v - 10)
     method sparse
-    substeps 2
 """
 
 

@@ -120,7 +120,6 @@ WRONG = {
     "state m = 0\ndm/dt = noise^2 - m\ncurrent i = m": "line 3: noise in 'dm/dt' is no term",
     "state m = 0\ndm/dt = noise - i\ncurrent i = m*v": "line 3: noise in 'dm/dt' is no term",
     "state m = 0\ndm/dt = noise - m\ncurrent i = m\nmethod euler all": "line 3: noise in 'dm/dt'",
-    "state m = 0\ndm/dt = noise - m\ncurrent i = m\nsubsteps 2": "line 3: noise in a rate takes",
     "ion ca\ncurrent i = v": "line 2: expected one of eca, cai, cao, ica in the text",
     "ion ca\nparameter eca = 120 mV\ncurrent i = v - eca": "line 3: 'eca' is a variable of an ion",
     "ion ca\ncai = 1e-4\ncurrent i = cai": "line 3: 'cai' is a variable of an ion; expected 'state",
@@ -170,8 +169,8 @@ WRONG = {
     "parameter exp = 2\ncurrent i = v": "line 2: 'exp' has a meaning already",
     "parameter g_ = 2\ncurrent i = v": "line 2: 'g_': names have",
     "currant i = v": "line 2: cannot read this statement",
-    "current i = v\nsubsteps 0": "line 3: substeps got '0'; expected 1 to 1000",
-    "current i = v\nsubsteps 2\nsubsteps 3": "line 4: 'substeps' is given twice, first in line 3",
+    "current i = v\nsubsteps 2": "line 3: cannot read this statement",
+    "current i = v\nmethod euler\nmethod rk4": "line 4: 'method' is given twice, first in line 3",
     "parameter µ = 2\ncurrent i = v": "line 2:",
     "current i = " + "(" * 400 + "v" + ")" * 400: "line 2:",
 }

@@ -19,7 +19,7 @@ DIGITS = 60
 LARGE = mp.mpf(10) ** 250  # beyond double precision with a margin
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-KEYWORDS = ("density", "point", "parameter", "state", "current", "method", "substeps")
+KEYWORDS = ("density", "point", "parameter", "state", "current", "method")
 _MARK = "n_"  # before every name, so that words of Python may be names
 # factors to the units in which values count, by the unit as written; others are taken as they are
 UNITS = {
@@ -139,7 +139,6 @@ class Text:
     threshold: ast.expr | None = None
     units: dict[str, str] = field(default_factory=dict)
     method: str = ""
-    substeps: int = 1
 
     def needs(self, tree: ast.expr) -> set[str]:
         """Return names that an expression uses, also through named ones."""
@@ -228,14 +227,9 @@ def _take(found: Text, line: str) -> None:
         return
     if re.fullmatch(r"refractory\s*:.*", line, re.S):  # changes what follows a spike
         return
-    match = re.fullmatch(r"(method|substeps)\s+(.*)", line)
+    match = re.fullmatch(r"method\s+(.*)", line)
     if match:
-        if match.group(1) == "method":
-            found.method = match.group(2).strip()
-        elif not re.fullmatch(r"[0-9]{1,4}", match.group(2)):
-            raise UnreadError(line)
-        else:
-            found.substeps = int(match.group(2))
+        found.method = match.group(1).strip()
         return
     patterns = {
         rf"state\s+({NAME})\s*=(?!=)(.*)": found.states,

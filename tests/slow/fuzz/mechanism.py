@@ -280,7 +280,7 @@ def _step(
     ones with an implicit method: implicit Euler. A current in a rate is a number, that of before.
     """
     needs = set().union(*(text.needs(rate) for rate in text.rates.values()))
-    if text.substeps > 1 or needs & {"t", "dt"} or not text.rates:
+    if needs & {"t", "dt"} or not text.rates:
         return
     try:
         before = {c: language.evaluate(text, text.currents[c], known) for c in needs

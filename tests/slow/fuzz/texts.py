@@ -135,8 +135,6 @@ def sensible(rng: np.random.Generator) -> str:
     if kind == "point" and rng.random() < 0.3:
         lines += _spike(rng, states)
     lines += [method] if method else []
-    if states and rng.random() < 0.1:
-        lines.append(f"substeps {int(rng.integers(1, 9))}")
     return "\n".join(lines) + "\n"
 
 
@@ -271,7 +269,6 @@ BUILDERS: list[Callable[[int], str]] = [
     lambda n: _HEAD + "".join(f"parameter b{k} = {k}\n" for k in range(30 * n)) + "current i = v\n",
     lambda n: _HEAD + "current i = v\n" + "#" * (10000 * n),
     lambda n: "\n" * (9000 * n) + _current("v"),
-    lambda n: _HEAD + f"state s = 1\nds/dt = -s^3 + v*a\ncurrent i = s*v\nmethod rk4\nsubsteps {n}",
 ]  # fmt: skip
 
 KNOWN = [

@@ -409,8 +409,7 @@ def numpy_function(
 class _StatementWriter:
     """Statements of a function: straight lines, and loops between them.
 
-    Expressions are in phases: those before a loop, in a turn of it, after it, and so on; a loop
-    within another has its phases among those of the other's turn.
+    Expressions are in phases: those before a loop, in a turn of it, after it, and so on.
     """
 
     def __init__(
@@ -450,9 +449,7 @@ class _StatementWriter:
         for loop in loops:
             self.last += 1
             self.phases |= dict.fromkeys(loop.names, self.last)
-            self.every += [*loop.starts, *loop.values]
-            self.every += [e for e in (loop.go_on, loop.entered) if e is not None]
-            self._enter(loop.inner)
+            self.every += loop.nodes()
             self.last += 1
             self.phases |= dict.fromkeys(loop.ends, self.last)
 
@@ -463,73 +460,64 @@ class _StatementWriter:
             self._python_loop(loop, begin)
         else:
             self._c_loop(loop, begin, still)
-        p, failed = self.p, loop.go_on is not None
+        p = self.p
         for name, end in zip(loop.names, loop.ends, strict=True):
-            if failed and p.python:
+            if p.python:
                 name = f"np.where(_open, np.nan, {name})"
-            elif failed:
+            else:
                 name = f"{still} ? {f'({p.type})' if p.width > 1 else ''}NAN : {name}"
             p.assign(end, name)
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
-    def _turn(self, loop: Loop, still: str) -> list[str]:
+    def _turn(self, loop: Loop) -> list[str]:
         """Add the statements of a turn; return the names of what the variables become."""
         self.p.steps(self.steps[self.phases[loop.names[0]]])
-        for k, inner in enumerate(loop.inner):
-            self._print(inner, f"{still}_{k}")
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):
             self.p.assign(name, self._show(e))
         return new
 
     def _c_loop(self, loop: Loop, begin: Sequence[str], still: str) -> None:
-        p, go_on = self.p, loop.go_on
-        wide = p.width > 1
+        p, wide = self.p, self.p.width > 1
         for name, value in zip(loop.names, begin, strict=True):
             p.lines.append(folded(f"{p.indent}{p.type} {name} = {value};"))
-        test = ""
-        if go_on is not None:
-            entered, kind = loop.entered, p.mask if wide else "int"
-            opened = "-1" if wide else "1"
-            if entered is not None:
-                opened = p.holds(self.shown[entered])
-            p.lines.append(folded(f"{p.indent}{kind} {still} = {opened};"))
-            test = f" && SOME({still})" if wide else f" && {still}"
-        p.line(f"for (int _pass = 0; _pass < {loop.most}{test}; _pass++) {{")
+        opened = "-1" if wide else "1"
+        if loop.entered is not None:
+            opened = p.holds(self.shown[loop.entered])
+        p.lines.append(folded(f"{p.indent}{p.mask if wide else 'int'} {still} = {opened};"))
+        test = f"SOME({still})" if wide else still
+        p.line(f"for (int _pass = 0; _pass < {loop.most} && {test}; _pass++) {{")
         outside = p.indent
         p.indent += "    "
-        new = self._turn(loop, still)
-        if go_on is not None:
-            target = f"const {p.mask} _more" if wide else still
-            p.lines.append(folded(f"{p.indent}{target} = {p.holds(self.shown[go_on])};"))
-        masked = wide and go_on is not None
+        new = self._turn(loop)
+        target = f"const {p.mask} _more" if wide else still
+        p.lines.append(folded(f"{p.indent}{target} = {p.holds(self._go_on(loop))};"))
         for name, value in zip(loop.names, new, strict=True):
-            p.line(f"{name} = {f'{still} ? {value} : {name}' if masked else value};")
-        if masked:
+            p.line(f"{name} = {f'{still} ? {value} : {name}' if wide else value};")
+        if wide:
             p.line(f"{still} &= _more;")
         p.indent = outside
         p.line("}")
 
     def _python_loop(self, loop: Loop, begin: Sequence[str]) -> None:
-        p, go_on, entered = self.p, loop.go_on, loop.entered
+        p, first = self.p, None if loop.entered is None else self.shown[loop.entered]
         p.line(f"{', '.join(loop.names)}, = {', '.join(begin)},")
-        if go_on is not None:
-            first = None if entered is None else self.shown[entered]
-            p.line(f"_open = {'True' if first is None else p.where(first, 'True', 'False')}")
+        p.line(f"_open = {'True' if first is None else p.where(first, 'True', 'False')}")
         p.line(f"for _pass in range({loop.most}):")
         outside = p.indent
         p.indent += "    "
-        if go_on is not None:
-            p.line("if not np.any(_open):")
-            p.line("    break")
-        new = self._turn(loop, "_open")
-        if go_on is not None:
-            p.line(f"_more = {p.where(self.shown[go_on], 'True', 'False')}")
+        p.line("if not np.any(_open):")
+        p.line("    break")
+        new = self._turn(loop)
+        p.line(f"_more = {p.where(self._go_on(loop), 'True', 'False')}")
         for name, value in zip(loop.names, new, strict=True):
-            p.line(f"{name} = {value if go_on is None else f'np.where(_open, {value}, {name})'}")
-        if go_on is not None:
-            p.line("_open = _open & _more")
+            p.line(f"{name} = np.where(_open, {value}, {name})")
+        p.line("_open = _open & _more")
         p.indent = outside
+
+    def _go_on(self, loop: Loop) -> Node:
+        assert loop.go_on is not None  # of a complete loop
+        return self.shown[loop.go_on]
 
 
 __all__ = ["Functions", "name_of", "numpy_function"]

@@ -20,7 +20,6 @@ from clhines.simulator.mechanisms.ir.compiled import Body, Compiled, Loop
 from clhines.simulator.mechanisms.ir.elimination import solved
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.simulator.mechanisms.ir.passes.pull_back import pull_back
-from clhines.simulator.mechanisms.ir.passes.unroll import unroll
 from clhines.simulator.mechanisms.ir.program import Argument
 
 BACK = "{}__back"
@@ -60,7 +59,7 @@ def adjoint_of(
     Other arguments than those that count are constants, and results without seeds. An
     ExpressionError says what has no derivative.
     """
-    arguments, body = compiled.calls(block, outputs), unroll(compiled.bodies[block])
+    arguments, body = compiled.calls(block, outputs), compiled.bodies[block]
     changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]
     inputs = tuple(replace(a, direction="in") for a in arguments if a.direction != "out")
     weighted, seeded = [], []

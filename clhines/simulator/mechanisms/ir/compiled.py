@@ -41,16 +41,14 @@ class Loop:
     ends: list[str]  # and after it
     starts: list[Node]  # before the first turn
     values: list[Node] = field(default_factory=list)  # after a turn
-    go_on: Node | None = None  # None where there are `most` turns
-    most: int = 0  # turns after which one with `go_on` has failed: results are NaN
+    go_on: Node | None = None  # set once a turn is complete
+    most: int = 0  # turns after which it has failed: results are NaN
     entered: Node | None = None  # whether there is a first turn; None: there is
-    inner: list[Loop] = field(default_factory=list)
     equations: list[Node] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
-        """Return expressions on which its turns, and its inner loops, depend."""
-        found = [e for e in (self.go_on, self.entered) if e is not None]
-        return found + [e for loop in self.inner for e in loop.nodes()]
+        """Return expressions on which its turns depend."""
+        return [e for e in (self.go_on, self.entered) if e is not None]
 
     def nodes(self) -> list[Node]:
         """Return all expressions."""
@@ -60,10 +58,7 @@ class Loop:
         """Return the loop with other expressions."""
         go_on, entered = (None if e is None else f(e) for e in (self.go_on, self.entered))
         starts, values = [*map(f, self.starts)], [*map(f, self.values)]
-        inner = [loop.mapped(f) for loop in self.inner]
-        return replace(
-            self, starts=starts, values=values, go_on=go_on, entered=entered, inner=inner
-        )
+        return replace(self, starts=starts, values=values, go_on=go_on, entered=entered)
 
     def without_unneeded(self, free: Set[str]) -> Loop:
         """Return the loop without variables of which neither these names nor the loop need any."""

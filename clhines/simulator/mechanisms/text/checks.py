@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -22,7 +21,7 @@ from clhines.simulator.mechanisms.text.statements import Line
 
 IMPLICIT = ("sparse", "derivimplicit")
 METHODS = ("euler", "rk2", "rk4", *IMPLICIT, "exact")
-MAX_TEXT, MAX_SUBSTEPS, MAX_STATES, MAX_COUPLED = 100_000, 1000, 500, 64
+MAX_TEXT, MAX_STATES, MAX_COUPLED = 100_000, 500, 64
 MAX_ENTRIES = 800  # of the matrix of an implicit method: 28 states that all depend on each other
 
 
@@ -61,12 +60,6 @@ def checked(text: str) -> Equations:
     eq.uses_currents = eq.keeps_v = any(rate.uses(*names) for rate in rates.values())
     _choose_method(eq, rates)
     _check_noise(eq, rates)
-    if given := eq.settings.get("substeps"):
-        got = given.source
-        if not re.fullmatch("[0-9]{1,9}", got) or not 1 <= int(got) <= MAX_SUBSTEPS:
-            problem = f"substeps got '{shortened(got)}'; expected 1 to {MAX_SUBSTEPS}"
-            raise eq.fail(given, problem)
-        eq.substeps = int(got)
     return eq
 
 
@@ -220,8 +213,6 @@ def _check_noise(eq: Equations, rates: dict[str, Node]) -> None:
                 f"noise in 'd{name}/dt' is no term that exponential Euler takes; expected "
                 "'... + c*noise', c without states and currents, of a state without a method",
             )
-        if "substeps" in eq.settings:
-            raise eq.fail(eq.rates[name], "noise in a rate takes whole steps; expected no substeps")
         eq.is_noisy = True
 
 

@@ -45,47 +45,16 @@ def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
 
     Last is how many words the stream of noise has given in it.
     """
-    graph, dt = eq.graph, eq.graph.symbol("dt")
-    if eq.substeps == 1:
-        step = _StepEquations(eq, dt)
-        return step.new, step.loops, step.drawn
-    step = _StepEquations(eq, graph.local("_h", dt * graph.number(Fraction(1, eq.substeps))))
-    return *_repeated(eq, step), step.drawn
-
-
-def _repeated(eq: Equations, step: _StepEquations) -> tuple[dict[str, Node], list[Loop]]:
-    """Return substeps: a loop over a step, which is in terms of values at its own begin."""
-    symbol = eq.graph.symbol
-    states = [name for name in step.new if name != HIDDEN]
-    moving, ends = [*states, "t"], {name: f"_{name}__last" for name in states}
-    loop = Loop(
-        names=[f"_{name}__sub" for name in moving],
-        ends=[*ends.values(), "_t__last"],
-        starts=[symbol(name) for name in moving],
-        values=[*(step.new[name] for name in states), symbol("t") + step.h],
-        most=eq.substeps,
-        inner=step.loops,
-    )
-    inside = {symbol(name): symbol(f"_{name}__sub") for name in moving}
-    inside |= {symbol(_begin(name)): symbol(name) for name in (*eq.states, "t")}
-    eq.graph.replaced([*loop.values, *loop.decides()], inside)
-    starts, loop = loop.starts, loop.mapped(lambda e: inside.get(e, e))
-    loop.starts = starts
-    values = {name: symbol(end) for name, end in ends.items()}
-    values |= {name: e for name, e in step.new.items() if name == HIDDEN}
-    return values, [loop]
-
-
-def _begin(name: str) -> str:
-    """Return the symbol of a value at the begin of a step that has substeps."""
-    return f"_{name}__begin"
+    step = _StepEquations(eq)
+    return step.new, step.loops, step.drawn
 
 
 class _StepEquations:
-    """A step of `h`: `new` values of states, and `loops` for them."""
+    """One step: `new` values of states, and `loops` for them."""
 
-    def __init__(self, eq: Equations, h: Node) -> None:
-        self.eq, self.graph, self.h, self.t = eq, eq.graph, h, eq.graph.symbol("t")
+    def __init__(self, eq: Equations) -> None:
+        self.eq, self.graph = eq, eq.graph
+        self.h, self.t = self.graph.symbol("dt"), self.graph.symbol("t")
         self.new, self.loops, self.drawn = dict[str, Node](), list[Loop](), eq.graph.zero
         before = {self._before(name): e for name, e in self._currents().items()}
         values = {"t": self.t + self.h}
@@ -118,12 +87,8 @@ class _StepEquations:
         """Return the currents as they were before the voltage was solved for, if rates use them."""
         if not self.eq.uses_currents:
             return {}
-        symbol, several = self.graph.symbol, self.eq.substeps > 1
-        half = symbol("dt") * self.graph.number(_HALF)
-        old = {"v": symbol(HIDDEN), "t": symbol(_begin("t") if several else "t") + half}
-        if several:
-            old |= {name: symbol(_begin(name)) for name in self.eq.states}
-        before = Scope(self.eq, old)
+        half = self.h * self.graph.number(_HALF)
+        before = Scope(self.eq, {"v": self.graph.symbol(HIDDEN), "t": self.t + half})
         return {name: before.value(name) for name in self.eq.currents}
 
     def _set(self, values: dict[str, Node]) -> None:
@@ -414,8 +379,6 @@ def _about(eq: Equations, program: Program) -> tuple[str, ...]:
         signs = {"spike": "v >", "reset": "v =", "refractory": ""}
         parts = (f"{key} {signs[key]} {line.source}" for key, line in eq.spiking.items())
         lines.append("  " + "; ".join(" ".join(one.split()) for one in parts))
-    if eq.substeps > 1:
-        lines.append(f"  substeps: {eq.substeps}")
     if eq.events:
         lines.append(f"  an event changes: {', '.join(eq.events)}")
     return tuple(lines)

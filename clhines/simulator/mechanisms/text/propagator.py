@@ -33,8 +33,6 @@ def check_exact(eq: Equations, line: Line) -> None:
     """Refuse what is not linear with constant coefficients, and a text without spikes."""
     if eq.spike is None:
         raise eq.fail(line, "'method exact' is for point neurons; expected a line 'spike: v > ...'")
-    if "substeps" in eq.settings:
-        raise eq.fail(eq.settings["substeps"], "'method exact' is exact already; expected one step")
     _matrix(eq)
 
 

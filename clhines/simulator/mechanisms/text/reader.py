@@ -29,7 +29,7 @@ from clhines.simulator.mechanisms.text.statements import (
     near_keyword,
 )
 
-KEYWORDS = ("parameter", "state", "current", "ion", "method", "substeps", "density", "point")
+KEYWORDS = ("parameter", "state", "current", "ion", "method", "density", "point")
 CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
 # variables of an ion, and the statement by which a text writes each; none: it only reads it
 ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
@@ -56,7 +56,6 @@ class Equations(TextStatements):
     settings: dict[str, Line] = field(default_factory=dict)  # by keyword
     method: str = ""
     stepped: tuple[str, ...] = ()  # states that it takes together, in the order of their rates
-    substeps: int = 1
     uses_currents: bool = False  # whether a rate depends on a current of before
     is_noisy: bool = False  # whether a rate has noise
     keeps_v: bool = False  # whether states take the voltage of the begin of the step
@@ -162,7 +161,7 @@ class Equations(TextStatements):
             raise self.fail(line, f"one of {shown} has a meaning already; expected another ion")
 
     def setting(self, line: Line, key: str, value: str) -> None:
-        """Take ``method NAME`` or ``substeps NUMBER``."""
+        """Take ``method NAME``."""
         line.sort, line.name, line.source = key, key, value
         self._once(self.settings, line)
 
@@ -178,7 +177,7 @@ class Equations(TextStatements):
 _EXPECTED = (
     "expected 'parameter NAME = NUMBER UNIT', 'state NAME = ...', 'dNAME/dt = ...', "
     "'current NAME = ...', 'NAME = ...', 'ion NAME', 'on event: NAME += ...', 'spike: v > ...', "
-    "'reset: v = ...', 'refractory: ...', 'method ...' or 'substeps ...'"
+    "'reset: v = ...', 'refractory: ...' or 'method ...'"
 )
 _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
     (rf"(?:(parameter|state|current)\s+)?({NAME})\s*=(?!=)(.*)", Equations.define),
@@ -187,5 +186,5 @@ _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
     (r"on\s+event\s*:(.*)", Equations.event),
     (rf"ion\s+({NAME})(?:\s+valence\s+([-+]?[0-9]{{1,2}}))?", Equations.ion),
     (r"(spike|reset|refractory)\s*:(.*)", Equations.spikes),
-    (r"(method|substeps)\s+([^=]*)", Equations.setting),
+    (r"(method)\s+([^=]*)", Equations.setting),
 ]

@@ -34,7 +34,6 @@ EVERYTHING = """
     current fast = x0^5*y^-2*(v - half) + v^2*tanh(v/50)/100 [nA]
     current slow = where(v < -20 and not t > 3, cosh(v/50), max(v, 2*v)) + noise*cos(v)
     method rk4
-    substeps 3
 """
 
 

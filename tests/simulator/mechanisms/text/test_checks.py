@@ -105,8 +105,6 @@ def test_states_see_the_new_values_of_those_above():
 def test_rates_see_the_end_of_the_step():
     m = Mechanism(minimal("state x = 0\ndx/dt = t\ncurrent i = x"))
     assert m.advance(0.0, 2.0, 0.5, None, {"x": 0.0})["x"] == 0.5 * 2.5
-    m = Mechanism(minimal("state x = 0\ndx/dt = t\ncurrent i = x\nsubsteps 2"))
-    assert m.advance(0.0, 2.0, 0.5, None, {"x": 0.0})["x"] == 0.25 * (2.25 + 2.5)
 
 
 def advanced(text, dt, until=2.0):
@@ -124,13 +122,10 @@ def test_methods_converge_with_their_order(method, order):
     lines = "state y = 0.9\nstate z = 0.2\ndy/dt = -y^2*z*(1 + 0.3*sin(2*t))\ndz/dt = y*z - z^3"
     text = minimal(f"{lines}\ncurrent i = y*z*v\n{method}")
     dt = 0.1 if order == 4 else 0.02
-    truth = advanced(text.replace(method, "method rk4\nsubsteps 32"), 0.02)
+    truth = advanced(text.replace(method, "method rk4"), 0.02 / 32)
     errors = [np.abs(advanced(text, dt / 2**k) - truth).max() for k in range(3)]
     ratios = np.array(errors[:-1]) / errors[1:]
     np.testing.assert_allclose(ratios, 2.0**order, rtol=0.15)
-    # substeps are steps
-    cut = advanced(text + "\nsubsteps 4", dt)
-    np.testing.assert_allclose(cut, advanced(text, dt / 4), rtol=1e-12)
 
 
 def test_exponential_euler_is_exact_where_the_rest_is_constant():

@@ -37,7 +37,6 @@ NAMES = {
         dy2_x/dt = x - y2_x^2
         current i = x + 2*k1_x + 3*y2_x
         method rk4
-        substeps 2
     """,
     "Newton": """
         state x = 0.3
@@ -54,7 +53,6 @@ NAMES = {
         dh/dt = x - 2*h
         current i = x + 2*x_now + 3*b_x + pass*open
         method derivimplicit
-        substeps 2
     """,
     "words": """
         parameter dot = 2

@@ -217,7 +217,6 @@ def test_a_step_too_long_for_the_exact_method_ends_the_run(fast_queue, needs):
         ("-ie/tau_e", "-ie/(1 + exp(v))", "'die/dt' is not linear in v and the states with coef"),
         ("g*(v + 60)", "g*(v + 60) + sin(t)", "'i' is not linear .* coefficients of parameters a"),
         ("g*(v + 60)", "g*(v + 60) + noise", "'i' is not linear .* coefficients of parameters a"),
-        ("method exact", "method exact\nsubsteps 2", "line 16: 'method exact' is exact already"),
         ("exact\n", "exactly\n", "unknown method 'exactly'; expected euler, .*, exact, and 'all'"),
     ],
 )

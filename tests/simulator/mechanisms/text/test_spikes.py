@@ -234,24 +234,6 @@ def test_exact_times_saved_states_files_and_copies(fast_queue, needs, tmp_path):
 
 
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
-def test_a_reset_after_substeps(fast_queue, needs, engine):
-    """Substeps end where one exact step does, for a rate linear in w; then w is reset."""
-    found = []
-    for more in ("", "substeps 4"):
-        net = one_node_cells(8, 0.281)
-        group = net.add(f"{TEXTS['adex']}\nrefractory: 1 ms\n{more}", at=net.soma)
-        net.add("iclamp", at=net.soma, dur=1e9, amp=brian.amplitudes()["adex"])
-        sim = started(net, engine, fast_queue, needs, v_init=-70.6)
-        number = sim.record("w", group)
-        result = sim.run(60.0)
-        found.append((result.spike_time, result[number]))
-    assert len(found[0][0]) > 8
-    np.testing.assert_array_equal(found[1][0], found[0][0])
-    # 600 steps of exponentials of a quarter of a step; w is at most 1 nA
-    np.testing.assert_allclose(found[1][1], found[0][1], 0, 600 * 10 * 2.0**-52)
-
-
-@pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_a_rate_with_the_current_takes_that_of_the_voltage_after_a_reset(fast_queue, needs, engine):
     net = one_node_cells(1, 0.1)
     text = LIF + "state w = 0 [nA]\ndw/dt = i/10 - w/20\n"

@@ -6,7 +6,7 @@ When a function is printed for lanes of a GPU, see `emit.lanes`: `relax` writes 
 without a quotient, `few_terms` shortens the series of exponentials, `name_places` gives places in
 tables names.
 
-For gradients: `unroll` writes loops of a few turns as expressions, `pull_back` gives derivatives.
+For gradients: `pull_back` gives derivatives.
 
 When any function is printed: `hoist` moves what is constant out of it. Then `SIMPLIFY`:
 `share_bernoullis`, `share_exponentials`, factors and terms in common (`share_arguments`), and

@@ -57,7 +57,7 @@ def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
         entered, go_on = ([e] if e in lost else [] for e in (loop.entered, loop.go_on))
         starts = [passed(entered, e) for e in new.starts]
         values = [passed(go_on, e) for e in new.values]
-        return replace(new, starts=starts, values=values, inner=[*map(loop_of, loop.inner)])
+        return replace(new, starts=starts, values=values)
 
     found = {}
     for name, body in blocks.items():
@@ -89,16 +89,10 @@ def _lost(blocks: Mapping[str, Body], outside: Node) -> set[Node]:
         more = set[str]()
         for body in blocks.values():
             more |= {key for key, node in body.writes.items() if node in lost}
-            for loop in _every_loop(body.loops):
+            for loop in body.loops:
                 alike = zip(loop.names, loop.ends, loop.starts, loop.values, strict=True)
                 decided = not lost.isdisjoint(loop.decides())
                 more |= {n for *names, a, b in alike if decided or {a, b} & lost for n in names}
         if more <= kept:
             return lost
         kept |= more
-
-
-def _every_loop(loops: Iterable[Loop]) -> Iterable[Loop]:
-    for loop in loops:
-        yield loop
-        yield from _every_loop(loop.inner)
