@@ -342,16 +342,6 @@ def with_statics(text: str, values: Mapping[str, int]) -> str:
     return text
 
 
-def with_lookups(text: str, is_known: Callable[[str], object]) -> str:
-    """Return an NMODL text whose C asks for symbols that hoc has by a name that is not read."""
-
-    def marked(block: re.Match[str]) -> str:
-        has_known_name = any(is_known(name) for name in re.findall(r'"(\w+)"', block[0]))
-        return block[0].replace("hoc_lookup", "hoc_lookup_found") if has_known_name else block[0]
-
-    return re.sub(r"\bVERBATIM\b.*?\bENDVERBATIM\b", marked, text, flags=re.DOTALL)
-
-
 def some_given(text: str, names: Sequence[str]) -> str:
     """Return an NMODL text of which some instances have no stream in these POINTERs."""
     flags = [f"{name}_{GIVEN}" for name in names]

@@ -19,7 +19,6 @@ from clhines.neuron.convert import (
     split_name,
     table_rows,
     tables_of,
-    with_lookups,
     with_statics,
 )
 from clhines.neuron.model import NeuronModel
@@ -115,12 +114,9 @@ def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, F
 
 
 def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
-    """Return an entry whose C has the present values of static variables and lookups."""
+    """Return an entry whose C has the present values of static variables."""
     entry = model.every[name].entry
-    text = with_statics(entry.text, model.statics(name))
-    if "hoc_lookup" in text:
-        text = with_lookups(text, model.h.name_declared)
-    return replace(entry, text=text)
+    return replace(entry, text=with_statics(entry.text, model.statics(name)))
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 import clhines
 from clhines import Mechanism
 from clhines.core.errors import InputError
-from clhines.neuron.convert import pointing, with_lookups
+from clhines.neuron.convert import pointing
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
@@ -280,7 +280,7 @@ def test_an_error_that_a_file_raises_is_refused():
 
 
 def test_c_asks_for_what_is_there(cell):
-    """A procedure of hoc that is called, and a Vector in a variable, are rejected."""
+    """A Vector in a variable is rejected."""
     section, _ = cell
     section.insert("nmcasts")
     compare([section(0.5)._ref_v, section(0.5)._ref_seen_nmcasts])
@@ -288,11 +288,6 @@ def test_c_asks_for_what_is_there(cell):
     h.finitialize(-65)
     with pytest.raises(InputError, match="VERBATIM .* called with space = 1.5"):
         clhines.neuron.run(STOP)
-    section(0.5).nmcasts.space = 0
-    text = (mod_files.FOLDER / "nmodl" / "nmcasts.mod").read_text()
-    assert with_lookups(text, lambda name: False) == text
-    with pytest.raises(InputError, match="VERBATIM; write it in NMODL"):
-        Mechanism.from_nmodl(with_lookups(text, lambda name: name == "called_by_nmcasts"))
 
 
 @pytest.mark.parametrize("kind", ["PARAMETER", "ASSIGNED"])

@@ -1,7 +1,4 @@
 : C of VERBATIM with whole numbers, and what it asks for that is not there
-VERBATIM
-static void nothing(double x) {}
-ENDVERBATIM
 NEURON { SUFFIX nmcasts  NONSPECIFIC_CURRENT i  RANGE g, n, seen, cut, kept, space }
 PARAMETER { g = 1e-4 }
 ASSIGNED { v i n seen cut kept[4] space }
@@ -14,19 +11,13 @@ DERIVATIVE s {
 }
 PROCEDURE shift(x) {
 VERBATIM
-    unsigned int k;
+    int k;
     const int least = (int) 1.9;
-    for (k = (unsigned int) 3.2; k >= 1; k--) kept[k] = kept[k - 1];
+    for (k = (int) 3.2; k >= 1; k--) kept[k] = kept[k - 1];
     kept[0] = _lx;
     cut = (int)(_lx*10) + (double)(int)(-3.5*_lx);
     n += least;
-    assert(n > 0);
-    nothing(n);
-    {
-        char name[] = "called_by_nmcasts";
-        Symbol* s = hoc_lookup(name);
-        if (s && n > 0) { hoc_pushx(n); hoc_call_func(s, 1); }
-    }
+    assert(g > 0);
     {
         void* vv;
         vv = *((void**)(&space));

@@ -3,8 +3,8 @@
 Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
 int, calls of functions, ``printf`` (dropped), ``assert``, and random numbers of a POINTER:
 ``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. A pointer to a Vector in a variable
-may be asked for being there, as may a symbol of hoc, which is not. Blocks of one function may share
-braces. All else is refused where it is executed: where parameters say so, at the start of a run.
+may be asked for being there. Blocks of one function may share braces. All else is refused where it
+is executed: where parameters say so, at the start of a run.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ _TOKEN = re.compile(
     |(?P<other>[^\s\w'\\#]))""",
     re.X,
 )
-_EMPTY = re.compile(r"\bvoid\s+(\w+)\s*\([^(){};]*\)\s*\{\s*\}")  # a function that does nothing
 _CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
 _PICKS = {  # functions of a stream, and what NMODL calls them
     PICK: PICK, "nrnran123_dblpick": "random_dpick",
     "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
-    "nrnran123_ipick": "random_ipick",
 }  # fmt: skip
 _MATHS = {
     "fabs", "exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor",
@@ -55,7 +53,6 @@ UNREAD = (
 OF_ION = "verbatim_of_ion"  # the value of an ion's variable, which the block began with
 WHOLE = "verbatim_whole"  # a function that cuts a number to a whole one, as a cast of C does
 _POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
-_INTEGERS = ("unsigned", "long"), ("unsigned", "int"), ("unsigned",), ("int",), ("long",)
 _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
 
 
@@ -73,7 +70,6 @@ class Around:
     functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
     whole: frozenset[str]  # variables of FROM, which are C's int
     macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
-    empty: frozenset[str] = frozenset()  # functions of C in the file that do nothing
     takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
     defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `macros_in`
     types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
@@ -91,7 +87,6 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     tables = (
         frozenset().union(*streams), frozenset(functions), whole,
         frozenset(macros.union({"diam", "area"}.difference(words))),
-        frozenset(name for text in at_top for name in _EMPTY.findall(text)),
     )  # fmt: skip
     of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
     replacements, depth = dict[int, str](), 0
@@ -192,7 +187,7 @@ def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict
 
 def _drawn_from(text: str) -> frozenset[str]:
     """Return the pointers from which some C draws random numbers."""
-    calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
+    calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal))\s*\("
     return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", without_comments(text)))
 
 
@@ -312,10 +307,8 @@ class _Reader:
             return statement
         if self._next in _POINTED and self._tokens[self._at + 1] == ("sign", "*"):
             return self._pointers()
-        if self._next in ("double", "int", "long", "unsigned", "const", "static"):
+        if self._next in ("double", "int", "long", "const", "static"):
             return self._declaration()
-        if self._take("char"):
-            return self._text()
         for printing in (("printf", "("), ("fprintf", "(", "stderr"), ("fprintf", "(", "stdout")):
             if self._take(*printing):
                 return self._dropped()
@@ -434,9 +427,7 @@ class _Reader:
             return _RETURN
         value, kind = self._expression()
         self._need(";")
-        if kind in ("wraps", "pointer"):
-            raise NotReadError
-        if not function and re.search(r"[A-Za-z_]", value):
+        if kind == "pointer" or (not function and re.search(r"[A-Za-z_]", value)):
             raise NotReadError
         return f"{function} = {value}\n{_RETURN}" if function else _RETURN
 
@@ -453,7 +444,7 @@ class _Reader:
             raise NotReadError
         self._take("const")
         kind = self._integer() or self._name()
-        if kind not in ("double", "int", "index"):
+        if kind not in ("double", "int"):
             raise NotReadError
         lines = []
         while True:
@@ -476,9 +467,8 @@ class _Reader:
             self._need(",")
 
     def _integer(self) -> str:
-        """Take a type of whole numbers; ``index`` of those that are not negative, or nothing."""
-        integer_type = next((words for words in _INTEGERS if self._take(*words)), None)
-        return "" if integer_type is None else "index" if "unsigned" in integer_type else "int"
+        """Take a type of whole numbers, or nothing."""
+        return "int" if self._take("int") or self._take("long") else ""
 
     def _pointers(self) -> str:
         """Drop a declaration of pointers; C that uses them is not read, but see `_pointed`."""
@@ -495,35 +485,15 @@ class _Reader:
         return ""
 
     def _pointed(self, name: str) -> None:
-        """Note a pointer's value: a Vector that a variable holds, or a symbol that hoc has not."""
-        if self._around.types[name] != "pointer":
-            raise NotReadError  # it would depend on which one it has now
-        if self._take("hoc_lookup", "("):
-            sort, text = self._tokens[self._at]
-            if sort != "text" and self._around.types.get(text) != "text":
-                raise NotReadError
-            self._at += 1
-            self._around.types[name] = "pointer:0"
-        else:
-            sort = self._tokens[self._at + 3][1]
-            if sort not in ("void", "IvocVect"):
-                raise NotReadError
-            for text in ("*", "(", "(", sort, "*", "*", ")", "(", "&"):
-                self._need(text)
-            self._around.types[name] = f"pointer:{self._variable()[0]}"
-            self._need(")")
+        """Note a pointer's value: a Vector that a variable holds."""
+        sort = self._tokens[self._at + 3][1]
+        if self._around.types[name] != "pointer" or sort not in ("void", "IvocVect"):
+            raise NotReadError  # or it would depend on which one it has now
+        for text in ("*", "(", "(", sort, "*", "*", ")", "(", "&"):
+            self._need(text)
+        self._around.types[name] = f"pointer:{self._variable()[0]}"
         self._need(")")
-
-    def _text(self) -> str:
-        """Drop a text of C; what else uses it than a `hoc_lookup` is not read."""
-        self._around.types[self._name()] = "text"
-        self._need("[")
-        self._at += self._tokens[self._at][0] == "number"
-        self._need("]")
-        self._need("=")
-        self._at += self._tokens[self._at][0] == "text"
-        self._need(";")
-        return ""
+        self._need(")")
 
     def _dropped(self) -> str:
         """Drop the arguments of a printf, which says nothing to a simulation."""
@@ -548,7 +518,7 @@ class _Reader:
         if self._next == "nrnran123_setseq":
             return self._place()
         if self._tokens[self._at + 1][1] == "(":
-            return self._nothing() or self._expression()[0]
+            return self._expression()[0]
         if self._around.types.get(self._next) == "pointer":
             name = self._name()
             self._need("=")
@@ -563,33 +533,15 @@ class _Reader:
                 value, other = self._expression()
                 if kind == "int" and (other != "int" or sign == "/"):
                     raise NotReadError
-                if other == "wraps" or (kind == "index" and (sign != "+" or not value.isdigit())):
-                    raise NotReadError
                 return f"{name} = {name} {sign} ({value})"
         self._need("=")
         return self._assigned(name, kind)
 
-    def _nothing(self) -> str:
-        """Drop the call of a function that does nothing; return a blank where it is one."""
-        if self._next not in self._around.empty:
-            return ""
-        self._at += 1
-        self._need("(")
-        while not self._take(")"):
-            self._expression()
-            if self._next != ")":
-                self._need(",")
-        return " "
-
     def _assigned(self, name: str, kind: str) -> str:
         value, other = self._expression()
         kind = self._around.types.get(kind, kind)
-        if kind in ("int", "index") and other == "double":
+        if kind == "int" and other == "double":
             raise NotReadError  # C rounds
-        if (kind == "index" and other == "int" and not value.isdigit()) or (
-            kind == "double" and other == "wraps"
-        ):
-            raise NotReadError  # below 0 it would be large
         return f"{name} = {value}"
 
     def _place(self) -> str:
@@ -622,9 +574,9 @@ class _Reader:
             whole = kind == of_other == "int"
             if sign == "/" and whole:
                 raise NotReadError  # C rounds
-            if "unsigned" in (kind, of_other) and "double" not in (kind, of_other):
-                raise NotReadError  # modulo 2**32
-            kind = _kind_of(sign, (kind, of_other), other) if level > 1 else "int"
+            if level > 1 and "pointer" in (kind, of_other):
+                raise NotReadError
+            kind = "int" if whole or level < 4 else "double"
             value = f"{value} {sign} {other}"
             if level in (2, 3):
                 value = f"({value})"  # NMODL's comparisons bind alike
@@ -638,8 +590,6 @@ class _Reader:
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
-                if kind in ("unsigned", "wraps") or (kind == "index" and sign == "-"):
-                    raise NotReadError
                 return f"({sign}{value})" if sign != "+" else value, "int" if sign == "!" else kind
         return None
 
@@ -687,12 +637,11 @@ class _Reader:
     def _cut(self, kind: str) -> tuple[str, str]:
         """Return what follows a cast to a type, and the type."""
         value, other = self._unary()
-        if "pointer" in other or (other in ("unsigned", "wraps") and kind != "int"):
+        if other == "pointer":
             raise NotReadError
-        if kind != "double" and other == "double":
+        if kind == "int" and other == "double":
             value = f"{WHOLE}({value})"
-        below_0 = kind == "index" and other == "int" and not value.isdigit()
-        return value, "wraps" if below_0 else kind
+        return value, kind
 
     def _variable(self) -> tuple[str, str]:
         """Return a variable as NMODL calls it, with its type."""
@@ -732,7 +681,7 @@ class _Reader:
         if name in _PICKS:
             stream = self._stream()
             self._need(")")
-            return f"{_PICKS[name]}({stream})", "unsigned" if "ipick" in name else "double"
+            return f"{_PICKS[name]}({stream})", "double"
         functions = {*_MATHS, *_DRAWN, "nrn_ghk"} | self._around.functions
         if name not in functions or name in self._around.macros:
             raise NotReadError
@@ -742,10 +691,7 @@ class _Reader:
         while not self._take(")"):
             if values:
                 self._need(",")
-            value, kind = self._expression()
-            if kind == "wraps":
-                raise NotReadError
-            values.append(value)
+            values.append(self._expression()[0])
         return f"{name}({', '.join(values)})", "double"
 
     def _stream(self) -> str:
@@ -771,18 +717,3 @@ class _Reader:
             raise NotReadError
         self._need("*")
         self._need(end)
-
-
-def _kind_of(sign: str, kinds: tuple[str, str], right: str) -> str:
-    """Return the type of an operator's value, where C's is NMODL's: an index may not wrap."""
-    if "pointer" in kinds or {"double", "wraps"} == {*kinds}:
-        raise NotReadError
-    if "double" in kinds or not {"index", "wraps"}.intersection(kinds):
-        return "int" if kinds == ("int", "int") or sign[0] in "<>=!" else "double"
-    if sign in "*/" or kinds[0] == "int" or (kinds[1] == "int" and not right.isdigit()):
-        raise NotReadError
-    if sign in "+-":
-        return "wraps" if sign == "-" or "wraps" in kinds else "index"
-    if "wraps" in kinds:
-        raise NotReadError  # 0 - 1 is large
-    return "int"
