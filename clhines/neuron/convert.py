@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,10 +14,10 @@ from clhines.core.errors import InputError
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, value_of
 from clhines.simulator.mechanisms.nmodl import (
-    GIVEN,
     MAX_QUEUE,
     Block,
     File,
+    FileChanges,
     FunctionTable,
     FunctionTables,
     Includes,
@@ -29,13 +28,10 @@ from clhines.simulator.mechanisms.nmodl import (
     parse,
     read,
     set_by,
+    statics_in,
     uses,
 )
 from clhines.simulator.refusals import Sentence, id_of, sentence_of, way_out_of
-
-# words of a NEURON block behind a list that may be empty
-_WORDS = r"(?:THREADSAFE|[A-Z]+_CURRENT|RANGE|GLOBAL|(?:BBCORE)?POINTER|USEION|EXTERNAL|RANDOM)\b"
-_CURRENTS = r"\b(NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)"
 
 
 @dataclass(frozen=True)
@@ -101,12 +97,10 @@ def converted(
     draws: bool = False,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or the reasons why it cannot be simulated."""
-    text = with_currents(entry.text)
-    for name in pointers:
-        text = pointing(text, name)
+    changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
-        options = use_tables, secondorder, function_tables, queue, kept, draws
-        return constructed(text, entry.file, *options)
+        options = use_tables, secondorder, function_tables, queue, kept, draws, changes
+        return constructed(entry.text, entry.file, *options)
     except NmodlError as error:
         return [
             Rejected(entry.name, r.construct, _way_out(r), r.file, r.line) for r in error.rejections
@@ -116,8 +110,9 @@ def converted(
 
 
 def _way_out(r: Rejection) -> str:
-    name = re.match(r"FUNCTION_TABLE (\w+) without a table", r.construct)
-    return f"call its table_{name[1]}() in hoc, with knots that ascend" if name else r.way_out
+    if id_of(r.construct) != "mod.function-table-without-table":
+        return r.way_out
+    return f"call its table_{r.construct.split()[1]}() in hoc, with knots that ascend"
 
 
 def split_name(quantity: Quantity) -> tuple[str, int | None]:
@@ -309,79 +304,19 @@ def constructed(
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
     draws: bool = False,
+    changes: FileChanges | None = None,
 ) -> Mechanism:
     """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
-    kept = tuple(kept)
-    language = replace(language, constructed=True, queue=queue, kept=kept, draws=draws)
-    return Mechanism(text, language)
+    language = replace(language, constructed=True, queue=queue, kept=tuple(kept), draws=draws)
+    return Mechanism(text, replace(language, changes=changes or FileChanges()))
 
 
-def _code(text: str) -> str:
-    """Return an NMODL text with blanks for its comments."""
-    comment = r"COMMENT\b.*?ENDCOMMENT|[:?][^\n]*"
-    return re.sub(comment, lambda match: " " * len(match[0]), text, flags=re.DOTALL)
-
-
-def with_currents(text: str) -> str:
-    """Return an NMODL text whose own currents are in RANGE, as hoc sees them in any case."""
-    lists = [names for _, names in re.findall(_CURRENTS, _code(text))]
-    return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
-
-
+@lru_cache(maxsize=64)  # a fingerprint asks in each call
 def statics_of(text: str) -> list[str]:
     """Return the static variables of C's int of an NMODL text, outside of its blocks."""
-    return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
-
-
-def with_statics(text: str, values: Mapping[str, int]) -> str:
-    """Return an NMODL text whose C has numbers in the place of static variables."""
-    for name, value in values.items():
-        text = re.sub(rf"^([ \t]*static[ \t]+int[ \t]+){name}([ \t]*;)", r"\1\2", text, flags=re.M)
-        text = re.sub(rf"\b{name}\b", str(value), text)
-    return text
-
-
-def some_given(text: str, names: Sequence[str]) -> str:
-    """Return an NMODL text of which some instances have no stream in these POINTERs."""
-    flags = [f"{name}_{GIVEN}" for name in names]
-    declared = f"NEURON {{ RANGE {', '.join(flags)} }} PARAMETER {{ {' '.join(flags)} }}"
-    return f"{text}\n{declared}\n" if flags else text
-
-
-def without_pointers(text: str, names: Collection[str]) -> str:
-    """Return an NMODL text some of whose POINTERs are variables of its own."""
-
-    def rest(match: re.Match[str]) -> str:
-        kept = [name for name in re.split(r"\s*,\s*", match[2]) if name not in names]
-        return f"POINTER {', '.join(kept)}\n" if kept else ""
-
-    return re.sub(r"\b(THREADSAFE\s+)?POINTER\s+(\w+(?:\s*,\s*\w+)*)", rest, text)
-
-
-def pointing(text: str, name: str) -> str:
-    """Return an NMODL text in which a RANGE variable is a POINTER; its lines keep their numbers."""
-    word = re.compile(rf"\b{re.escape(name)}\b")
-    lines, block, is_declared = text.split("\n"), "", False
-    for k, line in enumerate(lines):
-        opened = re.match(r"\s*([A-Z_]+)\b[^}]*\{", line.split(":", 1)[0])
-        block = opened.group(1) if opened else block
-        code = line.split(":", 1)[0]
-        inside, block = block, "" if "}" in code else block
-        if not word.search(code):
-            continue
-        if inside == "NEURON" and re.search(r"\b(RANGE|GLOBAL|POINTER)\b", code):
-            found_at = rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?"
-            names = re.sub(found_at, lambda m: ", " if m[1] and m[2] else "", code)
-            names = re.sub(rf"\b(RANGE|GLOBAL|POINTER)\s*(?=\}}|$|{_WORDS})", "", names.rstrip())
-            lines[k], is_declared = f"{names.removesuffix('}')} THREADSAFE POINTER {name}", True
-            lines[k] += " }" if code.rstrip().endswith("}") else ""
-        elif inside == "PARAMETER":
-            value = r"\s*(=\s*[-+.\deE]+)?\s*(\([^)]*\))?\s*(<[^>]*>)?"
-            lines[k] = re.sub(word.pattern + value, "", code)
-    if not is_declared:
-        raise InputError(f"{name} is in no RANGE of the text")
-    joined = "\n".join(lines)
-    if not re.search(rf"ASSIGNED\s*\{{[^}}]*\b{re.escape(name)}\b", joined):
-        joined += f"\nASSIGNED {{ {name} }}\n"
-    return joined
+    try:
+        blocks = parse(text).verbatim if "static" in text else []
+    except Refused:
+        return []  # said where the text is converted
+    return [name for _, c in blocks for name in statics_in(c)]

@@ -15,11 +15,9 @@ from clhines.neuron.convert import (
     begins_as,
     converted,
     rounded_tables,
-    some_given,
     split_name,
     table_rows,
     tables_of,
-    with_statics,
 )
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
@@ -98,7 +96,8 @@ def mechanism_of(
     if isinstance(mechanism, Mechanism) and (
         lacking := model.lacking(name, mechanism.program.picked)
     ):
-        mechanism = convert(replace(entry, text=some_given(entry.text, lacking)))
+        changes = replace(entry.changes, streamless=tuple(lacking))
+        mechanism = convert(replace(entry, changes=changes))
     return mechanism
 
 
@@ -115,8 +114,8 @@ def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, F
 
 def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
     """Return an entry whose C has the present values of static variables."""
-    entry = model.every[name].entry
-    return replace(entry, text=with_statics(entry.text, model.statics(name)))
+    entry, statics = model.every[name].entry, tuple(model.statics(name).items())
+    return replace(entry, changes=replace(entry.changes, statics=statics))
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:

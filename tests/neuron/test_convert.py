@@ -7,7 +7,6 @@ import pytest
 import clhines
 from clhines import Mechanism
 from clhines.core.errors import InputError
-from clhines.neuron.convert import pointing
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
@@ -288,31 +287,3 @@ def test_c_asks_for_what_is_there(cell):
     h.finitialize(-65)
     with pytest.raises(InputError, match="VERBATIM .* called with space = 1.5"):
         clhines.neuron.run(STOP)
-
-
-@pytest.mark.parametrize("kind", ["PARAMETER", "ASSIGNED"])
-@pytest.mark.parametrize(
-    "lists",
-    [
-        "RANGE g, vother, i\n NONSPECIFIC_CURRENT i",
-        "RANGE G_most, g, vother\n NONSPECIFIC_CURRENT i",
-        "RANGE vother NONSPECIFIC_CURRENT i",
-        "RANGE vother\n RANGE RANGED, g NONSPECIFIC_CURRENT i",
-        "NONSPECIFIC_CURRENT i RANGE g RANGE vother",
-    ],
-)
-def test_a_range_variable_becomes_a_pointer_and_lines_stay(kind, lists):
-    other = "ASSIGNED" if kind == "PARAMETER" else "PARAMETER"
-    text = (
-        f"NEURON {{\n POINT_PROCESS half\n {lists}\n}}\nASSIGNED {{ G_most RANGED }}\n"
-        f"{kind} {{\n vother (mV)\n}}\n{other} {{\n"
-        + (" g = 1 (uS)\n}\n" if other == "PARAMETER" else " v (mV)\n i (nA)\n}\n")
-        + ("ASSIGNED { v (mV) i (nA) }\n" if other == "PARAMETER" else "PARAMETER { g = 1 (uS) }\n")
-        + "BREAKPOINT { i = g*(v - vother) }\n"
-    )
-    changed = pointing(text, "vother")
-    assert changed.split("\n").index("BREAKPOINT { i = g*(v - vother) }") == text.split("\n").index(
-        "BREAKPOINT { i = g*(v - vother) }"
-    )
-    made = Mechanism.from_nmodl(changed)
-    assert made.program.pointers == ("vother",) and "g" in made.defaults

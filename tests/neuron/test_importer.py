@@ -191,10 +191,10 @@ def shifted():
     for k, section in enumerate(sections):
         section.L, section.diam, section.nseg = 20, 20, 1 + k % 2
         section.insert("hh")
-        section.insert("nmshift")
-        section.g_nmshift = 3e-4
+        section.insert("ext_shift")
+        section.g_ext_shift = 3e-4
         for segment in section:
-            h.setpointer(sections[k - 1](0.3)._ref_v, "mu", segment.nmshift)
+            h.setpointer(sections[k - 1](0.3)._ref_v, "mu", segment.ext_shift)
     clamp = h.IClamp(sections[0](0.5))
     clamp.delay, clamp.dur, clamp.amp = 0.5, 2, 0.5
     return sections, clamp

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected, converted, without_pointers
+from clhines.neuron.convert import Rejected, converted
 from clhines.neuron.read.catalogue import OUTSIDE, CatalogueEntry, without_comments
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import Variable
@@ -160,9 +160,8 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 
 def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
     """Return an entry whose POINTERs to extracellular are variables of its own."""
-    text = without_pointers(entry.text, pointing.every)
-    seen = f"\nNEURON {{ RANGE {pointing.sets} }}\n" if pointing.sets else ""
-    return replace(entry, text=text + seen)
+    ranged = (pointing.sets,) if pointing.sets else ()
+    return replace(entry, changes=replace(entry.changes, own=pointing.every, ranged=ranged))
 
 
 def _list(word: str, names: Sequence[str]) -> str:

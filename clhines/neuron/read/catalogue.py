@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from clhines.neuron.memory.channels import Channel, channels_of, read_channel
 from clhines.neuron.memory.raw import ref
 from clhines.neuron.memory.session import Hoc, Segment
 from clhines.neuron.memory.symbols import Library
+from clhines.simulator.mechanisms.nmodl import FileChanges
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
@@ -37,6 +38,7 @@ class CatalogueEntry:
     states: tuple[str, ...]
     globals_: dict[str, int]  # GLOBAL variables, likewise
     channel: Channel | None = None  # whose text it is, where hoc has built it
+    changes: FileChanges = field(default_factory=FileChanges)
 
 
 class Catalogue:

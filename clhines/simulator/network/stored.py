@@ -21,6 +21,7 @@ from clhines.core.files import Member, Npz, PathLike, parse_json, write_npz
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, Nmodl, tables_of
+from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges
 from clhines.simulator.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.simulator.network.additions import Additions
 from clhines.simulator.network.groups import Group, Inside, inside
@@ -263,8 +264,16 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
     }
     how = bool(about["use_tables"]), bool(about["secondorder"]), tables_of(tables)
     more = bool(about.get("constructed")), int(about.get("queue", MAX_QUEUE))
-    kept = tuple(map(str, about.get("kept", ())))
-    return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how, *more, kept))
+    kept, draws = tuple(map(str, about.get("kept", ()))), bool(about.get("draws"))
+    language = Nmodl(str(about["path"]), includes, *how, *more, kept, draws)
+    return Mechanism(saved["text"], replace(language, changes=_changes(about.get("changes", {}))))
+
+
+def _changes(saved: dict[str, Any]) -> FileChanges:
+    names = ("pointing", "own", "streamless", "ranged")
+    statics = tuple((str(name), int(value)) for name, value in saved.get("statics", ()))
+    lists = {name: tuple(map(str, saved.get(name, ()))) for name in names}
+    return FileChanges(statics, shows_currents=bool(saved.get("shows_currents")), **lists)
 
 
 def _add_groups(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> None:

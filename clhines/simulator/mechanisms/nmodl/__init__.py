@@ -20,9 +20,10 @@
 >>> [float(x) for x in m.twin("current")(-60.0, 1e-4)]
 [0.0005, 0.0001]
 
-An importer takes from here a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`), what is
-refused of it (`Refused`, `Rejection`, `NmodlError`), `read`, tables (`FunctionTable`), and names
-for what only the other simulator knows (`MADE`, `GIVEN`, `PICKED`).
+An importer takes from here a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`), its
+refusals (`Refused`, `Rejection`, `NmodlError`), `read`, changes of a file (`FileChanges`), tables
+(`FunctionTable`), and names of values that only the other simulator knows (`MADE`, `GIVEN`,
+`PICKED`).
 """
 
 from clhines.simulator.mechanisms.nmodl.build import (
@@ -32,8 +33,10 @@ from clhines.simulator.mechanisms.nmodl.build import (
     rejections,
 )
 from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
+from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges
 from clhines.simulator.mechanisms.nmodl.reading.keywords import KEYWORDS
 from clhines.simulator.mechanisms.nmodl.reading.lexer import Includes
+from clhines.simulator.mechanisms.nmodl.reading.macros import statics_in
 from clhines.simulator.mechanisms.nmodl.reading.parse import parse
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     GIVEN,
@@ -62,6 +65,7 @@ __all__ = [
     "VECTOR_OF_COUNTER",
     "Block",
     "File",
+    "FileChanges",
     "FunctionTable",
     "FunctionTables",
     "Includes",
@@ -75,5 +79,6 @@ __all__ = [
     "read",
     "rejections",
     "set_by",
+    "statics_in",
     "uses",
 ]

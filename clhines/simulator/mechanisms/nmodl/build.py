@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from clhines.simulator.mechanisms.ir.program import (
 from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 from clhines.simulator.mechanisms.nmodl.bodies import Bodies, executed
 from clhines.simulator.mechanisms.nmodl.passes import PASSES
+from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.simulator.mechanisms.nmodl.reading.parse import parse
@@ -59,6 +60,7 @@ def build(
     constructed: bool = False,
     kept: Collection[str] = (),
     draws: bool = False,
+    changes: FileChanges | None = None,
 ) -> Compiled:
     """Read an NMODL text; an NmodlError has everything that cannot be simulated.
 
@@ -69,7 +71,7 @@ def build(
 
     def built(draws: bool) -> tuple[Compiled | None, list[Refused]]:
         try:
-            file = parse(text, shown, includes)
+            file = parse(text, shown, includes, changes)
             if constructed:
                 file.main.pop("CONSTRUCTOR", None)
             if draws:
@@ -266,6 +268,7 @@ class Nmodl:
     queue: int = MAX_QUEUE  # self events of an instance that may be under way at once
     kept: tuple[str, ...] = ()  # variables that are states, as POINTERs of others point to them
     draws: bool = False  # whether NEURON's one generator is drawn from, whatever parameters say
+    changes: FileChanges = field(default_factory=FileChanges)
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""
@@ -274,7 +277,7 @@ class Nmodl:
     def compiled(self, text: str) -> Compiled:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
-        options = dict(self.function_tables), self.constructed, self.kept, self.draws
+        options = dict(self.function_tables), self.constructed, self.kept, self.draws, self.changes
         built = build(text, self.path, includes, self.use_tables, self.secondorder, *options)
         net = built.program.net
         if net is None or net.queue == self.queue:

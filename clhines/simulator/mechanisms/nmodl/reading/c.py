@@ -72,11 +72,15 @@ class Around:
     macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
     takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
     defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `macros_in`
+    statics: Mapping[str, int] = field(default_factory=dict)  # values of static variables
     types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
 
 
-def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
-    """Return NMODL's text of VERBATIM blocks of a file, by where they begin, from its tokens."""
+def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> dict[int, str]:
+    """Return NMODL's text of VERBATIM blocks of a file, by where they begin, from its tokens.
+
+    `statics` are values of static variables of the file.
+    """
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
     functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
     streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
@@ -91,7 +95,7 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
     replacements, depth = dict[int, str](), 0
     around, blocks = (
-        Around("", frozenset(), *tables, defined=defined),
+        Around("", frozenset(), *tables, defined=defined, statics=statics),
         list[tuple[int, tuple[str, int, int] | None]](),
     )
     for k, part in enumerate(parts):
@@ -100,7 +104,8 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
         elif not depth and words[k] in _BLOCKS:
             function = "".join(words[k + 1 : k + 2]) if words[k] == "FUNCTION" else ""
             local_names = frozenset(_locals(_block(words, k))) | of_file
-            around = Around(function, local_names, *tables, words[k] != "NET_RECEIVE", defined)
+            takes_v = words[k] != "NET_RECEIVE"
+            around = Around(function, local_names, *tables, takes_v, defined, statics)
         depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
             replacements |= _balanced(blocks)
@@ -196,7 +201,7 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
         text = expanded(preprocessed(without_comments(inner)), around.defined)
-        reader = _Reader(_tokens(text), around)
+        reader = _Reader(_with_values(_tokens(text), around.statics), around)
         said = reader.all()
     except (NotReadError, _Open):
         return None
@@ -212,6 +217,21 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         tokens.append((str(one.lastgroup), str(one[str(one.lastgroup)])))
         at = one.end()
     return tokens
+
+
+def _with_values(
+    tokens: Sequence[tuple[str, str]], statics: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """Return tokens with the values of static variables, in brackets: they may be negative."""
+    new = list[tuple[str, str]]()
+    for sort, text in tokens:
+        if sort != "name" or text not in statics:
+            new.append((sort, text))
+            continue
+        value = statics[text]
+        new += [("sign", "("), *[("sign", "-")] * (value < 0), ("number", str(abs(value)))]
+        new.append(("sign", ")"))
+    return new
 
 
 class _Reader:

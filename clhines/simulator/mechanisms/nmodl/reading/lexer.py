@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,22 +66,28 @@ class Includes:
         return self.texts[name]
 
 
-def tokens(text: str, includes: Includes) -> list[Token]:
+def tokens(text: str, includes: Includes, statics: Mapping[str, int] | None = None) -> list[Token]:
     """Return the tokens of a text and of files that it includes; the last one is an ``end``.
 
-    Refused where a file is not there, or they include each other without end.
+    `statics` are values of C's static variables. Refused where a file is not there, or they include
+    each other without end.
     """
-    result = _tokens(text, includes, 0, 0)
+    result = _tokens(text, includes, statics or {}, 0, 0)
     return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]
 
 
 def _tokens(
-    text: str, includes: Includes, depth: int, fixed: int, of_c: bool = False
+    text: str,
+    includes: Includes,
+    statics: Mapping[str, int],
+    depth: int,
+    fixed: int,
+    of_c: bool = False,
 ) -> list[Token]:
     """Return tokens; those of an included file, or of C, have the line that they stand for."""
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
-    known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED])
+    known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED], statics)
     for found in parts:
         line, sort, part = fixed or row, str(found.lastgroup), found.group()
         if part == _END:
@@ -94,9 +101,11 @@ def _tokens(
         if include and sort == "text":
             if depth >= MAX_INCLUDES:
                 raise Refused(refusal("mod.include-within-others", max_includes=MAX_INCLUDES), line)
-            result[-1:] = _tokens(includes.text(part[1:-1], line), includes, depth + 1, line)
+            result[-1:] = _tokens(
+                includes.text(part[1:-1], line), includes, statics, depth + 1, line
+            )
         elif statements is not None:
-            result += _tokens(statements, includes, depth, line, of_c=True)
+            result += _tokens(statements, includes, statics, depth, line, of_c=True)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
             result.append(Token(sort, part, line, *found.span(), of_c))
         row += part.count("\n")

@@ -23,6 +23,11 @@ class NotReadError(Exception):
     """Some C is not read."""
 
 
+def statics_in(text: str) -> list[str]:
+    """Return the static variables of type int that some C declares."""
+    return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
+
+
 def macros_in(text: str) -> dict[str, tuple[str, str]]:
     """Return macros of one argument that C defines, by name: the argument and what it becomes."""
     kept, found = [True], dict[str, tuple[str, str]]()

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from clhines.core.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
+from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges, changed
 from clhines.simulator.mechanisms.nmodl.reading.checks import check
 from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS, FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
@@ -343,14 +344,21 @@ class FileParser(Statements):
         self.defines[name] = self.whole()
 
 
-def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
-    """Read an NMODL text; `path` is what messages call the file.
+def parse(
+    text: str,
+    path: str = "",
+    includes: Includes | None = None,
+    changes: FileChanges | None = None,
+) -> File:
+    """Read an NMODL text, and apply changes; `path` is what messages call the file.
 
     Refused where it is no NMODL, or of a sort that is not read.
     """
     if len(text) > MAX_TEXT:
         raise Refused(refusal("mod.too-much-text", most=MAX_TEXT))
-    return FileParser(tokens(text, includes or Includes())).file(path)
+    statics = dict(changes.statics) if changes else {}
+    file = FileParser(tokens(text, includes or Includes(), statics)).file(path)
+    return changed(file, changes) if changes else file
 
 
 # -- numbers that UNITS blocks take from units: FARADAY = (faraday) (coulomb) --------------------

@@ -1,5 +1,5 @@
 : TABLEs that NEURON makes again where a DEPEND differs, which each step sets from a POINTER
-NEURON { SUFFIX nmshift  NONSPECIFIC_CURRENT i  RANGE g, slope, shift, minf  POINTER mu }
+NEURON { SUFFIX ext_shift  NONSPECIFIC_CURRENT i  RANGE g, slope, shift, minf  POINTER mu }
 PARAMETER { g = 1e-4 (S/cm2)  slope = 9 (mV)  half = -40 (mV)  q = 2 }
 ASSIGNED { v (mV)  i (mA/cm2)  minf  tau (ms)  shift (mV)  mu (mV) }
 STATE { m }

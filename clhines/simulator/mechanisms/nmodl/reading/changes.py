@@ -1,0 +1,60 @@
+"""Changes of a file: what an importer knows of it and its text does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from clhines.core.errors import InputError
+from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, Declaration, File
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """Changes of a file after it is read.
+
+    Attributes
+    ----------
+    statics : tuple of (str, int)
+        Values of C's static variables, which the reader of VERBATIM takes.
+    pointing : tuple of str
+        RANGE variables that become POINTERs.
+    own : tuple of str
+        POINTERs that become variables of the file.
+    streamless : tuple of str
+        POINTERs that have no stream of random numbers in some instances: a parameter says where.
+    ranged : tuple of str
+        Variables that hoc can see.
+    shows_currents : bool
+        Whether hoc can see the file's currents, too.
+    """
+
+    statics: tuple[tuple[str, int], ...] = ()
+    pointing: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    streamless: tuple[str, ...] = ()
+    ranged: tuple[str, ...] = ()
+    shows_currents: bool = False
+
+
+def changed(file: File, changes: FileChanges) -> File:
+    """Apply changes to a file; InputError if a variable that is to be a POINTER is in no RANGE."""
+    for name in changes.own:
+        file.pointers.pop(name, None)
+    ranged = [*changes.ranged]
+    ranged += [*file.nonspecific, *file.electrode] if changes.shows_currents else []
+    for name in changes.streamless:
+        flag = f"{name}_{GIVEN}"
+        file.variables[flag] = Declaration(flag, "parameter", file.line, value=Fraction(0))
+        ranged.append(flag)
+    file.range |= {name: file.line for name in ranged if name not in file.range}
+    for name in changes.pointing:
+        if name in file.pointers:
+            continue
+        if name not in file.range:
+            raise InputError(f"{name} is in no RANGE of the text")
+        file.pointers[name], file.thread_safe = file.range.pop(name), True
+        if name not in file.variables or file.variables[name].sort == "parameter":
+            file.variables.pop(name, None)
+            file.variables[name] = Declaration(name, "assigned", file.line)
+    return file
