@@ -494,7 +494,7 @@ class ArenaRun(DeviceRun):
             return []
         kind, singles = self.model.kinds[k], self.variables.singles[k]
         mechanism, names = kind.mechanism, [n for n, single in singles if single]
-        if name in mechanism.program.begins or name in mechanism.table_uses:
+        if name in mechanism.program.begins or name in mechanism.compiled.table_uses:
             return []
         first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
 

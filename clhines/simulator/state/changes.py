@@ -197,12 +197,12 @@ def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
     """Return whether the start depends on a parameter, but for what the first step sets again."""
     spike = mechanism.program.spike
     names = {name, HELD_STEPS} if spike is not None and name == spike.refractory else {name}
-    if names & mechanism.start_uses:
+    if names & mechanism.compiled.start_uses:
         return True
-    if not names & mechanism.current_uses:
+    if not names & mechanism.compiled.current_uses:
         return False
     by_pointers = bool(model.read or model.written)  # others may read states
-    return by_pointers or any(kind.mechanism.reads_first_currents for kind in model.kinds)
+    return by_pointers or any(kind.mechanism.compiled.reads_first_currents for kind in model.kinds)
 
 
 def with_other_events(

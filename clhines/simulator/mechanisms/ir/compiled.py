@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from clhines.core.errors import InputError, shown
@@ -182,6 +183,56 @@ class Compiled:
     def free(self, block: str) -> set[str]:
         """Return the symbols on which the results and states of a block depend."""
         return self.bodies[block].free([q.name for q in self.program.states])
+
+    @cached_property
+    def start_uses(self) -> frozenset[str]:
+        """Parameters on which the state at the start depends, but for what `current` sets there."""
+        later = "advance", "diffuse", "after_solve", "current"
+        blocks = [block for block in self.program.blocks if block not in later]
+        free = {name for block in blocks for name in self.free(block)}
+        return frozenset(free & self.program.defaults.keys())
+
+    @cached_property
+    def table_uses(self) -> frozenset[str]:
+        """Parameters on which its tables depend."""
+        blocks = [block for block in self.program.blocks if block.startswith(("grid_", "table_"))]
+        free = {name for block in blocks for name in self.free(block)}
+        return frozenset(free & self.program.defaults.keys())
+
+    @cached_property
+    def current_uses(self) -> frozenset[str]:
+        """Parameters on which results of `current` depend, if it sets more than `i` and `g`."""
+        arguments = self.program.blocks.get("current", ())
+        if all(a.direction == "in" or a.role in ("i", "g") for a in arguments):
+            return frozenset()
+        return frozenset(self.free("current") & self.program.defaults.keys())
+
+    @cached_property
+    def reads_first_currents(self) -> bool:
+        """Whether the first step may read what `current` sets at the start, and not set it again.
+
+        Else the state at the start needs new currents only where users look at it.
+        """
+        blocks, currents = self.program.blocks, {f"i{ion.name}" for ion in self.program.ions}
+        of_current = [a for a in blocks.get("current", ()) if a.direction != "in"]
+        states = {a.name for a in of_current if a.role == "state"}
+        set_again = "i", "g", "ion_current", "state", "output"
+        if any(
+            a.role not in set_again and not (a.role == "ion" and a.name in currents)
+            for a in of_current
+        ):
+            return True
+        early = ("receive", "watch", "before_breakpoint", "before_step", "current")
+        return any(
+            a.direction != "out"
+            and (
+                (a.role == "state" and a.name in states)
+                or (a.role == "ion" and a.name in currents and block != "current")
+            )
+            for block, arguments in blocks.items()
+            if block in early or block.startswith("for_netcons")
+            for a in arguments
+        )
 
 
 def arguments_of(
