@@ -161,7 +161,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
     """Return an entry whose POINTERs to extracellular are variables of its own."""
     ranged = (pointing.sets,) if pointing.sets else ()
-    return replace(entry, changes=replace(entry.changes, own=pointing.every, ranged=ranged))
+    return replace(entry, changes=replace(entry.changes, unpointed=pointing.every, ranged=ranged))
 
 
 def _list(word: str, names: Sequence[str]) -> str:

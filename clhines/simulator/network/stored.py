@@ -270,7 +270,7 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
 
 
 def _changes(saved: dict[str, Any]) -> FileChanges:
-    names = ("pointing", "own", "streamless", "ranged")
+    names = ("pointing", "unpointed", "streamless", "ranged")
     statics = tuple((str(name), int(value)) for name, value in saved.get("statics", ()))
     lists = {name: tuple(map(str, saved.get(name, ()))) for name in names}
     return FileChanges(statics, shows_currents=bool(saved.get("shows_currents")), **lists)

@@ -55,21 +55,21 @@ def series(
     middle, half = (low + high) / 2, (high - low) / 2
     terms = 30
     plain = [Fraction(1, factorial(k + 1)) for k in range(terms)]
-    found = [c * half**k for k, c in enumerate(_moved(plain, middle))]
+    polynomial = [c * half**k for k, c in enumerate(_moved(plain, middle))]
     chebyshev = [[Fraction(1)], [Fraction(0), Fraction(1)]]
     while len(chebyshev) < terms:
         twice = [Fraction(0), *(2 * c for c in chebyshev[-1])]
         chebyshev.append([a - b for a, b in zip(twice, chebyshev[-2] + [Fraction(0)] * 2)])
     rest = 0.0
     while True:
-        n = len(found) - 1
-        highest = found[n] / chebyshev[n][n]
+        n = len(polynomial) - 1
+        highest = polynomial[n] / chebyshev[n][n]
         rest += abs(float(highest))
         if rest > eps / share:  # the least of the function's values is above 1/2
             return tuple(
-                float(c) for c in _moved([c / half**k for k, c in enumerate(found)], -middle)
+                float(c) for c in _moved([c / half**k for k, c in enumerate(polynomial)], -middle)
             )
-        found = [c - highest * t for c, t in zip(found, chebyshev[n])][:-1]
+        polynomial = [c - highest * t for c, t in zip(polynomial, chebyshev[n])][:-1]
 
 
 def _moved(polynomial: list[Fraction], by: Fraction) -> list[Fraction]:

@@ -69,7 +69,7 @@ def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
     rows = [f"table[at.s{k:x}]" for k in range(width)]
     next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]
     low, high = (wrapped(some, len(sort) + 26) for some in (rows, next_rows))
-    given = {"type": sort, "int": f"int{width}", "plain": f"{real}{width}", "low": low}
+    words = {"type": sort, "int": f"int{width}", "plain": f"{real}{width}", "low": low}
     for name, (comment, typed, c, plain, python) in _HELPERS.items():
         if f"{prefix}_{name}_(" not in text:
             continue
@@ -77,8 +77,8 @@ def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
             result += f"def {prefix}_{name}_({plain}):\n{python}\n\n\n"
             continue
         if width > 1:
-            c = _OF_VECTORS[name].format(**given, high=high)
-        head = f"static {sort} {prefix}_{name}_({typed.format(**given)})"
+            c = _OF_VECTORS[name].format(**words, high=high)
+        head = f"static {sort} {prefix}_{name}_({typed.format(**words)})"
         result += f"// {comment}\n{head}\n{{\n{c}\n}}\n\n"
     return result
 
@@ -190,8 +190,8 @@ class Functions:
         """Return the arguments of a block's function."""
         arguments = self.compiled.calls(block, self.outputs)
         constants = [Argument("constant", name) for name, _ in self._worked_out()]
-        known = ("v", "t", "dt", "parameter", "weight")
-        at = max((k + 1 for k, a in enumerate(arguments) if a.role in known), default=0)
+        before_constants = ("v", "t", "dt", "parameter", "weight")
+        at = max((k + 1 for k, a in enumerate(arguments) if a.role in before_constants), default=0)
         return (*arguments[:at], *constants, *arguments[at:])
 
     def text(self, blocks: Sequence[str] | None = None) -> str:
@@ -227,8 +227,8 @@ class Functions:
         ]
         if results:
             names = [q.name for q in self.program.parameters if q.name in self.single]
-            taken = [Argument("dt", "dt"), *(Argument("parameter", name) for name in names)]
-            arguments = [*taken, *(a for a, _ in results)]
+            inputs = [Argument("dt", "dt"), *(Argument("parameter", name) for name in names)]
+            arguments = [*inputs, *(a for a, _ in results)]
             parts.append(one._printed("constants", arguments, results, Body()))
         parts += [one.function(name) for name in scalar]
         vectors = [self.function(name) for name in blocks]
@@ -256,8 +256,10 @@ class Functions:
         graph, ordered = Graph(), [q.name for q in self.program.parameters]
         self._copies = {name: self._body(name, graph) for name in blocks}
         single = [*(name for name in ordered if name in self.single), "dt"]
-        taken = {a.name for name in blocks for a in self.compiled.calls(name, self.outputs)}
-        self._constants = Constants(graph, single, taken)
+        argument_names = {
+            a.name for name in blocks for a in self.compiled.calls(name, self.outputs)
+        }
+        self._constants = Constants(graph, single, argument_names)
         for body in self._copies.values():
             self._constants.lifted(body.every())
         if self.lanes is not None:
@@ -274,21 +276,21 @@ class Functions:
         """Return the function of a block."""
         arguments = self.calls(block)
         body = self._copies.get(block) or self._body(block, Graph())
-        given = {(role, name): node for role, name, node in body.results}
+        result_nodes = {(role, name): node for role, name, node in body.results}
         named = {a.name: a for a in arguments if a.role in ("state", "output")}
         written = iter([(named[name], node) for name, node in body.writes.items()])
         results = []  # what is written in the order of the body
         for a in arguments:
-            if a.direction != "in" and (a.role, a.name) in given:
-                results.append((a, given[a.role, a.name]))
+            if a.direction != "in" and (a.role, a.name) in result_nodes:
+                results.append((a, result_nodes[a.role, a.name]))
             elif a.direction != "in" and a.name in body.writes:
                 results.append(next(written))
         return self._printed(block, arguments, results, body)
 
     def _body(self, block: str, graph: Graph) -> Body:
         """Return the body of a block with copies of its expressions in a graph."""
-        given = [a for a in self.calls(block) if a.role in ("state", "output")]
-        kept = {a.name for a in given if a.direction != "in"}
+        variables = [a for a in self.calls(block) if a.role in ("state", "output")]
+        kept = {a.name for a in variables if a.direction != "in"}
         body = self.compiled.bodies[block]
         body = replace(body, writes={k: e for k, e in body.writes.items() if k in kept})
         body = body.mapped(graph.copied(body.every()).__getitem__)
@@ -307,11 +309,11 @@ class Functions:
         for bound, pair in BOUNDS.items():
             p.symbols[bound] = p.number(pair[self.real == "float"])
         if self._constants is not None:
-            found = constant_symbols(self._constants)
-            p.symbols |= {symbol: safe(name) for symbol, name in found.items()}
-        taken = [a for a in arguments if a.role not in _UNRESERVED]
-        taken += [a for a in arguments if a.role == "constant" and a.direction == "in"]
-        names = [name_of(a) for a in taken]
+            constant_names = constant_symbols(self._constants)
+            p.symbols |= {symbol: safe(name) for symbol, name in constant_names.items()}
+        reserving = [a for a in arguments if a.role not in _UNRESERVED]
+        reserving += [a for a in arguments if a.role == "constant" and a.direction == "in"]
+        names = [name_of(a) for a in reserving]
         names += [a.name for a in arguments if safe(a.name) != a.name]  # those behind them, too
         roots: list[Node] = []
         for a, node in results:
@@ -369,20 +371,20 @@ class Functions:
 
     def with_helpers(self, body: str) -> str:
         """Return functions with those that they call before them."""
-        own = table_helpers(body, self.prefix, self.real, self.width)
+        helper_source = table_helpers(body, self.prefix, self.real, self.width)
         for random in (random123, scop):
             source = random.python_source if self.real == "numpy" else random.opencl_source
-            own += source(body, self.prefix)
-        return own + helpers(body, self.prefix, self.real, self.width) + body
+            helper_source += source(body, self.prefix)
+        return helper_source + helpers(body, self.prefix, self.real, self.width) + body
 
 
 def _python(
     name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
 ) -> str:
     """Return a NumPy function, which returns what does not change, too."""
-    taken = ", ".join(name_of(a) for a in arguments if a.direction != "out")
+    inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
     values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
-    text = f"def {name}({taken}):\n" + "".join(line + "\n" for line in lines)
+    text = f"def {name}({inputs}):\n" + "".join(line + "\n" for line in lines)
     return text + f"    return ({', '.join(values)}{',' if values else ''})\n\n"
 
 
@@ -416,10 +418,10 @@ class _StatementWriter:
         self,
         p: Printer,
         body: Body,
-        taken: Sequence[str],
+        reserved: Sequence[str],
         constants: Constants | None = None,
     ) -> None:
-        self.p, self.body, self.taken = p, body, taken
+        self.p, self.body, self.reserved = p, body, reserved
         self.lifted = constants.lifted if constants is not None else list
         self.phases: dict[str, int] = {}
         self.last = 0
@@ -432,7 +434,7 @@ class _StatementWriter:
         loops = self.body.needed_loops(roots)
         self.every = list(roots)
         self._enter(loops)
-        block = make_block(self.lifted(self.every), self.phases, self.last + 1, self.taken)
+        block = make_block(self.lifted(self.every), self.phases, self.last + 1, self.reserved)
         self.shown = dict(zip(self.every, block.results, strict=True))
         self.steps = block.steps
         self.p.begin(block)

@@ -135,12 +135,14 @@ class Printer:
 
     def defined(self, node: Node) -> str:
         """Return an expression whose own local variable is not there yet."""
-        return self.show(node.args[0], own=node) if node.op == "local" else self._inside(node, 0)
+        return (
+            self.show(node.args[0], defining=node) if node.op == "local" else self._inside(node, 0)
+        )
 
-    def show(self, e: Node, level: int = 0, own: Node | None = None) -> str:
+    def show(self, e: Node, level: int = 0, defining: Node | None = None) -> str:
         """Return an expression; `level` 1 wants no sum without brackets, 2 no product, either."""
         name = self.names.get(e)
-        if name is not None and (own is None or name != self.names[own]):
+        if name is not None and (defining is None or name != self.names[defining]):
             return name
         return self._inside(e, level)
 

@@ -32,8 +32,8 @@ def words(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
     """
     first, second, third, index = (stream[..., k] for k in range(4))
     turn = (number >> 2).astype(np.uint32)
-    found = philox(np.broadcast_arrays(turn, third, first, second), (index, np.uint32(0)))
-    return np.take_along_axis(found, np.broadcast_to(number & 3, found.shape[1:])[None], 0)[0]
+    block = philox(np.broadcast_arrays(turn, third, first, second), (index, np.uint32(0)))
+    return np.take_along_axis(block, np.broadcast_to(number & 3, block.shape[1:])[None], 0)[0]
 
 
 def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -77,9 +77,11 @@ def python_source(text: str, prefix: str) -> str:
     """Return the helpers that a text of NumPy functions calls; it needs this module's name."""
     result = ""
     for name in (k for k in (*KINDS, "random_count") if f"{prefix}_{k}_(" in text):
-        taken = "drawn, keep, at" if name == "random_count" else "stream, drawn, keep, at"
+        arguments = "drawn, keep, at" if name == "random_count" else "stream, drawn, keep, at"
         called = "count(" if name == "random_count" else f"number({name!r}, "
-        result += f"def {prefix}_{name}_({taken}):\n    return random123.{called}{taken})\n\n\n"
+        result += (
+            f"def {prefix}_{name}_({arguments}):\n    return random123.{called}{arguments})\n\n\n"
+        )
     return result
 
 
@@ -91,7 +93,7 @@ def opencl_source(text: str, prefix: str) -> str:
     result = _counter(prefix) + _words(prefix)
     if {"random_normal", "random_used"} & set(used):
         result += _polar_source(prefix)
-    taken = "const uint4 stream, const ulong drawn, const real keep, const real at"
+    arguments = "const uint4 stream, const ulong drawn, const real keep, const real at"
     number = f"{prefix}_random_count_(drawn, keep, at)"
     bodies = {
         "random_uniform": f"(real){prefix}_random_unit_(stream, {number})",
@@ -101,7 +103,7 @@ def opencl_source(text: str, prefix: str) -> str:
         "random_used": f"(real){prefix}_random_polar_(stream, {number}).y",
     }
     for name in used:
-        result += f"static real {prefix}_{name}_(\n    {taken})\n"
+        result += f"static real {prefix}_{name}_(\n    {arguments})\n"
         result += f"{{\n    return {bodies[name]};\n}}\n\n"
     return result
 

@@ -34,8 +34,8 @@ def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.nd
     """Return a function's number: uniform in 0 to 1, normal, or exponential of mean 1."""
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):
-        found = _states(drawn, keep, at + 1) / MOST
-        return found if kind == NAMES["uniform"] else -np.log(found)
+        value = _states(drawn, keep, at + 1) / MOST
+        return value if kind == NAMES["uniform"] else -np.log(value)
     x, square, used = (np.zeros(np.shape(at)) for _ in range(3))
     missing = np.ones(np.shape(at), bool)
     while missing.any():
@@ -61,7 +61,7 @@ def opencl_source(text: str, prefix: str) -> str:
     """Return the helpers that a text of OpenCL functions calls; it has ``real``."""
     if f"{prefix}_scop_" not in text:
         return ""
-    taken = "(const ulong drawn, const real keep, const real at)"
+    arguments = "(const ulong drawn, const real keep, const real at)"
     unit = f"{prefix}_scop_state_(drawn, keep, at + 1) / {MOST}.0"
     bodies = {
         "scop_count": ("ulong", f"{prefix}_scop_state_(drawn, keep, at) - 1u"),
@@ -72,7 +72,7 @@ def opencl_source(text: str, prefix: str) -> str:
     }
     result = f"""\
 // the state of NEURON's one generator
-static uint {prefix}_scop_state_{taken}
+static uint {prefix}_scop_state_{arguments}
 {{
     uint state = keep > 0 ? (uint)drawn + 1u : (uint)(ulong)(-1 - keep);
     for (int turn = 0; turn < (int)at; turn++) state = state * {FACTOR}u + {TERM}u;
@@ -83,7 +83,7 @@ static uint {prefix}_scop_state_{taken}
     if any(f"{prefix}_{name}_(" in text for name in (NAMES["normal"], _USED)):
         result += f"""\
 // a normal number by the polar method, and the numbers that it takes
-static double2 {prefix}_scop_polar_{taken}
+static double2 {prefix}_scop_polar_{arguments}
 {{
     uint state = {prefix}_scop_state_(drawn, keep, at);
     double x, square;
@@ -102,5 +102,5 @@ static double2 {prefix}_scop_polar_{taken}
 """
     for name, (kind, body) in bodies.items():
         if f"{prefix}_{name}_(" in text:
-            result += f"static {kind} {prefix}_{name}_{taken}\n{{\n    return {body};\n}}\n\n"
+            result += f"static {kind} {prefix}_{name}_{arguments}\n{{\n    return {body};\n}}\n\n"
     return result

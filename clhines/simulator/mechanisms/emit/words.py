@@ -75,5 +75,5 @@ def safe(name: str) -> str:
     """
     if name.endswith("_"):
         return name + "_own"
-    known = not WORDS.isdisjoint((name, name.rstrip("0123456789")))  # float4 and the like
-    return name + "_" if known or _FAMILY.match(name) else name
+    is_word = not WORDS.isdisjoint((name, name.rstrip("0123456789")))  # float4 and the like
+    return name + "_" if is_word or _FAMILY.match(name) else name

@@ -80,8 +80,8 @@ def make_block(
             alias.setdefault(node.args[0], node)
 
     def resolved(node: Node) -> list[Node]:
-        own = node.op == "local" and alias[node.args[0]] is node
-        return [_through(a, node, alias) for a in operands(node.args[0] if own else node)]
+        is_first = node.op == "local" and alias[node.args[0]] is node
+        return [_through(a, node, alias) for a in operands(node.args[0] if is_first else node)]
 
     roots = [_through(r, None, alias) for r in roots]
     order = _ordered(roots, resolved)
@@ -92,14 +92,14 @@ def make_block(
     phase = _phases(order, users, phases or {})
     chosen = _chosen(order, users, count, phase)
     block = Assignments({}, [[] for _ in range(num_phases)], roots)
-    spare, taken = 0, Counter[str](reserved)
+    spare, uses_of_name = 0, Counter[str](reserved)
     for node in order:
         if node in chosen:
             name = node.name
             if node.op != "local":
                 name, spare = f"_x{spare}", spare + 1
-            taken[name] += 1
-            block.names[node] = name if taken[name] == 1 else f"{name}__{taken[name]}"
+            uses_of_name[name] += 1
+            block.names[node] = name if uses_of_name[name] == 1 else f"{name}__{uses_of_name[name]}"
             block.steps[phase[node]].append(node)
     for definition, node in alias.items():
         if node in block.names:

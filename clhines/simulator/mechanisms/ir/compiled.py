@@ -94,11 +94,11 @@ class Body:
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
         """Return all expressions of the results, of these variables, and of loops for them."""
-        found = [node for _, _, node in self.results]
-        found += [self.writes[name] for name in wanted if name in self.writes]
-        for loop in self.needed_loops(found):
-            found += loop.nodes()
-        return found
+        nodes = [node for _, _, node in self.results]
+        nodes += [self.writes[name] for name in wanted if name in self.writes]
+        for loop in self.needed_loops(nodes):
+            nodes += loop.nodes()
+        return nodes
 
     def free(self, wanted: Iterable[str]) -> set[str]:
         """Return the symbols on which the results and these variables depend."""
@@ -106,18 +106,18 @@ class Body:
 
     def every(self) -> list[Node]:
         """Return all expressions."""
-        found = [*(node for _, _, node in self.results), *self.writes.values()]
-        return found + [node for loop in self.loops for node in loop.nodes()]
+        nodes = [*(node for _, _, node in self.results), *self.writes.values()]
+        return nodes + [node for loop in self.loops for node in loop.nodes()]
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
         """Return the loops that expressions need, without variables that nothing needs."""
         free = free_of(roots)
-        found: list[Loop] = []
+        needed: list[Loop] = []
         for loop in reversed(self.loops):
             if not free.isdisjoint(loop.ends):
-                found.append(loop.without_unneeded(free))
-                free |= free_of(found[-1].nodes())
-        return found[::-1]
+                needed.append(loop.without_unneeded(free))
+                free |= free_of(needed[-1].nodes())
+        return needed[::-1]
 
     def mapped(self, f: Callable[[Node], Node]) -> Body:
         """Return the body with other expressions."""
@@ -156,9 +156,9 @@ class Compiled:
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
         """Return the arguments of a block's function that gives these variables, too."""
         if not isinstance(block, str) or block not in self.program.blocks:
-            known = ", ".join(self.program.blocks)
+            blocks = ", ".join(self.program.blocks)
             raise InputError(
-                f"mechanism {self.program.name} has no block {shown(block)}; it has {known}"
+                f"mechanism {self.program.name} has no block {shown(block)}; it has {blocks}"
             )
         writes = self.bodies[block].writes
         if writes.keys().isdisjoint(outputs):
@@ -188,16 +188,13 @@ class Compiled:
     def start_uses(self) -> frozenset[str]:
         """Parameters on which the state at the start depends, but for what `current` sets there."""
         later = "advance", "diffuse", "after_solve", "current"
-        blocks = [block for block in self.program.blocks if block not in later]
-        free = {name for block in blocks for name in self.free(block)}
-        return frozenset(free & self.program.defaults.keys())
+        return self._parameters_of(block for block in self.program.blocks if block not in later)
 
     @cached_property
     def table_uses(self) -> frozenset[str]:
         """Parameters on which its tables depend."""
-        blocks = [block for block in self.program.blocks if block.startswith(("grid_", "table_"))]
-        free = {name for block in blocks for name in self.free(block)}
-        return frozenset(free & self.program.defaults.keys())
+        families = "grid_", "table_"
+        return self._parameters_of(b for b in self.program.blocks if b.startswith(families))
 
     @cached_property
     def current_uses(self) -> frozenset[str]:
@@ -205,7 +202,12 @@ class Compiled:
         arguments = self.program.blocks.get("current", ())
         if all(a.direction == "in" or a.role in ("i", "g") for a in arguments):
             return frozenset()
-        return frozenset(self.free("current") & self.program.defaults.keys())
+        return self._parameters_of(["current"])
+
+    def _parameters_of(self, blocks: Iterable[str]) -> frozenset[str]:
+        """Return the parameters on which results and states of blocks depend."""
+        free = {name for block in blocks for name in self.free(block)}
+        return frozenset(free & self.program.defaults.keys())
 
     @cached_property
     def reads_first_currents(self) -> bool:
@@ -294,28 +296,28 @@ def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argumen
 
 def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:
     """Return the arguments of a block's function that are variables of ions."""
-    found = []
-    given = {name for role, name, _ in body.results if role == "ion"}
+    arguments = []
+    written = {name for role, name, _ in body.results if role == "ion"}
     for ion in ions:
         for name in dict.fromkeys((*ion.reads, *ion.writes)):
             current = name == f"i{ion.name}"
             read = name in free and (name in ion.reads or not current)
             if current:
-                found += [Argument("ion", name)] if read else []
-                found += [Argument("ion", name, "out")] if name in given else []
-            elif read or name in given:
-                direction = ("inout" if read else "out") if name in given else "in"
-                found.append(Argument("ion", name, direction))
-    return found
+                arguments += [Argument("ion", name)] if read else []
+                arguments += [Argument("ion", name, "out")] if name in written else []
+            elif read or name in written:
+                direction = ("inout" if read else "out") if name in written else "in"
+                arguments.append(Argument("ion", name, direction))
+    return arguments
 
 
 def _weights(body: Body, free: set[str]) -> list[Argument]:
-    found: dict[tuple[str, str], str] = {}
+    directions: dict[tuple[str, str], str] = {}
     for symbol in sorted(free):
         for role, end in (("weight", "__weight"), ("other_weight", "__other")):
             if symbol.endswith(end) and symbol.startswith("_"):
-                found[role, symbol[1:].removesuffix(end)] = "in"
+                directions[role, symbol[1:].removesuffix(end)] = "in"
     for role, name, _ in body.results:
         if role in ("weight", "other_weight"):
-            found[role, name] = "inout" if (role, name) in found else "out"
-    return [Argument(role, name, direction) for (role, name), direction in found.items()]
+            directions[role, name] = "inout" if (role, name) in directions else "out"
+    return [Argument(role, name, direction) for (role, name), direction in directions.items()]

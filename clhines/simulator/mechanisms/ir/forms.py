@@ -29,10 +29,10 @@ def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
     mask = 0
     for name in names:
         mask |= graph.bits.get(name, 0)
-    found: dict[Node, LinearForm | None] = {}
+    forms: dict[Node, LinearForm | None] = {}
     for node in postorder([e], mask=mask):
-        found[node] = _linear(node, mask, found) if node.mask & mask else LinearForm(node, {})
-    return found[e]
+        forms[node] = _linear(node, mask, forms) if node.mask & mask else LinearForm(node, {})
+    return forms[e]
 
 
 def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
@@ -41,15 +41,15 @@ def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
     return None if form is None else (form.constant, form.coefficients.get(name, rate.graph.zero))
 
 
-def _linear(node: Node, mask: int, found: dict[Node, LinearForm | None]) -> LinearForm | None:
+def _linear(node: Node, mask: int, forms: dict[Node, LinearForm | None]) -> LinearForm | None:
     graph, op = node.graph, node.op
     if op == "symbol":
         return LinearForm(graph.zero, {node.name: graph.one})
     if op == "where" and node.args[0].mask & mask:
         return None
-    given = [found[a] for a in node.args]
-    parts = [p for p in given if p is not None]
-    if len(parts) < len(given) or op not in ("local", "add", "mul", "where"):
+    parts_or_none = [forms[a] for a in node.args]
+    parts = [p for p in parts_or_none if p is not None]
+    if len(parts) < len(parts_or_none) or op not in ("local", "add", "mul", "where"):
         return None
     if op == "local":
         return parts[0]
@@ -73,13 +73,13 @@ def _linear(node: Node, mask: int, found: dict[Node, LinearForm | None]) -> Line
     )
 
 
-def adds_multiples(values: Mapping[str, Node], name: str, known: Set[str]) -> bool:
+def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) -> bool:
     """Whether each value is its symbol plus a multiple of another, with factors of known ones."""
     for key, value in values.items():
         form = linear_form(value, [name])
         if form is None or form.constant.definition is not value.graph.symbol(key):
             return False
-        if not all(factor.free <= known for factor in form.coefficients.values()):
+        if not all(factor.free <= parameters for factor in form.coefficients.values()):
             return False
     return True
 

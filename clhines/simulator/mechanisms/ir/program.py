@@ -194,19 +194,21 @@ class Program:
     @property
     def steered(self) -> tuple[str, ...]:
         """POINTERs to weights of other connections that events set."""
-        every = (a for given in self.blocks.values() for a in given if a.role == "steer")
+        every = (a for arguments in self.blocks.values() for a in arguments if a.role == "steer")
         return tuple(dict.fromkeys(a.name for a in every))
 
     @property
     def written(self) -> tuple[str, ...]:
         """POINTERs to variables that blocks set or add to."""
-        every = (a for given in self.blocks.values() for a in given if a.role in ("put", "add"))
+        every = (
+            a for arguments in self.blocks.values() for a in arguments if a.role in ("put", "add")
+        )
         return tuple(dict.fromkeys(a.name for a in every))
 
     @property
     def assigned(self) -> tuple[str, ...]:
         """POINTERs, among `pointers`, to variables that blocks set at once."""
-        every = (a for given in self.blocks.values() for a in given if a.role == "assign")
+        every = (a for arguments in self.blocks.values() for a in arguments if a.role == "assign")
         return tuple(dict.fromkeys(a.name for a in every))
 
     @property
@@ -217,15 +219,19 @@ class Program:
     @property
     def received(self) -> tuple[str, ...]:
         """Variables of an instance that events set."""
-        given = self.blocks.get("receive", ())
-        found = (a for a in given if a.role in ("state", "output") and a.direction != "in")
-        return tuple(a.name for a in found)
+        arguments = self.blocks.get("receive", ())
+        written = (a for a in arguments if a.role in ("state", "output") and a.direction != "in")
+        return tuple(a.name for a in written)
 
     @property
     def sets_weights(self) -> bool:
         """Whether events set weights, those of other connections in FOR_NETCONS among them."""
-        given = (a for b, given in self.blocks.items() if b != "net_initial" for a in given)
-        return any(a.role in ("weight", "other_weight") and a.direction != "in" for a in given)
+        later = (arguments for b, arguments in self.blocks.items() if b != "net_initial")
+        return any(
+            a.role in ("weight", "other_weight") and a.direction != "in"
+            for arguments in later
+            for a in arguments
+        )
 
     @property
     def sets_v(self) -> bool:
@@ -258,14 +264,14 @@ class Program:
     @cached_property
     def fixed(self) -> dict[str, str]:
         """Parameters that stay as they are in a network, and what each is."""
-        known = {CAPACITANCE: "that of the node", HELD_STEPS: "that of the refractory time"}
-        found = {name: what for name, what in known.items() if name in self.built_in}
+        reasons = {CAPACITANCE: "that of the node", HELD_STEPS: "that of the refractory time"}
+        fixed = {name: what for name, what in reasons.items() if name in self.built_in}
         if self.spike is not None and isinstance(self.spike.threshold, str):
-            found[self.spike.threshold] = "the threshold of the cell"
+            fixed[self.spike.threshold] = "the threshold of the cell"
         for block in UNLESS:
-            given = (a.name for a in self.blocks.get(block, ()) if a.direction == "in")
-            found |= dict.fromkeys(given, "what decides whether it can be simulated")
-        return found
+            inputs = (a.name for a in self.blocks.get(block, ()) if a.direction == "in")
+            fixed |= dict.fromkeys(inputs, "what decides whether it can be simulated")
+        return fixed
 
     @cached_property
     def begins(self) -> dict[str, float]:
@@ -289,8 +295,8 @@ def unread_states(blocks: Mapping[str, tuple[Argument, ...]]) -> tuple[str, ...]
     on_host = ("initial", "before_initial", "after_initial", "net_initial")
     read = {
         a.name
-        for block, given in blocks.items() if block not in on_host
-        for a in given if a.role == "state" and (block, a.direction) != ("advance", "out")
+        for block, arguments in blocks.items() if block not in on_host
+        for a in arguments if a.role == "state" and (block, a.direction) != ("advance", "out")
     }  # fmt: skip
-    given = blocks.get("advance", ())
-    return tuple(a.name for a in given if a.role == "state" and a.name not in read)
+    arguments = blocks.get("advance", ())
+    return tuple(a.name for a in arguments if a.role == "state" and a.name not in read)

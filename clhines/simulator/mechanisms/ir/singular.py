@@ -16,25 +16,25 @@ _BESIDE = 1e-6  # of an exponent: what is left of x/(exp(x) - 1) has an error of
 _GRID = np.arange(-200, 200.5, 0.5)  # mV, where 0/0 is sought
 
 
-def is_beside(roots: list[Node], at: np.ndarray, given: Mapping[str, float]) -> bool:
+def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -> bool:
     """Whether one of those values of the one symbol not given is as near to 0/0 as rounding is.
 
     There a quotient is written by ``bernoulli``; as it stands it is of its rounding alone.
     """
     for node in postorder(remove_singularities(roots, {})):
-        names = node.args[0].free - given.keys() if node.op == "bernoulli" else set()
+        names = node.args[0].free - numbers.keys() if node.op == "bernoulli" else set()
         if len(names) == 1:
-            z = _at(node.args[0], at, {**given, names.pop(): at}, {})
+            z = _at(node.args[0], at, {**numbers, names.pop(): at}, {})
             if z is not None and ((z != 0) & (np.abs(z) < _BESIDE)).any():
                 return True
     return False
 
 
-def value_of(root: Node, given: Mapping[str, float]) -> float | None:
+def value_of(root: Node, numbers: Mapping[str, float]) -> float | None:
     """Return an expression of numbers by name, or None where it has others."""
     with np.errstate(all="ignore"):
-        found = None if root.uses("v") else _at(root, np.zeros(1), given, {})
-    return None if found is None else float(found[0])
+        values = None if root.uses("v") else _at(root, np.zeros(1), numbers, {})
+    return None if values is None else float(values[0])
 
 
 def singular_point(
@@ -94,8 +94,8 @@ def _vanishing(
         return None
 
     def value(e: Node, v: np.ndarray) -> np.ndarray:
-        found = _at(e, v, defaults, {})
-        return np.full(v.shape, np.nan) if found is None else found
+        values = _at(e, v, defaults, {})
+        return np.full(v.shape, np.nan) if values is None else values
 
     roots = _bisect(lambda v: value(low, v), _GRID[at], _GRID[at + 1])
     hits = np.abs(value(above, roots)) <= 1e-9 * size
@@ -127,27 +127,27 @@ def _at(
     seen: dict[Node, np.ndarray | None],
 ) -> np.ndarray | None:
     """Return an expression at voltages, or None if it depends on more."""
-    given: dict[str, float | np.ndarray] = {**defaults, "v": v}
+    numbers: dict[str, float | np.ndarray] = {**defaults, "v": v}
     for node in postorder([e], stop=seen):
         if node not in seen:
-            seen[node] = _value(node, given, [seen[a] for a in node.args])
+            seen[node] = _value(node, numbers, [seen[a] for a in node.args])
     result = seen[e]
     return None if result is None else result * np.ones_like(v)
 
 
 def _value(
-    node: Node, given: Mapping[str, float | np.ndarray], args: list[np.ndarray | None]
+    node: Node, numbers: Mapping[str, float | np.ndarray], args: list[np.ndarray | None]
 ) -> np.ndarray | None:
     if node.is_number:
         return np.array(float(node.value))
     if node.op == "symbol":
-        return np.asarray(given[node.name]) if node.name in given else None
-    known = [a for a in args if a is not None]
-    if len(known) < len(args):
+        return np.asarray(numbers[node.name]) if node.name in numbers else None
+    values = [a for a in args if a is not None]
+    if len(values) < len(args):
         return None
     if node.op == "add":
-        return np.sum(np.broadcast_arrays(*known), axis=0)
+        return np.sum(np.broadcast_arrays(*values), axis=0)
     if node.op == "mul":
-        return np.prod(np.broadcast_arrays(*known), axis=0)
+        return np.prod(np.broadcast_arrays(*values), axis=0)
     function = _NUMPY.get(node.op)  # not of where and bernoulli, which are finite already
-    return None if function is None else function(*known)
+    return None if function is None else function(*values)

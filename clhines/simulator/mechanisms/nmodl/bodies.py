@@ -239,7 +239,7 @@ class _Work:
         graph = self.graph
         first, second = Execution(self.shared, "current"), Execution(self.shared, "current")
         first.solve = second.solve = _nested
-        first.given["v"] = graph.symbol("v") + graph.number(SLOPE)
+        first.overrides["v"] = graph.symbol("v") + graph.number(SLOPE)
         first.body(statements)
         ahead = {name: first.read(name) for name, _ in currents}
         i_ahead = self._total(first, currents)
@@ -266,10 +266,10 @@ class _Work:
                 raise Refused(refusal("mod.steadystate-secondorder"), steady[0].line)
             if self.shared.secondorder and any(halves(run, s) for s in solves):
                 self.bodies.halved = True
-                run.given["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
+                run.overrides["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
             run.body(solves)
             if self.bodies.halved:
-                run.given.pop("dt", None)
+                run.overrides.pop("dt", None)
             run.solve = _nested
             run.body(others)
             self._keep("advance", run)
@@ -318,11 +318,11 @@ class _Work:
             s.names[0] == "v" for s in all_of(block.body, "assign")
         )
         run = Execution(self.shared, "receive")
-        run.given["flag"] = self.graph.symbol("_flag")
+        run.overrides["flag"] = self.graph.symbol("_flag")
         keys = self._with_arguments(run, block.arguments)
         run.body([s for s in block.body if s.kind != "initial"])
         results = self._sends(run) + self._changed(run, block.arguments, keys)
-        v = run.given.get("v", self.graph.symbol("v"))
+        v = run.overrides.get("v", self.graph.symbol("v"))
         if v.definition is not self.graph.symbol("v"):
             results.append(("set_v", "v", v))
         for number, (guard, _, flag, _) in enumerate(run.armed):
@@ -468,7 +468,7 @@ class _Work:
         initial = self.bodies.blocks.get("initial", Body())
         ever = later.union(initial.writes)
         shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
-        constants = initial.writes if use.known is None else use.known
+        constants = initial.writes if use.initial_values is None else use.initial_values
         return {
             self.graph.symbol(key): node
             for key, node in constants.items()

@@ -154,15 +154,15 @@ class Execution(Evaluation):
             return
         guard, ends = self.guard, []
         for k in (0, 1):
-            before, given_before = dict(self.values), dict(self.given)
+            before, overrides_before = dict(self.values), dict(self.overrides)
             if k < len(s.blocks):
                 one = condition if k == 0 else self.graph.negated(condition)
                 self.guard = self.graph.both(guard, one) if guard is not self.graph.one else one
                 self.body(s.blocks[k])
-            ends.append((self.values, self.given))
-            self.values, self.given = before, given_before
+            ends.append((self.values, self.overrides))
+            self.values, self.overrides = before, overrides_before
         self.guard = guard
-        (yes, given_yes), (no, given_no) = ends
+        (yes, overrides_yes), (no, overrides_no) = ends
         for key in list(dict.fromkeys([*yes, *no])):
             a, b = yes.get(key), no.get(key)
             if a is b:
@@ -172,10 +172,10 @@ class Execution(Evaluation):
                 name = key.split("\0")[0]
                 chosen = without_trap(condition, a, b) or self.graph.where(condition, a, b)
                 self.values[key] = self.graph.local(name, chosen)
-        for key in dict.fromkeys([*given_yes, *given_no]):
-            a = given_yes.get(key) or self._special(key, s.line)
-            b = given_no.get(key) or self._special(key, s.line)
-            self.given[key] = self.graph.where(condition, a, b)
+        for key in dict.fromkeys([*overrides_yes, *overrides_no]):
+            a = overrides_yes.get(key) or self._special(key, s.line)
+            b = overrides_no.get(key) or self._special(key, s.line)
+            self.overrides[key] = self.graph.where(condition, a, b)
 
     def _from(self, s: Statement) -> None:
         before, self.turning = self.turning, (*self.turning, str(s.names[0]))
@@ -337,8 +337,10 @@ class Execution(Evaluation):
                 if not number.is_number:
                     raise Refused(refusal("mod.watch-flag"), s.line)
                 self.armed.append((self.guard, condition, number.value, s.line))
-            if "v" in self.given:  # NEURON looks at the condition at once, with the node's voltage
-                self.given["v"] = self.graph.symbol("v")
+            if (
+                "v" in self.overrides
+            ):  # NEURON looks at the condition at once, with the node's voltage
+                self.overrides["v"] = self.graph.symbol("v")
         elif s.kind == "for_netcons" and self.where == "receive":
             self._for_netcons(s)
         else:
@@ -349,7 +351,7 @@ class Execution(Evaluation):
     def _for_netcons(self, s: Statement) -> None:
         """Execute the body for another connection, whose weights are symbols of their own."""
         inner = Execution(self.shared, "for_netcons")
-        inner.values, inner.given = dict(self.values), dict(self.given)
+        inner.values, inner.overrides = dict(self.values), dict(self.overrides)
         inner.reads = self.reads
         inner.scopes = [dict(scope) for scope in self.scopes]
         inner.scopes.append({})
@@ -398,7 +400,7 @@ class Execution(Evaluation):
         if use is None:
             use = self.shared.tables[block.name] = self._table(block, s)
             if self.where == "initial":  # NEURON makes the table here
-                use.known = {k: self.values[k] for k in self.writes if k in self.values}
+                use.initial_values = {k: self.values[k] for k in self.writes if k in self.values}
         graph, n = self.graph, self.graph.number(use.n)
         share = (values[0] - use.low) * (n / (use.high - use.low))
         place = graph.local(f"_{block.name}__place", graph.call("place", share, n))
@@ -430,7 +432,7 @@ class Execution(Evaluation):
         if not 1 <= int(n) <= 1_000_000:
             raise Refused(refusal("mod.table-with", n=n), s.line)
         use = TableUse(block, keys, low, high, int(n))
-        made = self.shared.given.get(MADE.format(block.name))
+        made = self.shared.function_tables.get(MADE.format(block.name))
         if made is not None:
             use.made, use.depends = made.values, frozenset(s.names[1])
             if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):

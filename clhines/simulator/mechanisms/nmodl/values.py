@@ -66,7 +66,7 @@ class TableUse:
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
     made: tuple[float, ...] = ()  # all rows as NEURON has made them, where these are given
-    known: dict[str, Node] | None = None  # INITIAL's values when it used them
+    initial_values: dict[str, Node] | None = None  # when INITIAL used it
     depends: frozenset[str] = frozenset()  # names of DEPEND
     held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
 
@@ -80,7 +80,7 @@ class MechanismContext:
     graph: Graph
     use_tables: bool
     secondorder: bool = False
-    given: Mapping[str, FunctionTable] = field(default_factory=dict)  # of FUNCTION_TABLE
+    function_tables: Mapping[str, FunctionTable] = field(default_factory=dict)
     tables: dict[str, TableUse] = field(default_factory=dict)
     unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
     sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
@@ -117,7 +117,7 @@ class BlockValues:
         self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
         self.scopes: list[dict[str, str | list[str]]] = [{}]
         self.guard: Node = self.graph.one
-        self.given: dict[str, Node] = {}  # in place of v, t, dt, flag
+        self.overrides: dict[str, Node] = {}  # in place of v, t, dt, flag
         self.rules: Rules = {}
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
@@ -209,8 +209,8 @@ class BlockValues:
     def read(self, name: str, index: int | Node | None = None, line: int = 0) -> Node:
         """Return the value of a variable."""
         if self._find(name) is None:
-            if name in self.given:
-                return self.given[name]
+            if name in self.overrides:
+                return self.overrides[name]
             if name in ("v", "t", "dt"):
                 return self._special(name, line)
             if name in self.file.core_pointers or name in self.file.random:
@@ -256,7 +256,7 @@ class BlockValues:
             if name in self.file.external:
                 raise Refused(refusal("mod.external-set", name=name), line)
             if name == "v":  # of this block alone
-                self.given["v"] = self.graph.local("v", value)
+                self.overrides["v"] = self.graph.local("v", value)
                 return
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
@@ -350,11 +350,11 @@ class BlockValues:
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Execute what follows without lasting effect but on what was read."""
-        kept = self.values, self.writes, self.guard, dict(self.given)
+        kept = self.values, self.writes, self.guard, dict(self.overrides)
         self.values, self.writes = dict(self.values), dict(self.writes)
         yield
         before = kept[0]
         for key in self.reads:
             if key in self.values and key not in before:
                 before[key] = self.graph.symbol(key)
-        self.values, self.writes, self.guard, self.given = kept
+        self.values, self.writes, self.guard, self.overrides = kept

@@ -48,8 +48,8 @@ def checked(text: str) -> Equations:
         eq.parse(line)
     for use in eq.ion_uses:
         if not use.reads and not use.writes:
-            own = ", ".join(n.format(use.name) for n in ION_NAMES)
-            raise eq.fail(eq.ions[use.name], f"expected one of {own} in the text")
+            ion_names = ", ".join(n.format(use.name) for n in ION_NAMES)
+            raise eq.fail(eq.ions[use.name], f"expected one of {ion_names} in the text")
     _check_names(eq)
     _check_values(eq)
     _check_units(eq)
@@ -117,8 +117,8 @@ def _check_values(eq: Equations) -> None:
     }
 
     def check(line: Line) -> None:
-        own = eq.graph.symbol(line.name) if line.sort in ("name", "current") else line.value
-        value = eq.attempt(line, lambda: scope.expression(own))
+        node = eq.graph.symbol(line.name) if line.sort in ("name", "current") else line.value
+        value = eq.attempt(line, lambda: scope.expression(node))
         names, what = refused[line.sort]
         wrong = sorted(name for name in names if value.uses(name))
         if wrong:

@@ -44,7 +44,7 @@ class Equations(TextStatements):
 
     what: ClassVar[str] = "mechanism"
     kinds: ClassVar[tuple[str, ...]] = ("density", "point")
-    given: ClassVar[set[str]] = NAMES
+    predefined: ClassVar[set[str]] = NAMES
     keywords: ClassVar[tuple[str, ...]] = KEYWORDS
     states: dict[str, Line] = field(default_factory=dict)
     currents: dict[str, Line] = field(default_factory=dict)

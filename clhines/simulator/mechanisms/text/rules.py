@@ -37,7 +37,7 @@ class RuleText(TextStatements):
 
     what: ClassVar[str] = "rule"
     kinds: ClassVar[tuple[str, ...]] = ("rule",)
-    given: ClassVar[set[str]] = {WEIGHT, REWARD}
+    predefined: ClassVar[set[str]] = {WEIGHT, REWARD}
     keywords: ClassVar[tuple[str, ...]] = ("parameter", "bounds")
     actions: dict[str, dict[str, Line]] = field(default_factory=dict)  # by event, then target
     limits: tuple[Line, ...] = ()

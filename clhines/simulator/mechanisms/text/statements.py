@@ -55,13 +55,13 @@ class TextStatements:
     """A text as statements: definitions of names, rates, and actions of events.
 
     A name stands in the expressions of others as a symbol, so that the length of all expressions is
-    that of the text. `what` is described; its first word is one of `kinds`. Names in `given` have a
-    meaning already.
+    that of the text. Names in `predefined` have
+    a meaning already. The first word of the text is one of `kinds`.
     """
 
     what: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
-    given: ClassVar[set[str]]
+    predefined: ClassVar[set[str]]
     keywords: ClassVar[tuple[str, ...]]
     text: str
     name: str = ""
@@ -135,7 +135,7 @@ class TextStatements:
 
     def define(self, line: Line, sort: str | None, name: str, source: str) -> None:
         """Take ``NAME = EXPRESSION``, of a parameter or by itself."""
-        if name in self.given or name in RESERVED - NAMES:
+        if name in self.predefined or name in RESERVED - NAMES:
             raise self.fail(line, f"'{name}' has a meaning already and cannot be defined")
         self._check_name(line, name)
         if name in self.defined:
@@ -200,11 +200,11 @@ class TextStatements:
 
     def _resolve(self, name: str) -> Node:
         """Return the symbol of a name, or a constant's number."""
-        if name in self.given or name in self.defined or name in self.outside:
+        if name in self.predefined or name in self.defined or name in self.outside:
             return self.graph.symbol(name)
         if name == "pi":
             return self.graph.number(exact.PI)
-        names = [*self.defined, *self.outside, *sorted(self.given)]
+        names = [*self.defined, *self.outside, *sorted(self.predefined)]
         near = get_close_matches(name[:60], names[:2000], n=1, cutoff=0.6)
         hint = f"did you mean '{near[0]}'?" if near else "known are "
         hint += "" if near else shortened(", ".join(names), 100)

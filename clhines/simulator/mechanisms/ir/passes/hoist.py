@@ -20,14 +20,14 @@ class Constants:
     """Expensive expressions of some symbols alone, and the symbols that stand for them.
 
     `symbols` are what does not change from step to step, `names` the names of the constants, of
-    which none is in `taken`.
+    which none is in `reserved`.
     """
 
-    def __init__(self, graph: Graph, symbols: Iterable[str], taken: Iterable[str] = ()) -> None:
-        self.graph, self.names, self._taken = graph, dict[Node, str](), frozenset(taken)
-        self._known = 0
+    def __init__(self, graph: Graph, symbols: Iterable[str], reserved: Iterable[str] = ()) -> None:
+        self.graph, self.names, self._reserved = graph, dict[Node, str](), frozenset(reserved)
+        self._known_mask = 0
         for name in symbols:
-            self._known |= graph.symbol(name).mask
+            self._known_mask |= graph.symbol(name).mask
         self._expensive: dict[Node, bool] = {}
         self._alike, self._inlined = dict[Node, Node](), set[Node]()
 
@@ -36,11 +36,11 @@ class Constants:
         for node in sorted(self.names, key=lambda node: node.index):
             self._alike.setdefault(node.definition, node)
         for node in sorted(self.names, key=lambda node: node.index, reverse=True):
-            known = [self._alike.get(part.definition) for part in self._parts(node)]
+            constants = [self._alike.get(part.definition) for part in self._parts(node)]
             cheap = (not self._expensive.get(part) for part in self._parts(node))
             if self._alike[node.definition] is not node:
                 del self.names[node]
-            elif all(c or (k in self.names and k is not node) for c, k in zip(cheap, known)):
+            elif all(c or (k in self.names and k is not node) for c, k in zip(cheap, constants)):
                 self._inlined.add(node)
                 del self.names[node]
 
@@ -60,21 +60,21 @@ class Constants:
         return [self._constant(r) if self._is_own(r) else done[r] for r in roots]
 
     def _is_own(self, node: Node) -> bool:
-        return not node.mask & ~self._known
+        return not node.mask & ~self._known_mask
 
     def _inside(self, node: Node, done: dict[Node, Node]) -> Node:
-        own = [a for a in node.args if a.mask and self._is_own(a)]
-        if node.op in ("add", "mul") and any(self._expensive[a] for a in own):
+        constant_args = [a for a in node.args if a.mask and self._is_own(a)]
+        if node.op in ("add", "mul") and any(self._expensive[a] for a in constant_args):
             make = self.graph.add if node.op == "add" else self.graph.mul
-            group = make(own)
+            group = make(constant_args)
             self._expensive[group] = True
             constant = self._constant(group)
             return make(
-                constant if a is own[0] else done[a]
+                constant if a is constant_args[0] else done[a]
                 for a in node.args
-                if a is own[0] or a not in own
+                if a is constant_args[0] or a not in constant_args
             )
-        args = tuple(self._constant(a) if a in own else done[a] for a in node.args)
+        args = tuple(self._constant(a) if a in constant_args else done[a] for a in node.args)
         return self.graph.rebuilt(node, args)
 
     def _constant(self, e: Node) -> Node:
@@ -86,7 +86,7 @@ class Constants:
         if e in self._inlined:
             return self._combined(e)
         if e not in self.names:
-            named = e.op == "local" and not e.name.startswith("_") and e.name not in self._taken
+            named = e.op == "local" and not e.name.startswith("_") and e.name not in self._reserved
             named = named and e.name not in self.names.values()
             self.names[e] = e.name if named else f"_c{len(self.names)}"
         return self.graph.symbol(_marked(self.names[e]))

@@ -36,8 +36,8 @@ def _divided(e: Node, rate: Node) -> Node | None:
     graph = e.graph
     if e.op == "add":
         terms = [_divided(term, rate) for term in e.args]
-        known = [term for term in terms if term is not None]
-        return graph.add(known) if len(known) == len(terms) else None
+        quotients = [term for term in terms if term is not None]
+        return graph.add(quotients) if len(quotients) == len(terms) else None
     factors = e.args if e.op == "mul" else (e,)
     if rate in factors:
         return e / rate

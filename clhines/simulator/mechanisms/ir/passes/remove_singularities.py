@@ -58,15 +58,17 @@ def without_trap(condition: Node, near: Node, other: Node) -> Node | None:
     z, limit = condition.args[0].args[0], condition.args[1]
     if plain.op != "mul" or not limit.is_number or not 0 < limit.value <= _TRAP:
         return None
-    found = _quotients(plain)
-    known = [f for f in (found.args if found.op == "mul" else (found,)) if f.op == "bernoulli"]
-    if found is plain or len(known) != 1:
+    finite = _quotients(plain)
+    bernoullis = [
+        f for f in (finite.args if finite.op == "mul" else (finite,)) if f.op == "bernoulli"
+    ]
+    if finite is plain or len(bernoullis) != 1:
         return None
-    y, scale = known[0].args[0], found / known[0]
+    y, scale = bernoullis[0].args[0], finite / bernoullis[0]
     if not any(_same(z, one) for one in (y, -y)):
         return None
     series = scale * (graph.one + y * graph.number(Fraction(-1, 2)))
-    return found if _same(near, series) or _same(near, scale) else None
+    return finite if _same(near, series) or _same(near, scale) else None
 
 
 def whole_power(factor: Node) -> Fraction:
@@ -91,10 +93,10 @@ def _quotient(above: Node, below: Node) -> Node | None:
             return ratio * (y + _of(y * 2))
         y = graph.call("abs", y)  # 1/sinh(y) = 2 exp(-y)/(1 - exp(-2 y)), which does not overflow
         return ratio * graph.call("exp", -y) * _of(y * -2)
-    found = _distance(plain)
-    if found is None:
+    distance = _distance(plain)
+    if distance is None:
         return None
-    scale, x = found
+    scale, x = distance
     ratio = _proportional(above, x)
     return None if ratio is None else ratio / scale * _of(x)
 

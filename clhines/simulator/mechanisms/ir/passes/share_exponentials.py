@@ -21,7 +21,7 @@ def share_exponentials(roots: Sequence[Node]) -> list[Node]:
     """
     graph = roots[0].graph if roots else Graph()
     has_exp: dict[Node, bool] = {}
-    found: dict[tuple[tuple[int, Fraction], ...], list[tuple[Node, Fraction, Multiples]]] = {}
+    members_of: dict[tuple[tuple[int, Fraction], ...], list[tuple[Node, Fraction, Multiples]]] = {}
     for node in postorder(roots):
         inner = any(has_exp[a] for a in node.args)
         has_exp[node] = inner or node.op == "exp"
@@ -30,10 +30,10 @@ def share_exponentials(roots: Sequence[Node]) -> list[Node]:
             continue
         lead = form.factors[min(form.factors, key=lambda x: x.index)]
         parts = sorted((x.index, factor / lead) for x, factor in form.factors.items())
-        found.setdefault(tuple(parts), []).append((node, lead, form))
+        members_of.setdefault(tuple(parts), []).append((node, lead, form))
     replaced: dict[Node, Node] = {}
     count = 0
-    for members in found.values():
+    for members in members_of.values():
         rest: dict[Fraction, list[tuple[Node, Fraction, Multiples]]] = {}
         for member in sorted(members, key=lambda m: (abs(m[1]), m[0].index)):
             rest.setdefault(abs(member[1]), []).append(member)
@@ -70,7 +70,7 @@ def _share(
             made[k] = graph.local(f"_e{count + len(made)}", value)
         return made[k]
 
-    for node, own, parts in cluster:
+    for node, lead_of_node, parts in cluster:
         factor = graph.number(exact.exp(parts.shift))
-        replaced[node] = factor * power(int(own / unit))
+        replaced[node] = factor * power(int(lead_of_node / unit))
     return count + len(made)

@@ -17,7 +17,7 @@ from clhines.simulator.refusals import refusal
 
 def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
     """Return the value of a FUNCTION_TABLE; Refused where it has no table."""
-    table, graph = run.shared.given.get(block.name), run.graph
+    table, graph = run.shared.function_tables.get(block.name), run.graph
     if table is None:
         way_out = f"give Mechanism.from_nmodl function_tables={{'{block.name}': (x, y)}}"
         raise Refused(refusal("mod.function-table-without-table", name=block.name), line, way_out)

@@ -282,7 +282,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     graph = run.graph
     dt = graph.number(STEADY) if steady else run.read("dt")
     if steady:
-        run.given["dt"] = dt
+        run.overrides["dt"] = dt
     old = {key: run.value(key) for key in rows}
 
     def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
@@ -317,7 +317,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # what it sets is of the end
     run.values |= kept
     if steady:
-        del run.given["dt"]
+        del run.overrides["dt"]
     elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
         for key in rows:
             run.set(key, kept[key] + (kept[key] - old[key]))

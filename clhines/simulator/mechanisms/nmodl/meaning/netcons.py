@@ -16,15 +16,15 @@ from clhines.simulator.refusals import refusal
 
 def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
     """Return values of conditions, and of symbols that are compared, where a condition holds."""
-    known: dict[Node, Node] = {}
+    values: dict[Node, Node] = {}
     pending = [guard]
     while pending:
         node = pending.pop()
         if node.is_number:
             continue
-        known[node] = graph.one
+        values[node] = graph.one
         plain = node.definition
-        known[plain] = graph.one
+        values[plain] = graph.one
         if plain.op == "both":
             pending += plain.args
         elif plain.op == "where":
@@ -32,16 +32,16 @@ def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
             if no is graph.zero:
                 pending += [condition, yes]
             elif yes is graph.zero:
-                known[condition] = known[condition.definition] = graph.zero
+                values[condition] = values[condition.definition] = graph.zero
                 pending.append(no)
-    for node in [*known]:
-        if node.op in ("less", "lessequal") and known[node] is graph.one:
-            known.setdefault(graph.negated(node), graph.zero)
+    for node in [*values]:
+        if node.op in ("less", "lessequal") and values[node] is graph.one:
+            values.setdefault(graph.negated(node), graph.zero)
             a, b = node.args
-            same = node.op == "lessequal" and graph.less(b, a, or_equal=True) in known
+            same = node.op == "lessequal" and graph.less(b, a, or_equal=True) in values
             if same and a.op == "symbol" and b.is_number:
-                known[a] = b
-    return known
+                values[a] = b
+    return values
 
 
 def where_true(graph: Graph, guard: Node, nodes: Sequence[Node]) -> list[Node]:

@@ -225,7 +225,7 @@ def _runge(run: Execution, block: Block) -> None:
     old = {key: run.value(key) for key in keys}
     at, total = dict(old), dict(old)
     for stage, (ahead, share) in enumerate(((half, third), (half, third), (graph.one, third))):
-        run.given["t"] = t if stage == 0 else t + half * h
+        run.overrides["t"] = t if stage == 0 else t + half * h
         for key in keys:
             run.set(key, at[key])
         rates = _evaluated(run, block)
@@ -233,14 +233,14 @@ def _runge(run: Execution, block: Block) -> None:
         for key in keys:
             total[key] = total[key] + step * share * h * rates[key]
             at[key] = graph.local(f"{key}_stage", old[key] + ahead * h * rates[key])
-    run.given["t"] = t + h
+    run.overrides["t"] = t + h
     for key in keys:
         run.set(key, at[key])
     rates = _evaluated(run, block)
     sixth = graph.number(Fraction(1, 6))
     for key in keys:
         run.set(key, total[key] + sixth * h * rates[key])
-    del run.given["t"]
+    del run.overrides["t"]
     _extrapolated(run, {key: h * rates[key] for key in keys})
     _evaluated(run, block)  # what it sets is of the end
 
@@ -261,7 +261,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
     old = [run.value(key) for key in keys]
     h = graph.number(STEADY) if steady else run.read("dt")
     if steady:
-        run.given["dt"] = h
+        run.overrides["dt"] = h
 
     def deviations(at: Sequence[Node]) -> list[Node]:
         with run.trial():
@@ -275,7 +275,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
         run.set(key, value)
     rates = _evaluated(run, block)  # what the block sets is as of the end
     if steady:
-        run.given.pop("dt", None)
+        run.overrides.pop("dt", None)
     else:
         _extrapolated(run, {key: h * rates[key] for key in keys})
 

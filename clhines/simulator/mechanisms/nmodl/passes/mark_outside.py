@@ -59,14 +59,14 @@ def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
         values = [passed(go_on, e) for e in new.values]
         return replace(new, starts=starts, values=values)
 
-    found = {}
+    marked = {}
     for name, body in blocks.items():
-        found[name] = new = body.mapped(changed)
+        marked[name] = new = body.mapped(changed)
         new.loops = [*map(loop_of, body.loops)]
         if any(role in _DECIDING and node in lost for role, _, node in body.results):
             what = refusal("mod.watch-element")
             raise Refused(what, line)
-    return found
+    return marked
 
 
 def _compared(condition: Node, lost: set[Node]) -> list[Node]:

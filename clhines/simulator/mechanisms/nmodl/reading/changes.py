@@ -19,7 +19,7 @@ class FileChanges:
         Values of C's static variables, which the reader of VERBATIM takes.
     pointing : tuple of str
         RANGE variables that become POINTERs.
-    own : tuple of str
+    unpointed : tuple of str
         POINTERs that become variables of the file.
     streamless : tuple of str
         POINTERs that have no stream of random numbers in some instances: a parameter says where.
@@ -31,7 +31,7 @@ class FileChanges:
 
     statics: tuple[tuple[str, int], ...] = ()
     pointing: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
+    unpointed: tuple[str, ...] = ()
     streamless: tuple[str, ...] = ()
     ranged: tuple[str, ...] = ()
     shows_currents: bool = False
@@ -39,7 +39,7 @@ class FileChanges:
 
 def changed(file: File, changes: FileChanges) -> File:
     """Apply changes to a file; InputError if a variable that is to be a POINTER is in no RANGE."""
-    for name in changes.own:
+    for name in changes.unpointed:
         file.pointers.pop(name, None)
     ranged = [*changes.ranged]
     ranged += [*file.nonspecific, *file.electrode] if changes.shows_currents else []

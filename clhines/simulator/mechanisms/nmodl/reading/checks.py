@@ -77,12 +77,12 @@ def _check_names(file: File) -> None:
         if name in FUNCTIONS_OF_NEURON or name == "t":
             raise Refused(refusal("mod.neuron-refuses", what=f"RANDOM {name}"), line)
     for block in file.blocks.values():
-        known = file.variables.get(block.name)
+        namesake = file.variables.get(block.name)
         if block.name in FUNCTIONS_OF_NEURON or block.name == "t":
             of = "the time" if block.name == "t" else "a function of NEURON"
             what = f"{block.sort} {block.name}, {of}"
             raise Refused(refusal("mod.neuron-refuses", what=what), block.line)
-        if known is not None and known.sort != "local":
+        if namesake is not None and namesake.sort != "local":
             what = f"'{block.name}' is a variable and a {block.sort}"
             raise Refused(
                 refusal("mod.neuron-refuses", what=what),

@@ -87,9 +87,10 @@ def _tokens(
     """Return tokens; those of an included file, or of C, have the line that they stand for."""
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
-    known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED], statics)
-    for found in parts:
-        line, sort, part = fixed or row, str(found.lastgroup), found.group()
+    read = [p for p in parts if p.lastgroup not in _SKIPPED]
+    translated = {} if of_c else translations(read, statics)
+    for match in parts:
+        line, sort, part = fixed or row, str(match.lastgroup), match.group()
         if part == _END:
             break
         if closed == row and sort not in _SKIPPED and not of_c:
@@ -97,7 +98,7 @@ def _tokens(
             raise Refused(refusal("mod.neuron-refuses", what=what), line, "begin a line with it")
         statements = said(part) if sort == "verbatim" else None
         if sort == "verbatim" and statements is None:
-            statements = known.get(found.start())
+            statements = translated.get(match.start())
         if include and sort == "text":
             if depth >= MAX_INCLUDES:
                 raise Refused(refusal("mod.include-within-others", max_includes=MAX_INCLUDES), line)
@@ -107,7 +108,7 @@ def _tokens(
         elif statements is not None:
             result += _tokens(statements, includes, statics, depth, line, of_c=True)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
-            result.append(Token(sort, part, line, *found.span(), of_c))
+            result.append(Token(sort, part, line, *match.span(), of_c))
         row += part.count("\n")
         closed = row if sort == "verbatim" else closed
         if sort != "space":

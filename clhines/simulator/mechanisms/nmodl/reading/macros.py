@@ -30,7 +30,7 @@ def statics_in(text: str) -> list[str]:
 
 def macros_in(text: str) -> dict[str, tuple[str, str]]:
     """Return macros of one argument that C defines, by name: the argument and what it becomes."""
-    kept, found = [True], dict[str, tuple[str, str]]()
+    kept, macros = [True], dict[str, tuple[str, str]]()
     for line in _CONDITION.finditer(text):
         word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
         if word in ("if", "ifdef", "ifndef"):
@@ -42,8 +42,8 @@ def macros_in(text: str) -> dict[str, tuple[str, str]]:
         elif word == "endif":
             kept = kept[:-1] or [True]
         elif word == "define" and kept[-1] and (macro := _MACRO.fullmatch(line[2])):
-            found[macro[1]] = macro[2], macro[3]
-    return found
+            macros[macro[1]] = macro[2], macro[3]
+    return macros
 
 
 def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
@@ -54,10 +54,10 @@ def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
             while depth and end < len(text):
                 depth += {"(": 1, ")": -1}.get(text[end], 0)
                 end += 1
-            given = text[begin.end() : end - 1]
-            if depth or re.search(rf"\b{name}\b", given + becomes):
+            argument_text = text[begin.end() : end - 1]
+            if depth or re.search(rf"\b{name}\b", argument_text + becomes):
                 raise NotReadError
-            new = re.sub(rf"\b{argument}\b", given.replace("\\", r"\\"), becomes)
+            new = re.sub(rf"\b{argument}\b", argument_text.replace("\\", r"\\"), becomes)
             text = f"{text[: begin.start()]}{new}{text[end:]}"
     return text
 
@@ -65,12 +65,12 @@ def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
 def preprocessed(text: str) -> str:
     """Return C without lines of the preprocessor, and without what they exclude."""
     kept, result, at = [True], "", 0
-    for found in _CONDITION.finditer(text):
-        word = found[1]
+    for match in _CONDITION.finditer(text):
+        word = match[1]
         if kept[-1]:
-            result += text[at : found.start()]
-        at = found.end()
-        condition = re.sub(r"\s+", " ", f"{word} {found[2]}").strip()
+            result += text[at : match.start()]
+        at = match.end()
+        condition = re.sub(r"\s+", " ", f"{word} {match[2]}").strip()
         if word in ("if", "ifdef", "ifndef"):
             if condition not in _TRUE | _FALSE:
                 raise NotReadError

@@ -21,15 +21,15 @@ class Names:
         self.printed: dict[str, str] = {}
         self.public: dict[str, str] = {}
         self.elements: dict[str, str] = {}  # name in functions -> name in the file
-        taken: set[str] = set()
+        used: set[str] = set()
         for name, unit in zip(BUILT_IN, ("degC", "um", "um2"), strict=True):
             # NEURON's, whether the file declares them or not
             file.variables.setdefault(name, Declaration(name, "assigned", 0, unit=unit))
         for name in file.variables:
             printed = plain(name)
-            while printed in taken:
+            while printed in used:
                 printed += "u"
-            taken.add(printed)
+            used.add(printed)
             self.printed[name] = printed
 
     def variable(self, name: str) -> Declaration | None:
@@ -87,7 +87,7 @@ class Names:
 
 def plain(name: str) -> str:
     """Return a name that does not look like a generated one."""
-    found = name.rstrip("_") if name.startswith("_") else name
-    while "__" in found:
-        found = found.replace("__", "_u_")
-    return "u" + found if found.startswith("_") or not found else found
+    short = name.rstrip("_") if name.startswith("_") else name
+    while "__" in short:
+        short = short.replace("__", "_u_")
+    return "u" + short if short.startswith("_") or not short else short

@@ -84,12 +84,12 @@ class Statement:
 
 def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
     """Return the statements of a kind, those within others, too."""
-    found = []
+    statements = []
     for s in body:
-        found += [s] if s.kind == kind else []
+        statements += [s] if s.kind == kind else []
         for inner in s.blocks:
-            found += all_of(inner, kind)
-    return found
+            statements += all_of(inner, kind)
+    return statements
 
 
 def uses(body: Sequence[Statement], name: str) -> bool:
@@ -104,15 +104,15 @@ def uses(body: Sequence[Statement], name: str) -> bool:
 
 
 def set_by(
-    body: Sequence[Statement], blocks: Mapping[str, Block], known: frozenset[str] = frozenset()
+    body: Sequence[Statement], blocks: Mapping[str, Block], visited: frozenset[str] = frozenset()
 ) -> set[str]:
     """Return names of variables that statements set, by `blocks` that they call, too."""
-    found = {str(s.names[0]) for s in all_of(body, "assign")}
+    names = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
-        if name not in known and uses(body, name):
+        if name not in visited and uses(body, name):
             local = {one[0] for s in block.body if s.kind == "local" for one in s.names}
-            found |= set_by(block.body, blocks, known | {name}).difference(local, block.arguments)
-    return found
+            names |= set_by(block.body, blocks, visited | {name}).difference(local, block.arguments)
+    return names
 
 
 @dataclass

@@ -89,8 +89,8 @@ def without_returns(body: Sequence[Statement]) -> list[Statement]:
         if s.kind == "if" and any(map(is_return, all_of([s], "verbatim"))):
             after = [one for one in body[k + 1 :] if one.kind not in _FIXED]
             blocks = [*s.blocks, []][:2]
-            own = {one[0] for local in all_of([s], "local") for one in local.names}
-            if any(uses(after, str(name)) for name in own):
+            locals_ = {one[0] for local in all_of([s], "local") for one in local.names}
+            if any(uses(after, str(name)) for name in locals_):
                 raise Refused(refusal("mod.verbatim-return-beside-local"), s.line)
             moved = replace(s, blocks=[without_returns([*block, *after]) for block in blocks])
             return [*body[:k], moved, *_fixed(body[k + 1 :])]

@@ -32,7 +32,7 @@ def test_a_range_variable_becomes_a_pointer():
 
 
 def test_a_pointer_becomes_a_variable_of_the_file():
-    file = changed(own=("far",), ranged=("far",))
+    file = changed(unpointed=("far",), ranged=("far",))
     assert not file.pointers and "far" in file.range and "far" in file.variables
 
 
