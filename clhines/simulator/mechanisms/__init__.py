@@ -2,12 +2,12 @@
 
 From text to kernel, each folder imports only those above it:
 
-- `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which engines see, and what each
-  of its blocks does.
+- `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which engines see, and the bodies
+  of its blocks.
 - `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
-- `builtin` has texts, `mechanism` the class that users see; it keeps what has been printed, and
-  calls the NumPy functions with values by name.
+- `builtin` has texts, `mechanism` the class that users see; it keeps printed source, and calls the
+  NumPy functions with values by name.
 - `library`: texts of the literature, the files of ``library_texts``, as mechanisms by name.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
@@ -31,7 +31,7 @@ decay: point mechanism
 >>> float(m.event(0.5, None, {"g": 0.0})["g"])
 0.5
 
-An importer takes from here `Mechanism`, its `Program` and what that names (`GENERATOR`, `UNLESS`,
+An importer takes from here `Mechanism`, its `Program` and names in it (`GENERATOR`, `UNLESS`,
 `SET`), texts that stand for parts of an imported model (`GIVEN_CURRENT`, `KEPT_NUMBER`), generators
 of random numbers, and values of expressions (`is_beside`, `value_of`).
 

@@ -1,4 +1,4 @@
-"""Texts of the built-in mechanisms, and those of the library, which are files.
+"""Texts of the built-in mechanisms, and of the library, which are files.
 
 `hh` is NEURON's without its TABLE, that is with ``usetable_hh = 0``. NEURON's default interpolates
 its rates between whole mV, and its spikes are at other times: `python -m bench checks` measures by

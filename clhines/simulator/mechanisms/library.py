@@ -1,8 +1,8 @@
 """The library: channels, synapses and clamps of the literature.
 
-Each is a text in a file of ``library_texts``. Its names are those of the files, here and for
-`Network.insert` and `Network.add`, beside those of `BUILT_IN`. A text has its parameters with units
-and, as comments, what it is and its source.
+Each is a text in a file of ``library_texts``. The files' names are names here, and for
+`Network.insert` and `Network.add` beside `BUILT_IN`. A text has its parameters with units and, as
+comments, a description and the source.
 
 >>> from clhines import library
 >>> library.nmda

@@ -56,13 +56,13 @@ class Mechanism:
         ion ca                               # names eca, cai, cao, ica; as below
         on event: m += weight                # also = -= *= /=; several with ;
         spike: v > v_threshold               # at a soma; a parameter or a number, as below
-        reset: v = v_reset; m *= 0.5         # what a spike does
+        reset: v = v_reset; m *= 0.5         # after a spike
         refractory: 5 ms                     # v is held where it was reset; 0 without this line
         method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4, exact
 
     Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current or a rate ``noise``, in an
     event ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a
-    normal number of variance 1, divided by ``sqrt(dt)``; so what it does to the voltage does not
+    normal number of variance 1, divided by ``sqrt(dt)``; so its effect on the voltage does not
     depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). In a rate it is a term
     ``c*noise``, c without states, of a state that takes exponential Euler; then the step is exact
     (Gillespie 1996), as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck
@@ -76,22 +76,21 @@ class Mechanism:
     (`core.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
     Without a unit it counts as it is, and so do numbers that are passed as parameters later.
     Currents are in mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is
-    that of its state per time. Literals are exact decimals; a number beyond the precision is
+    the unit of its state per time. Literals are exact decimals; a number beyond the precision is
     refused.
 
-    **One step.** The statements are executed from top to bottom, as NEURON does, after the
-    voltage is solved for. A state whose rate is linear in the state itself takes exponential
-    Euler (NEURON's cnexp) and has its new value for what stands below. Names have the value of
-    their place (one that is used above its line, that of its use); ``t`` in rates is the end of
-    the step. A current in a rate is the one of before the voltage solve. States that are not
-    linear in themselves, or that depend on each other in a circle, need a method, which takes
-    them together where the first of them stands: ``sparse`` (implicit Euler; rates linear in
-    these states), ``derivimplicit`` (implicit Euler by Newton's iteration; where it does not
-    converge the states become NaN, which ends a simulation with an error) or, at the values of
-    the begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after it the method takes
-    all states. The right sides of an event's actions use the values before it. Events that do no
-    more than add multiples of their weight to states act once a step, with the sum of their
-    weights; others act one by one.
+    **One step.** The statements are executed from top to bottom, as NEURON does, after the voltage
+    is solved for. A state whose rate is linear in the state itself takes exponential Euler
+    (NEURON's cnexp), and lines below see its new value. A name is computed in its line, or where it
+    is first used if that is above; ``t`` in rates is the end of the step. A current in a rate is
+    the one before the voltage solve. States that are not linear in themselves, or that depend on
+    each other in a circle, need a method, which takes them together where the first of them stands:
+    ``sparse`` (implicit Euler; rates linear in these states), ``derivimplicit`` (implicit Euler by
+    Newton's iteration; where it does not converge the states become NaN, which ends a simulation
+    with an error) or, at the values of the begin of the step, ``euler``, ``rk2``, ``rk4``. With
+    ``all`` after it the method takes all states. The right sides of an event's actions use the
+    values before it. Events that do no more than add multiples of their weight to states act once a
+    step, with the sum of their weights; others act one by one.
 
     **Ions.** After ``ion ca`` the text has the names ``eca`` [mV], ``cai``, ``cao`` [mM] and
     ``ica``, of the ion where the instance is, as in NEURON. ``current ica = ...`` adds to the
@@ -102,20 +101,20 @@ class Mechanism:
     concentration that others read, insert it first: NEURON advances such mechanisms first.
 
     **Spikes.** A text with ``spike:`` and ``reset:`` stands at the soma of a cell, `Network.soma`,
-    and its threshold is that of the cell in place of `Network.threshold`: the cell is a source of
+    and its threshold replaces `Network.threshold` for the cell: the cell is a source of
     connections as any other. After a step, and after its states, v is compared; where it is above,
     the states are reset, and the next step begins with v at its new value (v as recorded at the
     time of the spike is still above the threshold). With ``refractory`` v stays there for that
     time, in whole steps. In the step of a reset, currents of other mechanisms in the node are
     linear about the v above the threshold. In such a text the current is explicit where it falls
     with v, as exponentials do, and ``secondorder`` is refused. A spike in the very step after a
-    reset ends the run. While v is held, a recorded current is what holds it, which is beyond
-    measure in the first step.
+    reset ends the run. While v is held, a recorded current is the one that holds it, a huge
+    one in the first step.
 
     **Exact steps.** In a text with ``spike:``, ``method exact`` integrates v and all states
     together, exactly between spikes and events: by the exponential of the matrix of the system,
     worked out from parameters and ``dt`` (the integrated form or spike response model, in which v
-    is a sum of kernels of what was received; Rotter and Diesmann 1999). Currents and rates must be
+    is a sum of kernels of received events; Rotter and Diesmann 1999). Currents and rates must be
     linear in v and the states, with coefficients of parameters alone. A constant current of other
     mechanisms is exact, too; their other currents, and those of neighbouring nodes, are of first
     order in ``dt``. Steps are at most some 30 of the shortest time constant; beyond, v becomes NaN,
@@ -127,9 +126,9 @@ class Mechanism:
     Parameters
     ----------
     text : str
-        The text is all there is to a mechanism: equal texts are equal mechanisms.
+        Equal texts are equal mechanisms.
     language : Text or Nmodl, optional
-        Language of the text. That of equations by default; `from_nmodl` gives NMODL's.
+        Language of the text: equations by default; `from_nmodl` gives NMODL.
 
     Raises
     ------
@@ -156,29 +155,29 @@ class Mechanism:
         secondorder: bool = False,
         function_tables: FunctionTables | None = None,
     ) -> Mechanism:
-        """Return the mechanism of an NMODL file (``.mod``), which does what NEURON does with it.
+        """Return the mechanism of an NMODL file (``.mod``), as NEURON simulates it.
 
         Parameters
         ----------
         text_or_path : str or pathlib.Path
             A text of several lines, or the path of a file.
         path : str
-            Of a text: what messages call it, and where files that it includes are.
+            Of a text: its name in messages; the folder of files that it includes.
         use_tables : bool
             Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
         secondorder : bool
             Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
             extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
         function_tables : mapping of str to tuple of array_like, optional
-            What hoc's ``table_NAME`` gives each FUNCTION_TABLE: ``(x, y)`` of shapes (n,) and (n,),
-            ``(x0, x1, y)`` with y of shape (n0, n1), or a number; x in ascending order. Between
-            knots it is linear, beyond them constant.
+            Table of each FUNCTION_TABLE, as of hoc's ``table_NAME``: ``(x, y)`` of shapes (n,) and
+            (n,), ``(x0, x1, y)`` with y of shape (n0, n1), or a number; x in ascending order.
+            Between knots it is linear, beyond them constant.
 
         Raises
         ------
         NmodlError
-            An `InputError` whose `rejections` list everything that cannot be simulated, with line
-            and, where there is one, the way out.
+            An `InputError` whose `rejections` list all that cannot be simulated, with the line
+            and an alternative, if there is one.
         """
         options = use_tables, secondorder, function_tables
         return cls(*read_nmodl(text_or_path, path, *options))
@@ -207,7 +206,7 @@ class Mechanism:
 
     @property
     def name(self) -> str:
-        """Its name, also that of its functions."""
+        """Its name, with which the names of its functions begin."""
         return self.program.name
 
     @property
@@ -245,7 +244,7 @@ class Mechanism:
 
     @cached_property
     def states(self) -> tuple[str, ...]:
-        """Names of the states, in order; of what rates with currents need to remember last."""
+        """Names of the states, in order; last the voltage that rates with currents remember."""
         return tuple(q.name for q in self.program.states)
 
     @cached_property
@@ -269,7 +268,7 @@ class Mechanism:
         return self.compiled.constant
 
     def describe(self) -> str:
-        """Return a few lines: kind, parameters with defaults and units, states; what blocks do."""
+        """Return a few lines: kind, parameters with defaults and units, states, blocks."""
         lines = [*self.compiled.about]
         printed = Functions(self.compiled, "double")
         for name in self.compiled.shown:
@@ -351,8 +350,8 @@ class Mechanism:
         width : int, 1, 2, 4, 8 or 16
             Instances of a group: the source uses a type ``realWIDTH`` beside ``real``.
         single : sequence of str
-            Parameters that are one number for all instances. What is expensive and depends on these
-            and the step alone is worked out once, by ``NAME_constants``.
+            Parameters that are one number for all instances. ``NAME_constants`` computes expensive
+            expressions of these and of the step once.
         lanes : Lanes, optional
             Print functions for lanes of a GPU, which take ``series__`` first; `width` is 1.
 
@@ -371,7 +370,7 @@ class Mechanism:
         Raises
         ------
         InputError
-            A block needs what groups cannot have: a pointer, a stream of random numbers.
+            A block needs a pointer or a stream of random numbers, which groups do not have.
         """
         _check_real(real)
         _check_width(width)
@@ -409,9 +408,9 @@ class Mechanism:
     ) -> dict[tuple[str, str], Any]:
         """Call the twin of a block, if there is one; return its results by role and name.
 
-        `given` has by role what is no variable of the mechanism; `params` has variables of ions and
-        pointers, too, and parameters that are not in it have their defaults. An InputError says
-        that a name is unknown, or that the block needs what is not given.
+        `block_values` has by role the arguments that are no variables of the mechanism; `params`
+        has variables of ions and pointers, too; other parameters have their defaults. An InputError
+        names an unknown name, or a missing value.
         """
         program = self.program
         arguments = program.blocks.get(block, ())
@@ -451,8 +450,8 @@ class Mechanism:
         ----------
         v : array_like, mV
         params : mapping of str to array_like, optional
-            Parameters by name; defaults for the others. Of NMODL also what it reads of ions and
-            pointers, which has no defaults.
+            Parameters by name; defaults for the others. Of NMODL also the variables of ions and
+            pointers that it reads, which have no defaults.
 
         Raises
         ------
@@ -495,10 +494,10 @@ class Mechanism:
     def advance(
         self, v: ArrayLike, t: float, dt: float, params: Values | None, states: Values
     ) -> dict[str, np.ndarray]:
-        """Return the states at t + dt, of those at t; v is the voltage at t + dt.
+        """Return the states at t + dt from the states at t; v is the voltage at t + dt, mV.
 
-        Where rates have currents, the last state is the voltage at t. With concentrations that an
-        NMODL mechanism sets.
+        If rates have currents, the last state is the voltage at t. Concentrations that an NMODL
+        mechanism sets are among them.
         """
         block_values = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
         block_values["dt"] = _numbers("dt", dt, "ms")
@@ -521,7 +520,7 @@ def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
 
 
 def _known(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
-    """Return variables by name, in their units: defaults, and what is given."""
+    """Return variables by name, in their units: defaults, and the user's values."""
     for role, values in (("params", params), ("states", states)):
         if values is not None and not isinstance(values, Mapping):
             raise InputError(f"{role} is {shown(values)}; expected a dict of numbers by name")
@@ -584,7 +583,7 @@ def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
 def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
     """Return a mechanism from its name, a ``.mod`` file, a text, or itself.
 
-    Names are those of built-in ones, NEURON's too, and of the library.
+    Names of built-in mechanisms, also as NEURON has them, and of the library.
 
     Raises
     ------

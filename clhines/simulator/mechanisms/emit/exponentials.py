@@ -179,9 +179,9 @@ def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     """Return OpenCL of functions by name, for source that has ``typedef ... realWIDTH``.
 
     Results are within 1.5 (``exp``) and 3 (``expm1``) units in the last place, subnormal ones too
-    where the device has them; NaN gives NaN. Of the names ``tests`` has macros, ``reduced`` what
-    the others call, ``exp``, ``expm1`` and ``sqrt`` the functions of one vector; theirs begin with
-    `prefix`.
+    where the device has them; NaN gives NaN. ``tests`` are macros, ``reduced`` is a function that
+    the others call, ``exp``, ``expm1`` and ``sqrt`` are the functions of one vector; their names
+    begin with `prefix`.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
     root = "__builtin_sqrt" if real == "double" else "__builtin_sqrtf"

@@ -130,7 +130,7 @@ _GENERATED = {
 
 
 def name_of(a: Argument) -> str:
-    """Return the name in source of what an argument brings or gives."""
+    """Return the name in source of an argument's value."""
     if a.symbol:
         return safe(a.symbol)
     if a.role in ("v", "t", "dt"):
@@ -145,7 +145,7 @@ def name_of(a: Argument) -> str:
 class Functions:
     """The functions of one mechanism, where `real` is ``double``, ``float`` or ``numpy``.
 
-    What is printed of a block does not depend on what else has been printed. In OpenCL a function
+    The source of a block does not depend on other blocks. In OpenCL a function
     takes `width` instances at once, as ``realWIDTH``; parameters in `single` are one number for all
     instances. `outputs` are variables that blocks give beside the states. With `lanes`, and a width
     of 1, functions are for lanes of a GPU.
@@ -215,9 +215,9 @@ class Functions:
         return text, tuple(safe(name) for name in constants)
 
     def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Return functions of blocks, and the constants that ``NAME_constants`` works out for them.
+        """Return functions of blocks, and the constants that ``NAME_constants`` computes for them.
 
-        Those of the blocks in `scalar` take one instance.
+        Functions of the blocks in `scalar` take one instance.
         """
         self._lift(blocks)
         one, parts = Functions(self.compiled, self.real, lanes=self.lanes), list[str]()
@@ -252,7 +252,7 @@ class Functions:
     # ------------------------------------------------------------------------------ constants
 
     def _lift(self, blocks: Sequence[str]) -> None:
-        """Find what blocks need of single parameters and dt alone."""
+        """Find expressions of single parameters and dt only in blocks."""
         graph, ordered = Graph(), [q.name for q in self.program.parameters]
         self._copies = {name: self._body(name, graph) for name in blocks}
         single = [*(name for name in ordered if name in self.single), "dt"]
@@ -266,7 +266,7 @@ class Functions:
             self._constants.inline()
 
     def _worked_out(self) -> list[tuple[str, Node]]:
-        """Names of the constants, and what they are."""
+        """Return the names of the constants, and their expressions."""
         names = self._constants.names if self._constants is not None else {}
         return [(name, node) for node, name in names.items()]
 
@@ -303,7 +303,7 @@ class Functions:
         results: Sequence[tuple[Argument, Node]],
         body: Body,
     ) -> str:
-        """Return a function of these arguments, of which those in `results` are set."""
+        """Return a function of these arguments that sets `results`."""
         infinity = "np.inf" if self.real == "numpy" else "INFINITY"
         p = self._printer({NEVER: infinity})
         for bound, pair in BOUNDS.items():
@@ -370,7 +370,7 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Return functions with those that they call before them."""
+        """Return functions with the helpers that they call before them."""
         helper_source = table_helpers(body, self.prefix, self.real, self.width)
         for random in (random123, scop):
             source = random.python_source if self.real == "numpy" else random.opencl_source
@@ -381,7 +381,7 @@ class Functions:
 def _python(
     name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
 ) -> str:
-    """Return a NumPy function, which returns what does not change, too."""
+    """Return a NumPy function, which returns unchanged variables, too."""
     inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
     values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
     text = f"def {name}({inputs}):\n" + "".join(line + "\n" for line in lines)
@@ -411,7 +411,7 @@ def numpy_function(
 class _StatementWriter:
     """Statements of a function: straight lines, and loops between them.
 
-    Expressions are in phases: those before a loop, in a turn of it, after it, and so on.
+    Expressions are in phases: before a loop, in a turn of it, after it, and so on.
     """
 
     def __init__(
@@ -472,7 +472,7 @@ class _StatementWriter:
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
     def _turn(self, loop: Loop) -> list[str]:
-        """Add the statements of a turn; return the names of what the variables become."""
+        """Add the statements of a turn; return the names of the variables' new values."""
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):

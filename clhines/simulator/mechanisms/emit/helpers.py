@@ -53,7 +53,8 @@ def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
     """Arguments, statements and result of each helper, in the printer's language.
 
-    What follows the first choice is for whole arrays, which compute both sides.
+    Scalars and vectors have functions of their own; here are whole arrays, which compute both
+    sides.
     """
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)
@@ -88,7 +89,7 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
 def _branching_bodies(
     p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], series: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """`_helper_bodies` of scalars: a work-item computes what it needs alone."""
+    """`_helper_bodies` of scalars: a work-item computes one side only."""
     one, half = p.number(1), p.number(0.5)
     few = _expm1_coefficients(p.real, _SMALL)
     many = [f"sum = sum * z + {p.number(k)};" for k in reversed(series[len(few) : -1])]
@@ -129,9 +130,9 @@ def _branching_bodies(
 def _vector_bodies(
     p: Printer, _: Sequence[Fraction], slope: Sequence[Fraction], __: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """`_helper_bodies` of vectors: they take the slower way where one number of them needs it.
+    """`_helper_bodies` of vectors: they take the slower way if one of their numbers needs it.
 
-    What a number gets does not depend on the others: the ways are chosen for each of them.
+    The result of a number does not depend on the others: the way is chosen for each.
     """
     one, half = p.number(1), p.number(0.5)
 

@@ -2,8 +2,8 @@
 
 Elsewhere a mechanism's functions choose between a series and an exponential by branches, which
 keep the chains of operations of several gates apart. Here they call the helpers of
-``simulator/common/rates.mako``, which compute both sides, and those of ``table_rows.mako``, which
-load rows of tables as a whole. All take ``series__`` first, the numbers of their series.
+``simulator/common/rates.mako``, which compute both sides, and helpers of ``table_rows.mako``, which
+load whole rows of tables. All take ``series__`` first, the numbers of their series.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HELPERS = ("bernoulli", "bernoulli_slope", "weight")
 
 @dataclass(frozen=True)
 class Lanes:
-    """What functions for lanes depend on.
+    """Options of functions for lanes.
 
     `inverses`: the compiler takes PTX, where a product with `node_inverse_` is a quotient without
     a slow path. `terms`: table, column and number of terms, see `few_terms`.
@@ -119,7 +119,7 @@ class LanesPrinter(Printer):
 
 
 def _loaded(name: str, end: str, table: str, load: int) -> str:
-    """Name of what is loaded of a row."""
+    """Return the name of a part of a row that is loaded."""
     return f"{name}__{end}_{table}_{load}"
 
 

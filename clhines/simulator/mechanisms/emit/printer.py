@@ -29,9 +29,8 @@ def vector(width: int) -> str:
 class Printer:
     """One function's source in one language: statements pile up in `lines`.
 
-    `prefix` is that of the helpers' names, `real` is ``double``, ``float`` or ``numpy``, `width`
-    the numbers of a vector. `symbols` has names in the source of symbols that are no names of a
-    text.
+    Names of helpers begin with `prefix`; `real` is ``double``, ``float`` or ``numpy``, `width` the
+    numbers of a vector. `symbols` has names in the source of symbols that no text names.
     """
 
     def __init__(

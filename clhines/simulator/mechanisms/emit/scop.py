@@ -1,8 +1,8 @@
 """NEURON's one generator, of scop_random, exprand and normrand, in NumPy and OpenCL.
 
-It is linear and congruential, modulo 2**32. ``drawn`` is its state less 1, that of a new process.
-In a call of a block the next number is ``at`` turns from ``keep > 0 ? drawn + 1 : -1 - keep``:
-`keep` is below 0 after ``set_seed``.
+It is linear and congruential, modulo 2**32. ``drawn`` is its state less 1, so that 0 is a new
+process. In a call of a block the next number is ``at`` turns from ``keep > 0 ? drawn + 1 : -1 -
+keep``: `keep` is below 0 after ``set_seed``.
 """
 
 from __future__ import annotations

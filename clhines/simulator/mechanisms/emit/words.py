@@ -1,8 +1,8 @@
-"""Words that generated source has a use for, and the name that a variable gets in their place.
+"""Words that generated source uses, and the names that variables get in their place.
 
 The keywords, types and functions of OpenCL C 1.0 to 3.0 (The OpenCL C Specification, sections 6.1
-to 6.15), of C99, C11 and C++ for OpenCL, of Python, of the extensions of vendors, and what their
-compilers define. Names that begin with an underscore are none of a text.
+to 6.15), of C99, C11 and C++ for OpenCL, of Python, of vendors' extensions, and macros of their
+compilers. No name of a text begins with an underscore.
 """
 
 from __future__ import annotations

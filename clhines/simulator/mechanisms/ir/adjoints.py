@@ -1,6 +1,6 @@
 """Adjoints: for a block of a mechanism, a block that pulls derivatives back through it.
 
-The block ``NAME__back`` takes what ``NAME`` reads, as it was before, and a ``seed`` for each
+The block ``NAME__back`` takes the inputs of ``NAME``, as they were before, and a ``seed`` for each
 result: the derivative of a loss by that result. It gives an ``adjoint`` for each argument on which
 a result depends: the derivative of the loss by that argument, through this block alone.
 
@@ -56,8 +56,8 @@ def adjoint_of(
 ) -> AdjointBlock | None:
     """Return the block that pulls derivatives back; None if no result has one.
 
-    Other arguments than those that count are constants, and results without seeds. An
-    ExpressionError says what has no derivative.
+    Arguments that do not count are constants, and results without seeds. An ExpressionError names a
+    function without a derivative.
     """
     arguments, body = compiled.calls(block, outputs), compiled.bodies[block]
     changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]

@@ -1,4 +1,4 @@
-"""From expressions to assignments: which of them get a local variable, and in what order."""
+"""From expressions to assignments: choose local variables, and their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONG = 24  # operations of one line at most, about
 
 
 def simplified(roots: Sequence[Node]) -> list[Node]:
-    """Return expressions with what they have in common named."""
+    """Return expressions with names for their common parts."""
     for simplify in SIMPLIFY:
         roots = simplify(roots)
     return list(roots)
@@ -108,7 +108,7 @@ def make_block(
 
 
 def _ordered(roots: Sequence[Node], inner: Callable[[Node], list[Node]]) -> list[Node]:
-    """All operands of expressions, each once, before what uses it."""
+    """Return all operands of expressions, each once, before its users."""
     seen: set[Node] = set()
     order: list[Node] = []
     for root in roots:

@@ -1,7 +1,7 @@
-"""A mechanism as the front ends leave it: a `Program`, and of each block what it does.
+"""A mechanism as the front ends leave it: a `Program`, and a `Body` of each block.
 
-A `Body` has expressions on a `Graph`, in terms of symbols. Those of arguments are named as
-`emit.functions.name_of` says; those of `BOUNDS` and `NEVER` are numbers that the printer knows.
+A `Body` has expressions on a `Graph`, in terms of symbols. `emit.functions.name_of` names symbols
+of arguments; symbols of `BOUNDS` and `NEVER` are numbers that the printer knows.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ BOUNDS = {
 class Loop:
     """An iteration inside a block: ``names = values`` again while `go_on`.
 
-    `equations`, in terms of `names`, vanish at the end of an iteration that solves equations; they
-    are those of the first variables. Only derivatives need them.
+    `equations`, in terms of `names`, vanish at the end of an iteration that solves equations, one
+    for each of the first variables. Only derivatives need them.
     """
 
     names: list[str]  # symbols inside
@@ -141,7 +141,7 @@ class Compiled:
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return what has been printed of it for a key, or print it.
+        """Return the printed source for a key, or print it.
 
         An InputError says that an expression is too large.
         """
@@ -186,7 +186,7 @@ class Compiled:
 
     @cached_property
     def start_uses(self) -> frozenset[str]:
-        """Parameters on which the state at the start depends, but for what `current` sets there."""
+        """Parameters on which the state at the start depends, without results of `current`."""
         later = "advance", "diffuse", "after_solve", "current"
         return self._parameters_of(block for block in self.program.blocks if block not in later)
 
@@ -211,7 +211,7 @@ class Compiled:
 
     @cached_property
     def reads_first_currents(self) -> bool:
-        """Whether the first step may read what `current` sets at the start, and not set it again.
+        """Whether the first step may read results of `current` at the start before it sets them.
 
         Else the state at the start needs new currents only where users look at it.
         """
@@ -240,7 +240,7 @@ class Compiled:
 def arguments_of(
     program: Program, pointers: Mapping[str, str], block: str, body: Body, kept: set[str]
 ) -> tuple[Argument, ...]:
-    """Return the arguments of a block's function that takes what it needs, to give `kept`."""
+    """Return the arguments of a block's function that gives `kept`."""
     free = body.free(kept)
     role_names = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
     arguments = [Argument(role, name) for role, name in role_names.items() if role in free]

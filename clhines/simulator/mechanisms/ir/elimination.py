@@ -13,7 +13,7 @@ Entries = dict[str, dict[str, Node]]  # of a matrix, by row and column
 def exponential_euler(
     x: Node, a: Node, b: Node, h: Node, named: Callable[[str, Node], Node], name: str
 ) -> Node:
-    """Return a state after a step of ``dx/dt = a + b*x``; `name` is that of the rate b."""
+    """Return a state after a step of ``dx/dt = a + b*x``; `name` names the rate b."""
     graph = x.graph
     if b is graph.zero:
         return x + h * a
@@ -30,7 +30,7 @@ def solved(
 
     Gaussian elimination. The next unknown is the one whose row and column have the fewest other
     entries (Markowitz), so that little is filled in. Rows are exchanged only where all diagonal
-    entries that are left are 0, whatever the values of what they depend on. `matrix` has rows by
+    entries that are left are 0, whatever the values of symbols. `matrix` has rows by
     name, of the entries that are not 0, and the diagonal; `named` gives an expression a name, to be
     worked out once. An ExpressionError says that the system is singular, or too large.
     """

@@ -62,7 +62,7 @@ def literal(text: str) -> Fraction:
 
 
 def total(numbers: list[Fraction]) -> Fraction:
-    """Return a sum; what rounding alone leaves of rounded numbers is 0."""
+    """Return a sum; a rest within rounding error is 0."""
     if len(numbers) == 1:
         return numbers[0]
     result = sum(numbers, Fraction(0))

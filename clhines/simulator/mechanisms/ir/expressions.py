@@ -6,7 +6,7 @@ form: nested ones of few terms are flattened, equal terms and equal bases are co
 exact. Nothing is multiplied out but a number times a short sum.
 
 An expression with a name is a ``local`` node around its definition. It is never flattened into
-another expression, so the length of a formula never grows with what it refers to.
+another expression, so the length of a formula never grows with its definitions.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Node:
     ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``; without a
     derivative here: ``grown`` (with the terms of its series, where these are few), ``place`` in a
     table, ``lookup`` of its value there, ``entry`` of a row, functions of C, ``random_count`` and
-    functions of `random123`. Of `args` the number of a
-    product is first, that of a sum last; a local has its definition. `index` is the number of the
+    functions of `random123`. In `args`, a product has
+    its number first, a sum last; a local has its definition. `index` is the number of the
     node in its graph, after those of its children; `mask` has a bit for each symbol that the
     expression depends on, see `Graph.bits`.
     """
@@ -159,16 +159,16 @@ class Graph:
     def local(self, name: str, definition: Node) -> Node:
         """Return an expression under a name, which others may have, too.
 
-        Numbers, symbols and what has a name need none.
+        Numbers, symbols and expressions with a name need none.
         """
         if not definition.args or definition.op == "local":
             return definition
         return self._make("local", (definition,), name)
 
     def copied(self, roots: Iterable[Node]) -> dict[Node, Node]:
-        """Return nodes of this graph for those that expressions of another consist of.
+        """Copy the nodes of expressions of another graph into this one.
 
-        They are made in the order in which those were, which is all that later ones depend on.
+        They are made in the same order as there, on which later nodes depend.
         """
         copies: dict[Node, Node] = {}
         for node in sorted(postorder(roots), key=lambda node: node.index):
@@ -203,7 +203,7 @@ class Graph:
                 yield a
 
     def scaled(self, factor: Fraction, rest: Node) -> Node:
-        """Return a number times what has no number in front, without multiplying out."""
+        """Return a number times an expression without one, without multiplying out."""
         if factor == 1:
             return rest
         if rest is self.one:
@@ -470,9 +470,9 @@ def split(term: Node) -> tuple[Fraction, Node]:
 def postorder(
     roots: Iterable[Node], stop: Container[Node] = (), mask: int | None = None
 ) -> Iterator[Node]:
-    """Yield each node once, arguments before what uses them.
+    """Yield each node once, arguments before their users.
 
-    Nothing below nodes of `stop`; with `mask`, nothing below what has none of its symbols.
+    Nothing below nodes of `stop`; with `mask`, nothing below nodes without its symbols.
     """
     seen: set[Node] = set()
     for root in roots:

@@ -11,15 +11,15 @@ both in order.
 Blocks are ``initial`` (v, t to states; host only), ``current`` (to i, g, ion currents), ``advance``
 (one step of the states; t of the step's end for NMODL, its begin for texts), ``receive`` (one
 event), ``net_initial`` (INITIAL of NET_RECEIVE, once a connection), ``watch`` (conditions),
-``diffuse`` (after ``advance`` of all mechanisms, to what `Program.diffusing` states diffuse by),
+``diffuse`` (after ``advance`` of all mechanisms, for the states of `Program.diffusing`),
 ``before_initial``, ``after_initial``, ``before_breakpoint``, ``after_solve``, ``before_step``,
 ``for_netcons0``, 1 ..., ``table_NAME``, and ``unless`` (see `Program.unless`, of all blocks but
 INITIAL) and ``unless_initial``, before INITIAL.
 
-Roles of arguments, with what `name` says:
+Roles of arguments, and their names:
 
-- ``v``, ``t``, ``dt``: `name` of a time says which: ``begin`` of the step, its ``end``, or ``now``:
-  that of the call (of the event, of the half step in ``current``).
+- ``v``, ``t``, ``dt``: the `name` of a time is ``begin`` of the step, its ``end``, or ``now``: the
+  time of the call (of the event, of the half step in ``current``).
 - ``steered``, ``steer``: a weight of another connection, before and after an event.
 - ``parameter``, ``state``, ``output``, ``pointer``: the variable. An ``output`` is worked out for
   users to record and never read.
@@ -27,7 +27,7 @@ Roles of arguments, with what `name` says:
   ``out`` that the caller adds to the ion's d.i/d.v.
 - ``table``: a pointer to real, ``n + 1`` rows of a number for each column of the `Table` of the
   name; in NumPy an array (rows, columns).
-- ``weight``: the NET_RECEIVE argument; of a text the summed weight. ``other_weight``: that of
+- ``weight``: the NET_RECEIVE argument; of a text the summed weight. ``other_weight``: the one of
   another connection, in ``for_netcons0``.
 - ``flag``: flag of the event, a real.
 - ``i``, ``g``: current (outward) and its slope.
@@ -36,9 +36,9 @@ Roles of arguments, with what `name` says:
   not sent, and, where the event has one, ``k.flag``.
 - ``arm``: not 0 where this call arms the WATCH of the number; a call that arms any disarms all
   others.
-- ``put``: what the variable is set to to which the POINTER of the name points; ``add``: what is
-  added to it, by one instance after the other.
-- ``assign``: what it is set to at once, in NEURON's order of mechanisms.
+- ``put``: the new value of the variable to which the POINTER points; ``add``: a term for it, added
+  by one instance after the other.
+- ``assign``: its new value, set at once, in NEURON's order of mechanisms.
 - ``set_v``: the voltage that the event gives the node, mV.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
 - ``unless``: not 0 where the thing of that number in `Program.unless` would be needed.
@@ -50,7 +50,7 @@ Roles of arguments, with what `name` says:
   or an array (..., 4); ``drawn``: how many words it has given, a ``ulong`` or int64; see
   `random123`.
 - ``seed``, ``adjoint``: derivatives of a loss by results and arguments, see `ir.adjoints`.
-- ``constant``: what does not change from step to step, in functions for groups.
+- ``constant``: a value that does not change from step to step, in functions for groups.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class IonUse:
-    """What a mechanism does with an ion, as ``ca``, and with its variables, as ``cai``, ``eca``."""
+    """Uses of an ion, as ``ca``, and of its variables, as ``cai``, ``eca``."""
 
     name: str
     valence: float | None = None  # what the file says, if it does
@@ -127,13 +127,13 @@ class Send:
 
 @dataclass(frozen=True)
 class Net:
-    """What a mechanism does with events.
+    """Events of a mechanism.
 
-    `sends` are in the order of the text; those of ``initial`` and ``receive`` have numbers of their
-    own. `for_netcons` is the number of blocks ``for_netcons0`` ...: called once a connection of the
+    `sends` are in the order of the text, numbered through ``initial`` and ``receive``.
+    `for_netcons` is the number of blocks ``for_netcons0`` ...: called once a connection of the
     instance, with its weights as ``other_weight``, before ``receive`` and with the same other
-    arguments. The event's own weights are those of before all these calls in both; of them only
-    those that are ``out`` or ``inout`` of ``receive`` are written back after it.
+    arguments. Both see the event's own weights as before all these calls; ``receive`` writes back
+    its ``out`` and ``inout`` weights only.
     """
 
     weights: tuple[str, ...]  # arguments of NET_RECEIVE
@@ -163,7 +163,7 @@ class Spike:
 class Program:
     """A mechanism as engines see it.
 
-    `parameters` are what blocks read and nothing of the mechanism writes; ``celsius``, ``diam``,
+    Blocks read `parameters`, and nothing in the mechanism writes them; ``celsius``, ``diam``,
     ``area`` and ``capacitance`` are among them by these names, where `built_in` lists them.
     """
 
@@ -225,7 +225,7 @@ class Program:
 
     @property
     def sets_weights(self) -> bool:
-        """Whether events set weights, those of other connections in FOR_NETCONS among them."""
+        """Whether events set weights, also of other connections in FOR_NETCONS."""
         later = (arguments for b, arguments in self.blocks.items() if b != "net_initial")
         return any(
             a.role in ("weight", "other_weight") and a.direction != "in"
@@ -244,7 +244,7 @@ class Program:
         return {q.name: q.default for q in self.parameters}
 
     def heading(self, path: str = "") -> list[str]:
-        """Return lines that begin its description: what it is, and its parameters."""
+        """Return the first lines of its description: name, kind and parameters."""
         lines = [f"{self.name}: {self.kind} mechanism" + (f" ({path})" if path else "")]
         for q in self.parameters:
             shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
@@ -253,7 +253,7 @@ class Program:
 
     @property
     def of_ions(self) -> list[str]:
-        """Lines of its description that say what it does with ions."""
+        """Lines of its description about ions."""
         lines = []
         for ion in self.ions:
             does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
@@ -263,7 +263,7 @@ class Program:
 
     @cached_property
     def fixed(self) -> dict[str, str]:
-        """Parameters that stay as they are in a network, and what each is."""
+        """Parameters that stay as they are in a network, each with the reason."""
         reasons = {CAPACITANCE: "that of the node", HELD_STEPS: "that of the refractory time"}
         fixed = {name: what for name, what in reasons.items() if name in self.built_in}
         if self.spike is not None and isinstance(self.spike.threshold, str):

@@ -17,9 +17,9 @@ _GRID = np.arange(-200, 200.5, 0.5)  # mV, where 0/0 is sought
 
 
 def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -> bool:
-    """Whether one of those values of the one symbol not given is as near to 0/0 as rounding is.
+    """Whether one of the values `at` of the one symbol without a number is within rounding of 0/0.
 
-    There a quotient is written by ``bernoulli``; as it stands it is of its rounding alone.
+    There a quotient as written is rounding error only; ``bernoulli`` is exact.
     """
     for node in postorder(remove_singularities(roots, {})):
         names = node.args[0].free - numbers.keys() if node.op == "bernoulli" else set()
@@ -42,9 +42,9 @@ def singular_point(
 ) -> float | None:
     """Return a voltage within 200 mV of 0 where a quotient is still 0/0, or None.
 
-    Sought at the parameters' defaults, in quotients that depend on v only, by changes of sign of
-    what stands below. What is inside of ``where`` is left out, and what `seen` has already: values
-    on the grid, (801,) float64, or None where an expression depends on more. It gets more.
+    The search takes the parameters' defaults, quotients that depend on v only, and changes of sign
+    of the denominator. It leaves out expressions inside of ``where``, and those in `seen`: values
+    on the grid, (801,) float64, or None if an expression depends on more. `seen` gets more.
     """
     checked = [node for node in _outside_where(root) if node.op == "mul"]
     for node in checked:
@@ -81,7 +81,7 @@ def _vanishing(
     defaults: Mapping[str, float],
     seen: dict[Node, np.ndarray | None],
 ) -> float | None:
-    """Return where a denominator changes its sign and what stands above vanishes, too."""
+    """Return where a denominator changes its sign and the numerator vanishes, too."""
     values = _at(low, _GRID, defaults, seen)
     if values is None or top is None:
         return None

@@ -1,12 +1,12 @@
 """NMODL, the language of NEURON's .mod files: from text to `Compiled`.
 
 - `reading`: from text to the tree of a file.
-- `values` has those of one execution; `evaluate` expressions and RANDOM variables, `execute`
-  statements: a block is executed once, with symbols, and leaves expressions on a `Graph`; `meaning`
-  has methods of SOLVE, and statements that need a page of their own.
-- `bodies` executes the blocks of a file. `blocks` holds these for `passes`, which find what is a
-  parameter, a state, an output, and rewrite bodies. `build` makes a `Program` of them; it has
-  `Nmodl`, what there is to a mechanism beside its text.
+- `values` has the variables of one execution; `evaluate` expressions and RANDOM variables,
+  `execute` statements: a block is executed once, with symbols, and leaves expressions on a `Graph`;
+  `meaning` has methods of SOLVE, and statements that need a page of their own.
+- `bodies` executes the blocks of a file. `blocks` holds these for `passes`, which find parameters,
+  states and outputs, and rewrite bodies. `build` makes a `Program` of them; `Nmodl` has the options
+  of a mechanism.
 
 >>> from clhines.simulator.mechanisms import Mechanism
 >>> m = Mechanism.from_nmodl('''

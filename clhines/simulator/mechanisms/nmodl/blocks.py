@@ -18,10 +18,10 @@ from clhines.simulator.mechanisms.nmodl.values import MechanismContext
 class FileBlocks:
     """The bodies of blocks by name, and keys of variables: their names in functions.
 
-    Passes fill what has a default: `states` keep a value between blocks, `outputs` are only read
-    by users, `parameters` are only set by them. Of states that are one for all instances, instances
-    set those in `alone` in turn, those in `last` have the last instance's value, and INITIAL alone
-    sets those in `begun`. `unless` are messages, see `guard_draws`.
+    Passes fill the fields with a default: `states` keep a value between blocks, users read
+    `outputs` and set `parameters`, and no block does. States that are one for all instances:
+    instances set `alone` in turn, `last` have the last instance's value, and INITIAL alone sets
+    `begun`. `unless` are messages, see `guard_draws`.
     """
 
     executed: Bodies
@@ -65,7 +65,7 @@ class FileBlocks:
         return self.shared.graph
 
     def with_bodies(self, bodies: Mapping[str, Body]) -> FileBlocks:
-        """Return blocks with other bodies, and what these need."""
+        """Return blocks with other bodies, and find the variables that these need."""
         new = replace(self, bodies=bodies)
         return replace(new, needed=new.found_needed())
 

@@ -1,4 +1,4 @@
-"""The blocks of a mechanism, executed: what each one takes and gives, as expressions."""
+"""The blocks of a mechanism, executed: inputs and results of each one, as expressions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SO
 
 @dataclass
 class Bodies:
-    """All blocks of a file, and what they have in common."""
+    """All blocks of a file, and the data that they share."""
 
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Bodies:
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do one part; what it refuses is kept, but not what may follow from VERBATIM left out."""
+        """Do one part and keep its refusals, but not the ones that skipped VERBATIM may cause."""
         refusals = list[Refused]()
         try:
             work()
@@ -235,7 +235,7 @@ class _Work:
         return (ahead - current) / step
 
     def _twice(self, statements: Sequence[Statement], currents: Sequence[tuple[str, int]]) -> None:
-        """Execute at v + 0.001 mV, then at v, with what the first has left: as NEURON does."""
+        """Execute at v + 0.001 mV, then at v with all variables kept, as NEURON does."""
         graph = self.graph
         first, second = Execution(self.shared, "current"), Execution(self.shared, "current")
         first.solve = second.solve = _nested
@@ -422,7 +422,7 @@ class _Work:
         return left - right if condition[0] in (">", ">=") else right - left
 
     def assigned(self) -> None:
-        """Let INITIAL, too, set at once what BREAKPOINT sets by a POINTER; no other block may."""
+        """Let INITIAL, too, set variables that BREAKPOINT sets by a POINTER; no other block may."""
         blocks = self.bodies.blocks
         names = {n for b in blocks.values() for role, n, _ in b.results if role == "assign"}
         for block, body in blocks.items():
@@ -462,7 +462,7 @@ class _Work:
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
     def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
-        """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""
+        """Return variables that INITIAL alone sets before it uses a table, from global values."""
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
         initial = self.bodies.blocks.get("initial", Body())

@@ -1,4 +1,4 @@
-"""From an NMODL text to a `Program`: what is a parameter, what a state, what an output."""
+"""From an NMODL text to a `Program`."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def build(
     draws: bool = False,
     changes: FileChanges | None = None,
 ) -> Compiled:
-    """Read an NMODL text; an NmodlError has everything that cannot be simulated.
+    """Compile an NMODL text; an NmodlError lists all that cannot be simulated.
 
-    NEURON's one generator is that of the only instance in a model where nothing rules out its use;
-    `draws`: also where values of parameters do.
+    NEURON's one generator belongs to the only instance in a model unless values of parameters rule
+    out its use; `draws`: even if they do.
     """
     shown = path or "NMODL text"
 
@@ -125,7 +125,7 @@ def _model(blocks: FileBlocks, path: str) -> Compiled:
 
 
 def _program(blocks: FileBlocks) -> Program:
-    """Return what engines see of a mechanism, without its blocks."""
+    """Return the `Program` of a mechanism, without its blocks."""
     file, elements, parameters = blocks.file, blocks.names.elements, blocks.parameters
     notes = (Quantity(name, "ms" if name == SET_AT else "") for name in blocks.notes)
     steered, assigned = blocks.set_by_pointer("steer"), blocks.set_by_pointer("assign")
@@ -242,7 +242,7 @@ def _is_summed(blocks: FileBlocks) -> bool:
 
 
 def _about(program: Program, path: str) -> tuple[str, ...]:
-    """Return lines that describe a mechanism but for what its blocks do."""
+    """Return lines that describe a mechanism, without its blocks."""
     lines = program.heading(path)
     for q in program.states:
         lines.append(f"  state {q.public or q.name} {q.unit}".rstrip())
@@ -289,7 +289,7 @@ FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]
 
 
 def tables_of(tables: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
-    """Return tables of FUNCTION_TABLE from what users give of them."""
+    """Check a user's tables for FUNCTION_TABLE, and return them."""
     if tables is not None and not (
         isinstance(tables, Mapping) and all(isinstance(k, str) for k in tables)
     ):
@@ -328,7 +328,7 @@ def read(
     secondorder: bool = False,
     function_tables: FunctionTables | None = None,
 ) -> tuple[str, Nmodl]:
-    """Return an NMODL text and what there is to it, of a text or the path of a file."""
+    """Return an NMODL text and its options, from a text or the path of a file."""
     folder, tables = None, tables_of(function_tables)
     if not isinstance(text_or_path, (str, Path)):
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")

@@ -87,7 +87,7 @@ def _is_name_and_value(arguments: Sequence[Expression]) -> bool:
 
 
 class Evaluation(BlockValues):
-    """Values of expressions; what calls do is up to `Execution`."""
+    """Values of expressions; `Execution` has the effects of calls."""
 
     inlined: Callable[[Block, Sequence[Node], int], Node]
     send: Callable[[str, Sequence[Expression], int], Node]
@@ -176,7 +176,7 @@ class Evaluation(BlockValues):
         return graph.negated(neither)
 
     def truth(self, e: Node) -> Node:
-        """Return a condition of what NMODL takes as one: true where it is not 0."""
+        """Return a condition for a number of NMODL: true if it is not 0."""
         plain = e.definition
         if plain.is_number:
             return self.graph.number(int(plain.value != 0))
@@ -275,9 +275,9 @@ class Evaluation(BlockValues):
         return self.graph.zero
 
     def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
-        """Return the values of arguments; Refused where their order, open in C, says what they are.
+        """Return the values of arguments; Refused if they depend on their order, open in C.
 
-        One may draw or set variables where the others are alike before and after it.
+        One may draw or set variables if the others are equal before and after it.
         """
         if len(arguments) < 2:
             return [self.expression(a) for a in arguments]
@@ -299,7 +299,7 @@ class Evaluation(BlockValues):
         return nodes
 
     def _of_ion(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return what an ion's variable is beside the file's copy of it: as the block began."""
+        """Return an ion's variable, not the file's copy: its value as the block began."""
         name, ions = str(arguments[0][1]), self.file.ions
         ion_variables = {n for ion in ions for n in (*ion.reads, *ion.writes)}
         if name not in ion_variables or name in {f"i{ion.name}" for ion in ions}:
@@ -400,7 +400,7 @@ def drawn(
     line: int,
     shown: str = "",
 ) -> Node:
-    """Return a random number of a stream, or set its place; `shown` is what the file calls."""
+    """Return a random number of a stream, or set its place; `shown` is the name in the file."""
     _check_draw(run, function, name, len(values), line, shown or function)
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)
@@ -429,7 +429,7 @@ def drawn(
 def _check_draw(
     run: BlockValues, function: str, name: str, count: int, line: int, shown: str
 ) -> None:
-    """Refuse a draw from what is no stream, with a wrong count of values, or in a wrong place."""
+    """Refuse a draw without a stream, with a wrong count of values, or in a wrong place."""
     if name not in run.file.random:
         raise Refused(refusal("mod.not-random", function=function, name=name), line)
     if function not in _TAKES:

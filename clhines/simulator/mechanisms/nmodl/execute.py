@@ -1,7 +1,7 @@
-"""Symbolic execution of NMODL statements: what a block leaves in each variable.
+"""Symbolic execution of NMODL statements: the last value of each variable in a block.
 
-A block is executed once. Variables it reads before it writes them are symbols; what it leaves in
-them are expressions on the mechanism's `Graph`. Both sides of an IF are executed and joined by
+A block is executed once. Variables that it reads before it writes them are symbols; their last
+values are expressions on the mechanism's `Graph`. Both sides of an IF are executed and joined by
 ``where``; loops are unrolled; PROCEDURE and FUNCTION are executed where they are called.
 """
 
@@ -37,8 +37,8 @@ def breaks(statements: Sequence[Statement]) -> bool:
 def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
     """Return the statements of all turns of a loop, whose variable has these values.
 
-    What comes after an IF that may leave the loop, the other turns too, moves into the branches
-    that do not leave it.
+    Statements after an IF that may leave the loop, and the other turns, move into the branches that
+    do not leave it.
     """
     statements: list[Statement] = []
     for k in reversed(list(turns)):
@@ -213,7 +213,7 @@ class Execution(Evaluation):
         self.repeats = outer
 
     def _check_executed(self, more: int, line: int) -> None:
-        """Refuse what would execute too many statements, before the first of them."""
+        """Refuse to execute too many statements, before the first of them."""
         if more > MAX_EXECUTED:
             raise Refused(refusal("mod.too-many-statements", max_executed=MAX_EXECUTED), line)
 
@@ -292,7 +292,7 @@ class Execution(Evaluation):
     def _changed_in_turns(self, s: Statement, before: dict[str, Node]) -> list[str]:
         """Return the variables that a turn of a WHILE or its condition may change.
 
-        What one turn changes is unknown in the next, in which other branches may be taken.
+        A variable that one turn changes is unknown in the next, which may take other branches.
         """
         changed = list[str]()
         while True:
@@ -393,7 +393,7 @@ class Execution(Evaluation):
         return self.values.get(result, self.graph.zero)
 
     def _looked_up(self, block: Block, s: Statement, values: Sequence[Node]) -> Node:
-        """Take the value of a function, or what a procedure sets, from its table."""
+        """Take the value of a function, or the variables of a procedure, from its table."""
         if len(values) != 1:
             raise Refused(refusal("mod.table-arguments", count=len(values)), s.line)
         use = self.shared.tables.get(block.name)

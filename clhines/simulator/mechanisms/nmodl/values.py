@@ -1,4 +1,4 @@
-"""Values of variables while a block is executed, and what all blocks of a mechanism share."""
+"""Values of variables while a block is executed, and the data that all blocks share."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TableUse:
 
 @dataclass
 class MechanismContext:
-    """What all blocks of a mechanism share; `verbatim` are rejected blocks of C."""
+    """Data that all blocks of a mechanism share; `verbatim` are rejected blocks of C."""
 
     file: File
     names: Names
@@ -93,10 +93,10 @@ class MechanismContext:
 
 
 class BlockValues:
-    """Variables in one execution of one block, whose name says what is allowed in it.
+    """Variables in one execution of one block; `where` is the block, some allow more than others.
 
     `values` has the value of each variable that was read or written, by its key: the name in
-    functions, or that of a local. `reads` and `writes` are keys of variables of instances.
+    functions, or a local's own key. `reads` and `writes` are keys of variables of instances.
     """
 
     def __init__(self, shared: MechanismContext, where: str) -> None:
@@ -158,19 +158,19 @@ class BlockValues:
         return self.names.element(name, index, line)
 
     def _elements(self, name: str) -> str | list[str] | None:
-        """Return keys of an array; of what is none, that of a LOCAL, or None."""
+        """Return the keys of an array, the key of a LOCAL, or None for another variable."""
         keys, variable = self._find(name), self.names.variable(name)
         if keys is None and variable is not None and variable.length:
             return self.names.all_elements(name)
         return keys
 
     def _outside(self, line: int) -> Node:
-        """Return what is read outside of an array: no number."""
+        """Return NaN, the value outside of an array."""
         self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
         return self.shared.outside[0]
 
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
-        """Return keys of an array, whether an index is one of it, and what is there otherwise."""
+        """Return the keys of an array, whether an index is inside, and the value outside."""
         keys = self._elements(name)
         if not isinstance(keys, list):
             raise Refused(refusal("mod.no-array", name=name), line)
@@ -287,9 +287,9 @@ class BlockValues:
             raise Refused(what, line)
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
-        """Return the variables that some work sets only behind its use of them in its results.
+        """Return the variables that some work sets after it has used them in its results.
 
-        Of each that is the symbol of its value before, and its value behind.
+        Each with the symbol of its value before, and its value after.
         """
         graph = self.graph
         with self.trial():
@@ -349,7 +349,7 @@ class BlockValues:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Execute what follows without lasting effect but on what was read."""
+        """Execute statements without an effect, except that `reads` keeps their variables."""
         kept = self.values, self.writes, self.guard, dict(self.overrides)
         self.values, self.writes = dict(self.values), dict(self.writes)
         yield

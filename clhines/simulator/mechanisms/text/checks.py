@@ -64,7 +64,7 @@ def checked(text: str) -> Equations:
 
 
 def _check_ions(eq: Equations) -> None:
-    """Check what defines and changes variables of ions."""
+    """Check the statements that define or change variables of ions."""
     for name, sort in eq.outside.items():
         line = eq.defined.get(name)
         if line is not None and line.sort != sort:
@@ -103,7 +103,7 @@ def _check_names(eq: Equations) -> None:
 
 
 def _check_values(eq: Equations) -> None:
-    """Evaluate every expression once, as it is written, and refuse what it cannot depend on."""
+    """Evaluate each expression once as written, and refuse dependences that it cannot have."""
     scope, seen = Scope(eq), dict[Node, np.ndarray | None]()
     defaults = {q.name: q.default for q in eq.parameters}
     totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # currents of the node
@@ -138,7 +138,7 @@ def _check_values(eq: Equations) -> None:
 
 
 def _check_units(eq: Equations) -> None:
-    """Check the unit of each rate against that of its state."""
+    """Check the unit of each rate against the unit of its state."""
     for name, line in eq.rates.items():
         if line.unit is None:
             continue

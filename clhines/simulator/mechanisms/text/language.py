@@ -1,9 +1,9 @@
 """The language of equations as a language of `Mechanism`: from a text to `Compiled`.
 
-In a step statements are executed in the order of the text, as NEURON does. A state that is linear
-in itself takes exponential Euler and is new for what stands below; states of a method are advanced
-together, where the first of their rates stands. Rates under exponential Euler and implicit methods
-are those of the end of the step, like the voltage; those of explicit methods begin at its begin.
+A step executes the statements in the order of the text, as NEURON does. Exponential Euler advances
+a state that is linear in itself; lines below see the new value. A method advances all its states
+together, in the line of the first of their rates. Rates take values at the end of the step, as the
+voltage is, under exponential Euler and implicit methods, and at its begin under explicit methods.
 """
 
 from __future__ import annotations

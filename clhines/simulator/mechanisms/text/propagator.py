@@ -1,13 +1,13 @@
 """`method exact`: a point neuron whose equations are linear, integrated exactly between events.
 
-The sum of kernels of the spike response model (Gerstner and Kistler 2002), a step at a time: where
-``dy/dt = M*y``, of v, the states and 1, a step of h adds ``E*y`` with ``E = exp(M*h) - 1`` (Rotter
-and Diesmann 1999, Biological Cybernetics 81, 381-402). E is that of a fraction of the step, by
-Taylor's series, doubled by ``2*E + E*E``: what is small stays exact to rounding. It depends on
-parameters and dt alone, and engines with groups work it out once.
+The sum of kernels of the spike response model (Gerstner and Kistler 2002), one step at a time. With
+``dy/dt = M*y`` for y = (v, states, 1), a step of h adds ``E*y``, ``E = exp(M*h) - 1`` (Rotter and
+Diesmann 1999, Biological Cybernetics 81, 381-402). Taylor's series gives E of a small fraction of
+the step; doublings by ``2*E + E*E`` give E of the step, and small entries stay exact to rounding.
+E depends on parameters and dt only, so engines with groups compute it once.
 
-The voltage is the cable's: current and slope are those whose implicit step has the exact change,
-for itself and for a constant current of other mechanisms.
+The cable equation advances the voltage. Current and slope are chosen so that its implicit step is
+exact, for the neuron alone and with a constant current of other mechanisms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ONE, _DRIVE = "_one", "_drive"  # columns: of constants, and of a current of ot
 
 
 def check_exact(eq: Equations, line: Line) -> None:
-    """Refuse what is not linear with constant coefficients, and a text without spikes."""
+    """Refuse equations that are not linear with constant coefficients, and texts without spikes."""
     if eq.spike is None:
         raise eq.fail(line, "'method exact' is for point neurons; expected a line 'spike: v > ...'")
     _matrix(eq)
@@ -62,7 +62,7 @@ def _matrix(eq: Equations) -> Entries:
 def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
     """Return ``exp(M*h) - 1`` of the columns of M, and 1, or no number where the series is short.
 
-    Columns without a row are of what is constant.
+    Columns without a row belong to constants.
     """
     graph, products = h.graph, 0
 

@@ -1,4 +1,4 @@
-"""The statements of a mechanism's text, sorted and checked. The format is that of `Mechanism`."""
+"""The statements of a mechanism's text, sorted and checked; `Mechanism` describes the format."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Equations(TextStatements):
 
     @cached_property
     def parameters(self) -> tuple[Quantity, ...]:
-        """Parameters with their defaults, and those that a text with spikes has."""
+        """Parameters with their defaults; a text with spikes has more."""
         added = [CAPACITANCE] * bool(self.spiking) + [HELD_STEPS] * ("refractory" in self.spiking)
         return (*super().parameters, *(Quantity(name, "") for name in added))
 

@@ -1,6 +1,6 @@
-"""The text of a rule of plasticity: traces that decay, and what spikes and rewards do.
+"""The text of a rule of plasticity: traces that decay, and actions of spikes and rewards.
 
-Statements are those of `simulator.network.plasticity.Rule`. A trace belongs to the source of a
+`simulator.network.plasticity.Rule` describes the statements. A trace belongs to the source of a
 connection (``pre``), to its postsynaptic cell (``post``), each one for all connections of the cell,
 or to the connection (``synapse``). Between events all is known exactly: a trace decays
 exponentially, and the weight grows with a product of the connection's own traces.
@@ -121,7 +121,7 @@ class RuleText(TextStatements):
             )
 
     def _check_action(self, event: str, line: Line) -> None:
-        """Check that an event changes what it may, by what is known there."""
+        """Check the target of an action, and that the event knows all that it uses."""
         name, traces = line.name, self.traces
         sides = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[
             event
@@ -157,7 +157,7 @@ class RuleText(TextStatements):
 
     @cached_property
     def traces(self) -> dict[str, Line]:
-        """Traces by name, those of the source first, then of the other cell, then connections'."""
+        """Traces by name: of the source, then of the other cell, then of connections."""
         return {name: line for side in SIDES for name, line in self.of_sort(side).items()}
 
     @property
@@ -182,7 +182,7 @@ class RuleText(TextStatements):
         return self.rates[WEIGHT].value if WEIGHT in self.rates else None
 
     def times(self, parameters: dict[str, float]) -> dict[str, float]:
-        """Time constants of the traces, ms, and of ``dw/dt`` that of their product."""
+        """Return the time constants of the traces, ms; for w the one of their product."""
         graph, rate = self.graph, dict[str, Fraction]()
         numbers = {graph.symbol(n): graph.number(Fraction(x)) for n, x in parameters.items()}
         for name in self.traces:
@@ -218,9 +218,9 @@ class RuleText(TextStatements):
     def printed(self, event: str, side: str, real: str) -> list[str]:
         """Return the actions of an event as assignments in OpenCL or NumPy, one per line.
 
-        `side` ``synapse``: those on the weight and traces of connections, and on traces that these
-        use afterwards; else those on a cell's traces. A trace ``x`` is ``x_``; parameters are
-        ``value[0]`` and so on; a weight goes through ``bounded``.
+        With `side` ``synapse``, return actions on the weight and traces of connections, and on
+        traces that these use afterwards; else actions on a cell's traces. A trace ``x`` is ``x_``;
+        parameters are ``value[0]`` and so on; a weight goes through ``bounded``.
         """
         return [self._assignment(line, real) for line in self._actions_on(event, side)]
 
@@ -239,7 +239,7 @@ class RuleText(TextStatements):
         return "" if self.growth is None else self._shown(self.growth, real)
 
     def act(self, event: str, side: str, values: dict[str, Any]) -> None:
-        """Do what `printed` says on NumPy arrays; see there for their names."""
+        """Execute `printed` on NumPy arrays; see there for their names."""
         _run("\n".join(self.printed(event, side, "numpy")), values)
 
     def grow(self, values: dict[str, Any], time: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from clhines.simulator.mechanisms.text.reader import Equations
 
 
 class Scope:
-    """Values of names: those given in place of symbols, and expressions of them."""
+    """Values of names in place of their symbols."""
 
     def __init__(self, equations: Equations, values: Mapping[str, Node] | None = None) -> None:
         self.eq, self.graph = equations, equations.graph
@@ -54,7 +54,7 @@ class Scope:
         return result
 
     def _missing(self, e: Node, values: Mapping[str, Node]) -> Iterable[str]:
-        """Names that an expression needs and that have no value, each after what it needs."""
+        """Return the names that an expression needs and that have no value, dependences first."""
         order: dict[str, None] = {}
         written = self.eq.written
         stack = [(name, False) for name in sorted(e.free, reverse=True)]

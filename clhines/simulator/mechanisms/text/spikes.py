@@ -1,8 +1,8 @@
-"""Spikes of a text: a threshold, what a spike resets, and how long it holds the voltage.
+"""Spikes of a text: a threshold, a reset, and a refractory time.
 
-The voltage stays the cable's. A spike is found after a step, as v is above the threshold there; the
-current of the steps that follow moves v to where it is reset and, in the refractory time, keeps it
-there. So kernels need nothing for it, and v of the step of the spike is that above the threshold.
+After a step, v above the threshold is a spike. The current of the next steps moves v to its reset
+value and keeps it there during the refractory time. So kernels need no code for spikes, and a
+record shows v above the threshold in the step of the spike.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return states after a step, of which `values` are those without a spike.
+    """Return states after a step; `values` are the states if there is no spike.
 
     HELD counts the steps that follow a spike, 1 in the first, until v is free, 0. A spike before
     that makes it infinite, and v of the next step no number, which ends the run.
@@ -106,10 +106,10 @@ def held_steps(eq: Equations) -> Node:
 
 
 def current(eq: Equations, i: Node) -> tuple[Node, Node]:
-    """Return the current of a text, and its slope, with what a spike makes of them.
+    """Return the current of a text and its slope, in steps with and without a spike before.
 
-    Where the slope is negative, as that of an exponential is near the threshold, the current is
-    taken explicitly: implicitly v would turn back where the step is too long for it.
+    A negative slope, as of an exponential near the threshold, counts as 0: the current is explicit.
+    If it were implicit, v would turn back in a step that is too long.
     """
     graph = eq.graph
     g = graph.slope(i, "v")

@@ -1,4 +1,4 @@
-"""TextStatements of a text, sorted by patterns: what mechanisms and rules of plasticity share."""
+"""Statements of a text, sorted by patterns, for mechanisms and rules of plasticity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 @dataclass
 class Line:
-    """One statement of a text, and what was read of it."""
+    """One statement of a text, and the parts that have been read."""
 
     number: int
     text: str
@@ -54,9 +54,8 @@ class Line:
 class TextStatements:
     """A text as statements: definitions of names, rates, and actions of events.
 
-    A name stands in the expressions of others as a symbol, so that the length of all expressions is
-    that of the text. Names in `predefined` have
-    a meaning already. The first word of the text is one of `kinds`.
+    A name stands in other expressions as a symbol, so all expressions together are no longer than
+    the text. Names in `predefined` have a meaning already. The first word is one of `kinds`.
     """
 
     what: ClassVar[str]
@@ -83,7 +82,7 @@ class TextStatements:
 
     @property
     def outside(self) -> dict[str, str]:
-        """Names beside those of the text, and the statement by which a text writes each."""
+        """Names that ions bring, each with the statement by which a text sets it."""
         return {}
 
     # --------------------------------------------------------------------------- statements
@@ -114,7 +113,7 @@ class TextStatements:
             raise InputError(f"the text of the {self.what} is empty; {first}")
 
     def _header(self, line: Line) -> None:
-        """Take the first statement: what the text is, and its name."""
+        """Take the first statement: the kind of the text, and its name."""
         match = re.fullmatch(rf"({'|'.join(self.kinds)})\s+({NAME})", line.text)
         if not match:
             kinds = " or ".join(f"'{kind} NAME'" for kind in self.kinds)
@@ -261,7 +260,7 @@ _BEGIN = re.compile(rf"((parameter|state|current)\s+{NAME}|d{NAME}\s*/\s*dt)\s*=
 
 
 def _lines(text: str) -> list[Line]:
-    """TextStatements without comments; one goes on while a bracket is open."""
+    """Split a text into statements without comments; an open bracket continues a statement."""
     numbered: list[tuple[int, list[str]]] = []
     depth = 0
     for number, raw in enumerate(text.splitlines(), 1):

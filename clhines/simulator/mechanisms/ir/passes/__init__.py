@@ -8,7 +8,7 @@ tables names.
 
 For gradients: `pull_back` gives derivatives.
 
-When any function is printed: `hoist` moves what is constant out of it. Then `SIMPLIFY`:
+When any function is printed: `hoist` moves constants out of it. Then `SIMPLIFY`:
 `share_bernoullis`, `share_exponentials`, factors and terms in common (`share_arguments`), and
 `split_long`.
 """

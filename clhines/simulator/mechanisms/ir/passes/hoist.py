@@ -1,4 +1,4 @@
-"""Hoist: work out once what depends on some symbols alone, parameters and the step say."""
+"""Hoist: compute expressions of some symbols only, as parameters and the step, once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight", "grow
 
 
 class Constants:
-    """Expensive expressions of some symbols alone, and the symbols that stand for them.
+    """Expensive expressions of some symbols only, and the symbols that stand for them.
 
-    `symbols` are what does not change from step to step, `names` the names of the constants, of
-    which none is in `reserved`.
+    `symbols` do not change from step to step; `names` are the names of the constants, none of which
+    is in `reserved`.
     """
 
     def __init__(self, graph: Graph, symbols: Iterable[str], reserved: Iterable[str] = ()) -> None:
@@ -92,7 +92,7 @@ class Constants:
         return self.graph.symbol(_marked(self.names[e]))
 
     def _combined(self, e: Node) -> Node:
-        """Return what is inlined in terms of constants."""
+        """Return an inlined expression in terms of constants."""
         done = {part: self._constant(part) for part in self._parts(e)}
         return self.graph.replaced([e.definition], done)[0]
 

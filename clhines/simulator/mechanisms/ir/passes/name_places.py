@@ -8,7 +8,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
 
 def name_places(roots: Sequence[Node]) -> list[Node]:
-    """Give the places at which columns are looked up one name each, that of their first table."""
+    """Give each place at which columns are looked up the name of its first table."""
     if not roots:
         return []
     graph, named, replaced = roots[0].graph, dict[Node, Node](), dict[Node, Node]()

@@ -4,8 +4,8 @@ One sweep from the results to the symbols, each node once (reverse accumulation)
 
     y = x*exp(x), weight w      w to y;  w*exp(x) to x,  w*x to exp(x);  w*x*exp(x) to x
 
-Invariant: a node is visited after all that use it. What reaches a node inside a branch of ``where``
-is kept with the conditions of the branch, its guard, and multiplied by slopes of that branch alone:
+Invariant: a node is visited after all that use it. A weight that reaches a node in a branch of
+``where`` keeps the conditions of the branch, its guard, and meets slopes of that branch only:
 the slope of a branch that is not taken may be infinite.
 """
 

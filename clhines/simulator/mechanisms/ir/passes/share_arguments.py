@@ -13,12 +13,12 @@ _MAX_PAIRED = 16  # arguments of a sum or product that is compared with others
 
 
 def share_factors(roots: Sequence[Node]) -> list[Node]:
-    """Name what products have in common, see `share_arguments`."""
+    """Name common factors of products, see `share_arguments`."""
     return share_arguments(roots, "mul")
 
 
 def share_terms(roots: Sequence[Node]) -> list[Node]:
-    """Name what sums have in common, see `share_arguments`."""
+    """Name common terms of sums, see `share_arguments`."""
     return share_arguments(roots, "add")
 
 

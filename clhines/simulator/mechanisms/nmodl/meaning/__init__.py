@@ -1,6 +1,6 @@
 """Statements of NMODL as expressions.
 
-`solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `netcons`: what a FOR_NETCONS
-changes of the weights of the event itself. `functions`: what every file may call;
-`function_table`: values between knots, stepforce.
+`solve`: the methods of SOLVE; `kinetic`: the method of KINETIC blocks. `netcons`: weights that a
+FOR_NETCONS changes of the event itself. `functions`: C's functions; `function_table`: values
+between knots.
 """

@@ -1,10 +1,10 @@
 """KINETIC by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
 
-The matrix has the slopes of the fluxes by the reacting states, without those of the rates; the row
-of the last state named in a CONSERVE that no later CONSERVE has taken is that of the sum. Linear
+The matrix has the slopes of the fluxes by the reacting states, but not the slopes of the rates. A
+CONSERVE replaces the row of its last state that no later CONSERVE has replaced. Linear
 reactions take one pass; others iterate until the changes add up to 1e-6, and states below 0 are
 set to 0. LONGITUDINAL_DIFFUSION is no part of it: NEURON solves for that after the states of all
-mechanisms, with the volumes and coefficients of then (`diffusing`).
+mechanisms, with the volumes and coefficients at that time (`diffusing`).
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
 
 
 def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None:
-    """Refuse volumes and coefficients that change with what diffuses, or in a step before it."""
+    """Refuse volumes and coefficients that change with a diffusing state, or earlier in a step."""
     of = "LONGITUDINAL_DIFFUSION"
     if run.file.kind != "density":
         raise Refused(refusal("mod.diffusion-in-kind", of=of, kind=run.file.kind), run.line)
@@ -330,7 +330,7 @@ def _iterated(
     change: Change,
     late: dict[str, Node],
 ) -> dict[str, Node]:
-    """Iterate from the old states; each turn takes what is `late` of the turn before."""
+    """Iterate from the old states; each turn takes `late` variables of the turn before."""
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
     loop = run.open_loop(keys, starts, TURNS)

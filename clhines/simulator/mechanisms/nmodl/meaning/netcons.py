@@ -1,7 +1,7 @@
-"""FOR_NETCONS: what an event's own connection has before and after it.
+"""FOR_NETCONS: weights of the event's own connection before and after it.
 
-Functions of FOR_NETCONS are called before that of the event, which finds its weights changed. So
-the event may use weights that a FOR_NETCONS changes after it, but not before, in the same turn.
+Functions of FOR_NETCONS are called before the function of the event, which sees changed weights. So
+an event may use weights that a FOR_NETCONS changes after it, but not before it, in the same turn.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def where_true(graph: Graph, guard: Node, nodes: Sequence[Node]) -> list[Node]:
 def check(
     graph: Graph, nodes: Sequence[Node], guard: Node, changed: Collection[str], line: int
 ) -> None:
-    """Refuse what an event needs of weights before a FOR_NETCONS changes them.
+    """Refuse an event that needs weights before a FOR_NETCONS changes them.
 
-    `nodes` are everything that the event gives, `guard` is where the FOR_NETCONS is executed, and
+    `nodes` are all results of the event, `guard` is where the FOR_NETCONS is executed, and
     `changed` are the arguments of NET_RECEIVE that it changes.
     """
     left = [guard, *where_true(graph, guard, nodes)]

@@ -86,7 +86,7 @@ def halves(run: Execution, s: Statement) -> bool:
 
 
 def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
-    """Add to each state once more what half a step has added: NEURON's secondorder."""
+    """Add the change of half a step to each state once more: NEURON's secondorder."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)

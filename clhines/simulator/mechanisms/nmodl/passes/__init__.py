@@ -2,7 +2,7 @@
 
 Before variables are sorted: `check_pointers`, `drop_columns` of tables, `begin_globals` with their
 defaults, `drop_loops`. Then `sort_variables` into states, outputs and parameters. After that:
-`mark_outside` what may lie outside of an array, `make_tables`, `find_turns` in which instances set
+`mark_outside` for elements outside of an array, `make_tables`, `find_turns` in which instances set
 a variable, `guard_draws` of NEURON's one generator, `note_sets` of events.
 """
 

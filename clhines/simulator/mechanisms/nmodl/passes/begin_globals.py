@@ -1,4 +1,4 @@
-"""Begin globals: INITIAL sees the defaults of what later blocks alone set for all instances."""
+"""Begin globals: INITIAL sees the default of a GLOBAL that only later blocks set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check pointers: refuse to read what POINTERs write."""
+"""Check pointers: refuse to read variables that POINTERs write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clhines.simulator.refusals import refusal
 def check_pointers(blocks: FileBlocks) -> FileBlocks:
     """Return the blocks, or raise a Refused: a value depends on the order of all that write it.
 
-    What NET_RECEIVE writes, a weight, it may read, too, and no other block may use.
+    NET_RECEIVE may read a weight that it writes; no other block may use that weight.
     """
     printed, pointers = blocks.names.printed, blocks.file.pointers
     bodies = blocks.bodies.values()

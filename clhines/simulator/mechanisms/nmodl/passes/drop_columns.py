@@ -1,4 +1,4 @@
-"""Drop columns: those of tables that nothing looks up are 0, whatever they depend on."""
+"""Drop columns of tables that nothing looks up: they become 0, whatever they depend on."""
 
 from __future__ import annotations
 

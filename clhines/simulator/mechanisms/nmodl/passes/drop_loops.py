@@ -1,4 +1,4 @@
-"""Drop loops: those of iterations that no result needs."""
+"""Drop loops that no result needs."""
 
 from __future__ import annotations
 

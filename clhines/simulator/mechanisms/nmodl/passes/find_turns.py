@@ -18,9 +18,9 @@ _POINTS = 8  # values of its inputs at which a block is executed twice
 def find_turns(blocks: FileBlocks) -> FileBlocks:
     """Find states that are one for all instances, and that may differ between instances.
 
-    NEURON executes a block for one instance after the other. Where a block reads what it sets, each
-    instance sees what the one before has set. Where INITIAL alone sets a variable, of the
-    instance's own values, all have the last instance's.
+    NEURON executes a block for one instance after the other. If a block reads a variable that it
+    sets, each instance sees the value of the one before. If INITIAL alone sets a variable, from
+    values of the instance, all have the last instance's value.
     """
     differing, turned = _differing(blocks)
     in_turn, begun = list[str](), list[str]()
@@ -37,7 +37,7 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 
 
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
-    """Return states of all instances that may differ between them, and those set in turn."""
+    """Return states of all instances that may differ between them, and the ones set in turn."""
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}
     differing, turned = set[str](), set[str]()
@@ -61,10 +61,10 @@ def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
 
 
 def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
-    """Variables of all instances that a block does not change where it has just been executed.
+    """Return variables of all instances that a second execution of a block does not change.
 
-    So are those that it sets where a flag is 0, as the flag then is 1. It is evaluated for some
-    values of its inputs; an INITIAL that alone sets them begins with defaults.
+    Variables that it sets if a flag is 0 are such: the flag then is 1. The block is evaluated for
+    some values of its inputs; an INITIAL that alone sets them begins with defaults.
     """
     ends = [end for loop in body.loops for end in loop.ends]  # these are not evaluated
     keys = [k for k, node in body.writes.items() if k in uniform and not node.uses(*ends)]

@@ -1,4 +1,4 @@
-"""Guard draws: blocks of conditions under which NEURON's one generator would be drawn from."""
+"""Guard draws: blocks of conditions for draws from NEURON's one generator and other refusals."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 def guard_draws(blocks: FileBlocks) -> FileBlocks:
     """Add the blocks of `UNLESS`, which say where draws would be needed, and their messages.
 
-    Whether they are must hang on parameters alone, or on what INITIAL alone sets once for all: else
-    a Refused.
+    The conditions may depend on parameters only, and on variables that INITIAL alone sets: else a
+    Refused.
     """
     initial = {*blocks.parameters, *_settled_by_initial(blocks, raw=True)}
     later = {*blocks.parameters, *_settled_by_initial(blocks, raw=False)}

@@ -1,4 +1,4 @@
-"""Make tables: what each TABLE depends on; refuse those that would change during a run."""
+"""Make tables: find the dependences of each TABLE; refuse one that changes during a run."""
 
 from __future__ import annotations
 

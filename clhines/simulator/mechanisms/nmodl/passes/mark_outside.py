@@ -1,7 +1,7 @@
-"""Mark outside: decisions by what may be outside of an array, NaN here, other memory in NEURON.
+"""Mark outside: decisions by values outside of an array, NaN here and other memory in NEURON.
 
-A comparison with NaN would decide, and the NaN be lost. So what is chosen by one is NaN itself
-where a number that is compared is none.
+A comparison with NaN would take a branch, and the NaN would be lost. So a choice by a comparison is
+NaN itself if a compared number is NaN.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def mark_outside(blocks: FileBlocks) -> FileBlocks:
 
 
 def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, Body]:
-    """Return blocks whose decisions pass on that `outside`, a NaN, is among what they compare.
+    """Return blocks whose decisions are NaN if they compare `outside`, a NaN.
 
     A Refused, at the line: a WATCH would depend on it.
     """

@@ -1,4 +1,4 @@
-"""Note sets: events that set v leave it, what else they set, and their time in outputs."""
+"""Note sets: events that set v put it, other variables that they set, and the time into outputs."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def sort_variables(blocks: FileBlocks) -> FileBlocks:
-    """Find the variables that are live, and those that are states, outputs and parameters."""
+    """Find live variables, and sort variables into states, outputs and parameters."""
     elements, live = blocks.names.elements, _live(blocks)
     from_outside = {k for k in live if elements[k] in _given_from_outside(blocks)}
     values = blocks.ordered((blocks.needed & blocks.written) - from_outside)
@@ -22,7 +22,7 @@ def sort_variables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _live(blocks: FileBlocks) -> set[str]:
-    """Variables that some block reads before it writes them, or that decide what is refused."""
+    """Return variables that a block reads before it writes them, or that decide on refusals."""
     bodies, needed = blocks.bodies, blocks.needed
     live = {k for _, guard, _ in blocks.shared.unless for k in guard.free - blocks.written}
     for body in bodies.values():

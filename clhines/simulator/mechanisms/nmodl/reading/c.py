@@ -57,7 +57,7 @@ _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float"
 
 
 class _Open(Exception):  # noqa: N818
-    """A statement of C goes on in what follows the block."""
+    """A statement of C continues behind the block."""
 
 
 @dataclass
@@ -134,7 +134,7 @@ def _macros(text: str) -> set[str]:
 
 
 def _locals(words: Sequence[str]) -> Iterator[str]:
-    """Yield names of LOCALs, of variables of FROM, and of arguments, with those of units."""
+    """Yield names of LOCALs, variables of FROM, arguments and their units."""
     for k, word in enumerate(words):
         if word == "FROM" and words[k + 2 : k + 3] == ["="]:
             yield words[k + 1]
@@ -177,7 +177,7 @@ def _listed(words: Sequence[str], at: int) -> Iterator[str]:
 
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
-    """Return texts of the blocks of one function, of those that share braces all or none."""
+    """Return texts of the blocks of one function; of blocks that share braces, all or none."""
     translated, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
     for start, one in blocks:
         if one is None:
@@ -285,7 +285,7 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Return a statement; of what is not read, and what follows it in its braces, `UNREAD`."""
+        """Return a statement; `UNREAD` for one that is not read and all behind it in its braces."""
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()
@@ -606,7 +606,7 @@ class _Reader:
         return self._signed() or self._of_threads() or self._bracketed() or self._atom()
 
     def _signed(self) -> tuple[str, str] | None:
-        """Read a sign and what follows it, if there is one."""
+        """Read a signed expression, if there is one."""
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
@@ -621,7 +621,7 @@ class _Reader:
         return None
 
     def _bracketed(self) -> tuple[str, str] | None:
-        """Read a cast and what follows it, or an expression in brackets, if there is one."""
+        """Read a cast expression, or one in brackets, if there is one."""
         if not self._take("("):
             return None
         kind = self._integer() or ("double" if self._take("double") else "")
@@ -655,7 +655,7 @@ class _Reader:
         return self._variable()
 
     def _cut(self, kind: str) -> tuple[str, str]:
-        """Return what follows a cast to a type, and the type."""
+        """Return the operand of a cast to a type, and the type."""
         value, other = self._unary()
         if other == "pointer":
             raise NotReadError

@@ -1,4 +1,4 @@
-"""Changes of a file: what an importer knows of it and its text does not say."""
+"""Changes of a file that an importer knows of and its text does not have."""
 
 from __future__ import annotations
 

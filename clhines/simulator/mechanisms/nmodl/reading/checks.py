@@ -1,4 +1,4 @@
-"""What NEURON's translator refuses of a file that it can read: uses of names, places of blocks."""
+"""Refusals of NEURON's translator in files that it can parse: uses of names, places of blocks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 def _is_for_one_thread(file: File) -> bool:
     """Whether NEURON's translator does not make code for threads of a file.
 
-    What draws from NEURON's one generator does so without THREADSAFE only.
+    A file that draws from NEURON's one generator is for one thread without THREADSAFE only.
     """
     blocks = [*file.main.values(), *file.blocks.values()]
     is_for_one = any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks)

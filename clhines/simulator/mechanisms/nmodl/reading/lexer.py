@@ -46,7 +46,7 @@ class Token:
 
 @dataclass
 class Includes:
-    """Files that may be included, by name: `texts` gets those that are found in `folder`."""
+    """Files that may be included, by name: `texts` collects the files of `folder`."""
 
     folder: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def _tokens(
     fixed: int,
     of_c: bool = False,
 ) -> list[Token]:
-    """Return tokens; those of an included file, or of C, have the line that they stand for."""
+    """Return tokens; in an included file, or in C, all have the line of INCLUDE or VERBATIM."""
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
     read = [p for p in parts if p.lastgroup not in _SKIPPED]

@@ -1,4 +1,4 @@
-"""What C's preprocessor leaves of VERBATIM: conditions of NEURON 9, macros of one argument."""
+"""C's preprocessor for VERBATIM: conditions of NEURON 9, and macros of one argument."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def statics_in(text: str) -> list[str]:
 
 
 def macros_in(text: str) -> dict[str, tuple[str, str]]:
-    """Return macros of one argument that C defines, by name: the argument and what it becomes."""
+    """Return macros of one argument that C defines, by name: the argument and the body."""
     kept, macros = [True], dict[str, tuple[str, str]]()
     for line in _CONDITION.finditer(text):
         word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
@@ -47,7 +47,7 @@ def macros_in(text: str) -> dict[str, tuple[str, str]]:
 
 
 def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
-    """Return C with what macros of one argument become."""
+    """Expand macros of one argument in C."""
     for name, (argument, becomes) in defined.items():
         while begin := re.search(rf"\b{name}\s*\(", text):
             end, depth = begin.end(), 1
@@ -63,7 +63,7 @@ def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
 
 
 def preprocessed(text: str) -> str:
-    """Return C without lines of the preprocessor, and without what they exclude."""
+    """Return C without preprocessor lines, and without the code that they exclude."""
     kept, result, at = [True], "", 0
     for match in _CONDITION.finditer(text):
         word = match[1]

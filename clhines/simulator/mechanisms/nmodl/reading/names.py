@@ -1,4 +1,4 @@
-"""Names of an NMODL file in generated functions, and what sort of variable each one is."""
+"""Names of an NMODL file in generated functions, and their sorts of variables."""
 
 from __future__ import annotations
 

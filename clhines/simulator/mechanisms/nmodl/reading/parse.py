@@ -352,7 +352,7 @@ def parse(
 ) -> File:
     """Read an NMODL text, and apply changes; `path` is what messages call the file.
 
-    Refused where it is no NMODL, or of a sort that is not read.
+    Refused if it is no NMODL, or not supported.
     """
     if len(text) > MAX_TEXT:
         raise Refused(refusal("mod.too-much-text", most=MAX_TEXT))

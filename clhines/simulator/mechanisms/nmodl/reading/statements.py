@@ -21,7 +21,7 @@ _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*
 
 
 def check_index(name: str, length: int, has_index: bool, line: int) -> None:
-    """Refuse an index of what is no array, and an array without an index."""
+    """Refuse an index of a variable that is no array, and an array without an index."""
     if has_index and not length:
         raise Refused(refusal("mod.neuron-refuses", what=f"'{name}' is no array"), line)
     if length and not has_index:
@@ -257,7 +257,7 @@ class Cursor:
         return ("name", name, self.index())
 
     def _note(self, name: str, values: list[Expression]) -> None:
-        """Note from what a call draws a random number."""
+        """Note the stream from which a call draws a random number."""
         self.has_exponential |= name == "exprand"
         picks = name == PICK
         if (picks or name.startswith("random_")) and values and values[0][0] == "name":
@@ -331,7 +331,7 @@ class Statements(Cursor):
         return statements
 
     def statement(self) -> Statement | None:
-        """Return the next statement; None for those that say nothing."""
+        """Return the next statement; None if it has no effect."""
         token = self.token
         if token.sort == "verbatim":
             self.place += 1

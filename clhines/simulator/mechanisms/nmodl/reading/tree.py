@@ -61,14 +61,14 @@ class Refused(Exception):  # noqa: N818  (it is no error of its own)
 
 
 def error_of(refused: Sequence[Refused], file: str) -> NmodlError:
-    """Return the error of what is refused, each once."""
+    """Return an error that lists refusals, each once."""
     unique = {(r.construct, r.line): r for r in refused}.values()
     return NmodlError([Rejection(r.construct, file, r.line, r.way_out) for r in unique])
 
 
 @dataclass
 class Statement:
-    """One statement; `names` are what it is about, of an assignment the name and its index.
+    """One statement; `names` are its subjects, of an assignment the name and its index.
 
     `kind` is ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
     ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``, ``verbatim``,
@@ -83,7 +83,7 @@ class Statement:
 
 
 def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
-    """Return the statements of a kind, those within others, too."""
+    """Return the statements of a kind, also from inside of others."""
     statements = []
     for s in body:
         statements += [s] if s.kind == kind else []

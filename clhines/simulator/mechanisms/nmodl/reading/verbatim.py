@@ -1,4 +1,4 @@
-"""VERBATIM that needs no C: what says nothing to a simulation, and what NMODL can say, too."""
+"""VERBATIM blocks without an effect on a simulation, and known ones that NMODL can express."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SAID = {
 
 
 def without_comments(text: str) -> str:
-    """Return some C with blanks for its comments; what looks like one in a text stays."""
+    """Return C with blanks for its comments; string literals stay."""
     return _COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else " ", text)
 
 
@@ -78,10 +78,10 @@ def is_return(s: Statement) -> bool:
 
 
 def without_returns(body: Sequence[Statement]) -> list[Statement]:
-    """Return statements that do the same without a return: what follows an IF goes into it.
+    """Return equivalent statements without ``return``: statements behind an IF move into it.
 
-    So ``if (a) { b return } c`` is ``if (a) { b } else { c }``. What is no statement that is
-    executed in its place stays where it is. A return in a loop stays, too, and is refused there.
+    So ``if (a) { b return } c`` is ``if (a) { b } else { c }``. Declarations stay in their place. A
+    return in a loop stays, too, and is refused there.
     """
     for k, s in enumerate(body):
         if is_return(s):
