@@ -35,9 +35,9 @@ An importer takes from here `Mechanism`, its `Program` and names in it (`GENERAT
 `SET`), texts that stand for parts of an imported model (`GIVEN_CURRENT`, `KEPT_NUMBER`), generators
 of random numbers, and values of expressions (`is_beside`, `value_of`).
 
-To add a function of the language: a row in `text.parser.FUNCTIONS`, its value in
-`ir.exact.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name in
-`text.checks.METHODS` and a branch in `text.language`.
+To add a function of the language: a row in `text.parser.FUNCTIONS`, its name in
+`ir.expressions.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name
+in `text.checks.METHODS` and a branch in `text.language`.
 """
 
 from clhines.simulator.mechanisms.builtin import BUILT_IN, GIVEN_CURRENT, KEPT_NUMBER

@@ -117,67 +117,13 @@ def log(x: Fraction) -> Fraction:
         return Fraction(_decimal(x).ln())
 
 
-def _circular(x: Fraction, first: int) -> Fraction:
-    """Return the sine (`first` 1) or cosine (0) by its series, after whole turns are removed."""
-    if abs(x) > 10**9:
-        raise ExpressionError("the argument of a trigonometric function is too large")
-    x -= 2 * PI * round(x / (2 * PI))
-    with localcontext() as context:
-        context.prec = DIGITS + 10
-        value = _decimal(x)
-        term = result = value if first else Decimal(1)
-        k = first
-        while term and abs(term) > Decimal(10) ** (-DIGITS - 5):
-            term = -term * value * value / ((k + 1) * (k + 2))
-            result += term
-            k += 2
-    exact = Fraction(result)
-    return Fraction(0) if abs(exact) < _SAME else bounded(exact)  # 0 for what rounding leaves of it
-
-
-def sin(x: Fraction) -> Fraction:
-    """Return the sine."""
-    return _circular(x, 1)
-
-
-def cos(x: Fraction) -> Fraction:
-    """Return the cosine."""
-    return _circular(x, 0)
-
-
-def tan(x: Fraction) -> Fraction:
-    """Return the tangent."""
-    below = cos(x)
-    if below == 0:
-        raise NotRealError("a tangent")
-    return bounded(sin(x) / below)
-
-
-def sinh(x: Fraction) -> Fraction:
-    """Return the hyperbolic sine."""
-    return bounded((exp(x) - exp(-x)) / 2) if x else x
-
-
-def cosh(x: Fraction) -> Fraction:
-    """Return the hyperbolic cosine."""
-    return bounded((exp(x) + exp(-x)) / 2)
-
-
-def tanh(x: Fraction) -> Fraction:
-    """Return the hyperbolic tangent."""
-    if abs(x) > 400:
-        return Fraction(1 if x > 0 else -1)
-    return bounded(sinh(x) / cosh(x))
-
-
 def sign(x: Fraction) -> Fraction:
     """Return -1, 0 or 1."""
     return Fraction((x > 0) - (x < 0))
 
 
 FUNCTIONS: dict[str, Callable[[Fraction], Fraction]] = {
-    "exp": exp, "log": log, "sin": sin, "cos": cos, "tan": tan, "sinh": sinh, "cosh": cosh,
-    "tanh": tanh, "abs": abs, "sign": sign,
+    "exp": exp, "log": log, "abs": abs, "sign": sign,
 }  # fmt: skip
 
 
