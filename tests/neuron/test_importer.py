@@ -205,7 +205,7 @@ def test_tables_that_neuron_makes_again_are_refused():
     sections, _clamp = shifted()
     h.finitialize(-62)
     [said] = clhines.neuron.check()
-    assert sections and said.id == "mod.table-changes"
+    assert sections and said.id == "mod.table"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

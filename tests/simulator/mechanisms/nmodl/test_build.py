@@ -92,7 +92,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
                 f"ASSIGNED {{ y z p }}\nPROCEDURE f(a) {{ TABLE x DEPEND {depend}\n"
                 f"FROM 0 TO 1 WITH 9\n {sets} = a*y }}\nBEFORE STEP {{ y = v }}",
             ),
-            "TABLE of f depends on 'y'",
+            "TABLE of f depends on '" + ("x'" if what == "left out" else "y'"),
             "PROCEDURE f",
         )
         for what, neuron, depend, sets in (
