@@ -26,7 +26,7 @@ from clhines.simulator.mechanisms.nmodl.build import read as read_nmodl
 from clhines.simulator.mechanisms.text.language import Text
 
 Values = Mapping[str, ArrayLike]
-_WORDS = {  # what users cannot give by name
+_WORDS = {  # arguments that users cannot give by name
     "t": "the time",
     "v": "the voltage",
     "dt": "the step",
@@ -35,7 +35,7 @@ _WORDS = {  # what users cannot give by name
     "drawn": "random numbers of",
     "weight": "several weights, as",
 }
-# what equal mechanisms share as long as one of them lives
+# shared by equal mechanisms as long as one of them lives
 _ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
 
 
@@ -191,7 +191,7 @@ class Mechanism:
     def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Text | Nmodl]]:
         return Mechanism, (self.text, self.language)
 
-    # ---------------------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------------------- description
 
     @cached_property
     def compiled(self) -> Compiled:

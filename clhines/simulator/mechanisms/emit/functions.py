@@ -93,7 +93,7 @@ _COMMENTS = {
     "diffuse": "volumes and diffusion coefficients, after the states of all mechanisms",
     "constants": "what does not change from step to step",
 }
-# roles that functions of several instances take, and those that are one number for all of these
+# roles in functions of several instances; of these, roles that are one number for all
 _IN_VECTORS = frozenset(
     "v t dt parameter constant state ion output ion_current i g noise table weight"
     " seed adjoint".split()
@@ -279,7 +279,7 @@ class Functions:
         result_nodes = {(role, name): node for role, name, node in body.results}
         named = {a.name: a for a in arguments if a.role in ("state", "output")}
         written = iter([(named[name], node) for name, node in body.writes.items()])
-        results = []  # what is written in the order of the body
+        results = []  # in the order of the body
         for a in arguments:
             if a.direction != "in" and (a.role, a.name) in result_nodes:
                 results.append((a, result_nodes[a.role, a.name]))
@@ -314,7 +314,7 @@ class Functions:
         reserving = [a for a in arguments if a.role not in _UNRESERVED]
         reserving += [a for a in arguments if a.role == "constant" and a.direction == "in"]
         names = [name_of(a) for a in reserving]
-        names += [a.name for a in arguments if safe(a.name) != a.name]  # those behind them, too
+        names += [a.name for a in arguments if safe(a.name) != a.name]  # and before renaming
         roots: list[Node] = []
         for a, node in results:
             roots += node.args[1:] if a.role == "drawn" else [node]
@@ -400,7 +400,7 @@ def numpy_function(
     """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
     source = Functions(compiled, "numpy", outputs=outputs).text([block])
     space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
-    # what is run is printed of numbers and checked names
+    # the source consists of numbers and checked names
     exec(compile(source, f"<mechanism {compiled.program.name}>", "exec"), space)
     function: Callable[..., Any] = space[
         f"{compiled.program.name}_{compiled.bodies[block].suffix or block}"

@@ -88,7 +88,7 @@ class Body:
 
     results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
     writes: dict[str, Node] = field(default_factory=dict)  # by name, in order
-    loops: list[Loop] = field(default_factory=list)  # each may use the ends of those before
+    loops: list[Loop] = field(default_factory=list)  # each may use the ends of earlier ones
     comment: str = ""  # above the function, where it is not the usual one
     suffix: str = ""  # end of the function's name, where it is not the block's
 

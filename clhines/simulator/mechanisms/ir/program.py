@@ -96,7 +96,7 @@ class IonUse:
     """Uses of an ion, as ``ca``, and of its variables, as ``cai``, ``eca``."""
 
     name: str
-    valence: float | None = None  # what the file says, if it does
+    valence: float | None = None  # if the file has one
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
@@ -180,14 +180,14 @@ class Program:
     picked: tuple[str, ...] = ()  # of these, POINTERs of a file whose VERBATIM draws
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()  # what is not simulated, where parameters say that it is needed
+    unless: tuple[str, ...] = ()  # refusals that parameters decide
     beside: tuple[str, ...] = ()  # parameters that NEURON sets where it makes a TABLE
     external: tuple[str, ...] = ()  # parameters that are variables of another file
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
-    begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
+    begun: tuple[str, ...] = ()  # states that are one for all: the last INITIAL sets them
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
-    late: tuple[str, ...] = ()  # what events other than those of WATCH may set, v or variables
+    late: tuple[str, ...] = ()  # v or variables that events beside WATCH's may set
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
 

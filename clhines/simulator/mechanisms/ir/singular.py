@@ -12,7 +12,7 @@ from clhines.simulator.mechanisms.ir.passes.remove_singularities import (
     whole_power,
 )
 
-_BESIDE = 1e-6  # of an exponent: what is left of x/(exp(x) - 1) has an error of eps/x
+_BESIDE = 1e-6  # of an exponent x: x/(exp(x) - 1) as written has an error of eps/x
 _GRID = np.arange(-200, 200.5, 0.5)  # mV, where 0/0 is sought
 
 

@@ -53,7 +53,7 @@ class Bodies:
     watch_flags: list[float] = field(default_factory=list)
     netcons: int = 0
     weights: tuple[str, ...] | None = None
-    late: set[str] = field(default_factory=set)  # what other events than WATCH's set
+    late: set[str] = field(default_factory=set)  # variables that events beside WATCH's set
     halved: bool = False  # whether secondorder halves the dt of SOLVE
     refused: list[Refused] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ class _Work:
                 body.writes[key] = run.values[key]
             elif any(name in ion.writes for ion in self.file.ions):
                 body.results.append(("ion", key, run.values[key]))
-            # else a copy of its own: what is only read does not change for others
+            # else a copy: a variable that is only read does not change for others
         body.results += counts(run)
         self.bodies.blocks[block] = body
 

@@ -259,7 +259,7 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
 class Nmodl:
     """An NMODL mechanism, compiled."""
 
-    path: str = ""  # what messages call the file
+    path: str = ""  # name of the file in messages
     includes: tuple[tuple[str, str], ...] = ()  # names and texts of the files that it includes
     use_tables: bool = True  # value of usetable: whether TABLE statements count
     secondorder: bool = False  # whether NEURON's secondorder is not 0

@@ -349,7 +349,7 @@ class Evaluation(BlockValues):
         x = time - graph.number(Fraction(1, 10**11))
         return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
 
-    # calls whose arguments are no mere numbers: which arguments they take, and what they do
+    # calls whose arguments are not only numbers: a test of the arguments, and the effect
     _special_calls: ClassVar[dict[str, tuple[_Fits, Callable[..., Node]]]] = {
         "net_send": (_always, _send),
         "net_event": (_always, _send),

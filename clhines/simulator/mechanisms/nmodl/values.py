@@ -21,14 +21,14 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 )
 from clhines.simulator.refusals import refusal
 
-# what statements do that not every block may have: ``prime``, ``equation``, those of KINETIC
+# effects of statements that only some blocks have: ``prime``, ``equation``, KINETIC's
 Rules = dict[str, Callable[[Statement], None]]
 
 
 MAX_CHOSEN = 1024  # elements of an array whose index is not constant
-MADE = "TABLE {}"  # name, among those given of FUNCTION_TABLE, of a TABLE that NEURON has made
+MADE = "TABLE {}"  # name, among tables of FUNCTION_TABLE, of a TABLE that NEURON has made
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
-# blocks that may set what a POINTER points to, and those that may add to it
+# blocks that may set the target of a POINTER, and blocks that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
 ASSIGNING = "advance"  # the block that may set it at once, in the order of mechanisms

@@ -353,7 +353,7 @@ def _body_of_event(eq: Equations) -> Body:
     return Body([], writes, comment="what an event of this weight does", suffix="event")
 
 
-# --------------------------------------------------------------------------------- what it is
+# --------------------------------------------------------------------------------- description
 
 
 def _about(eq: Equations, program: Program) -> tuple[str, ...]:

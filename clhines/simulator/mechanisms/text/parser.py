@@ -28,7 +28,7 @@ _LEVELS = (  # operators, the loosest first; how many operands stand in a row, a
     (("*", "/"), 64, "factors"),
 )
 _COMPARISONS, _PRODUCTS = 2, 4
-FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # arguments, and what makes the node
+FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # arguments, and the maker of the node
     **{
         name: (1, lambda g, x, name=name: g.call(name, x))
         for name in "exp log sqrt sin cos tan sinh cosh tanh abs".split()

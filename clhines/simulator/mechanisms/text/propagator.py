@@ -25,7 +25,7 @@ from clhines.simulator.mechanisms.text.scope import Scope
 from clhines.simulator.mechanisms.text.statements import Line
 
 _DOUBLINGS, _TERMS = 10, 8  # of the series as many more as there are variables
-_SMALL = Fraction(1, 2**50)  # what the last two terms may be of the sum
+_SMALL = Fraction(1, 2**50)  # largest share of the last two terms in the sum
 _ONE, _DRIVE = "_one", "_drive"  # columns: of constants, and of a current of others, C/h
 
 

@@ -153,7 +153,7 @@ class RuleText(TextStatements):
                     line, f"'on reward:' does not know '{used}', a trace of {_OWNERS[of]}"
                 )
 
-    # ------------------------------------------------------------------------- what it says
+    # ------------------------------------------------------------------------- contents
 
     @cached_property
     def traces(self) -> dict[str, Line]:

@@ -32,7 +32,7 @@ class Line:
     number: int
     text: str
     sort: str = ""  # name, parameter, state, current, rate, event, or a setting
-    name: str = ""  # what it defines or changes; of a rate its state
+    name: str = ""  # the variable that it defines or changes; of a rate its state
     source: str = ""  # the expression as written
     sign: str = ""  # before the = of an event's action
     unit: Unit | None = None
@@ -65,7 +65,7 @@ class TextStatements:
     text: str
     name: str = ""
     kind: str = ""
-    defined: dict[str, Line] = field(default_factory=dict)  # what has a name of its own
+    defined: dict[str, Line] = field(default_factory=dict)  # by name
     ordered: list[Line] = field(default_factory=list)  # names, currents and rates
     rates: dict[str, Line] = field(default_factory=dict)  # by state or trace
     graph: Graph = field(default_factory=Graph)
@@ -255,7 +255,7 @@ def near_keyword(word: str, keywords: tuple[str, ...]) -> str:
     return near[0] if near else ""
 
 
-# What no expression goes on with: an open bracket before it was forgotten.
+# No expression continues so: an open bracket before it was forgotten.
 _BEGIN = re.compile(rf"((parameter|state|current)\s+{NAME}|d{NAME}\s*/\s*dt)\s*=")
 
 

@@ -314,7 +314,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     for key, value in new.items():
         run.set(key, value)
     kept = {key: run.values[key] for key in rows}
-    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # what it sets is of the end
+    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # variables of the end
     run.values |= kept
     if steady:
         del run.overrides["dt"]

@@ -242,7 +242,7 @@ def _runge(run: Execution, block: Block) -> None:
         run.set(key, total[key] + sixth * h * rates[key])
     del run.overrides["t"]
     _extrapolated(run, {key: h * rates[key] for key in keys})
-    _evaluated(run, block)  # what it sets is of the end
+    _evaluated(run, block)  # its variables are of the end
 
 
 # -------------------------------------------------------------------------------------- implicit
@@ -273,7 +273,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
-    rates = _evaluated(run, block)  # what the block sets is as of the end
+    rates = _evaluated(run, block)  # the block's variables are of the end
     if steady:
         run.overrides.pop("dt", None)
     else:

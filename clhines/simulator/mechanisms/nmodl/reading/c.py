@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     re.X,
 )
 _CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
-_PICKS = {  # functions of a stream, and what NMODL calls them
+_PICKS = {  # functions of a stream, and their names in NMODL
     PICK: PICK, "nrnran123_dblpick": "random_dpick",
     "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
 }  # fmt: skip
@@ -47,9 +47,7 @@ _BLOCKS = {  # of NMODL
     "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
 }  # fmt: skip
 _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
-UNREAD = (
-    "verbatim_unread"  # what NMODL says of C that is not read, to be refused where it is executed
-)
+UNREAD = "verbatim_unread"  # C that is not read, to be refused where it is executed
 OF_ION = "verbatim_of_ion"  # the value of an ion's variable, which the block began with
 WHOLE = "verbatim_whole"  # a function that cuts a number to a whole one, as a cast of C does
 _POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
@@ -342,7 +340,7 @@ class _Reader:
         """Return a block in braces, which may go on after the end, or one statement in braces."""
         if self._next == "" and self._tokens[self._at][0] == "end":
             raise _Open
-        if not self._take("{"):  # what is not read there is no statement of the block around it
+        if not self._take("{"):  # an unread statement there is not the block's
             return f"{{ {self._closed(self._read)} }}"
         self._move(1)
         lines, outside = ["{"], dict(self._around.types)

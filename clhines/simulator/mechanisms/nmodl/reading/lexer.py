@@ -38,10 +38,10 @@ class Token:
 
     sort: str  # ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``
     text: str
-    line: int  # of the file that was given: what an INCLUDE brings stands on its line
+    line: int  # of the first file: an included file stands on the line of INCLUDE
     start: int  # in the whole text
     end: int
-    of_c: bool = False  # whether it is what VERBATIM says in NMODL
+    of_c: bool = False  # whether it is the translation of VERBATIM
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clhines.simulator.mechanisms.nmodl.reading.tree import Declaration, File, Refused
 from clhines.simulator.refusals import refusal
 
-# values come from the model around; those here are NEURON's before a script changes them
+# the model has their values; here are NEURON's before a script changes them
 BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
 
 

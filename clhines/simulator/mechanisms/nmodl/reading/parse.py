@@ -46,7 +46,7 @@ _PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)
 _MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's table of units
 _E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
 _PI = Fraction("3.14159265358979323846")
-NUMBERS: dict[str, Scaled] = {  # what UNITS blocks take numbers from, beside names of units
+NUMBERS: dict[str, Scaled] = {  # numbers for UNITS blocks, beside names of units
     **{name: (s * _MOLE ** d[4], (*d[:4], 0, d[5])) for name, (s, d) in UNITS.items()},
     **{name: (Fraction(1), (0,) * 6) for name in ("radian", "rad", "fuzz", "dimensionless")},
     **{name: (_PI / 180, (0,) * 6) for name in ("degree", "deg")},

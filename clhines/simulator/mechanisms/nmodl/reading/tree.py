@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from clhines.core.errors import InputError
 from clhines.simulator.refusals import Sentence, way_out_of
 
-Expression: TypeAlias = tuple[Any, ...]  # the first entry says what the others are
+Expression: TypeAlias = tuple[Any, ...]  # the first entry is its sort
 PICK = "nrn_random_pick"  # draws a number of a Random, in VERBATIM
 GIVEN = "given"  # end of the name of a parameter: 1 where a POINTER has a stream, else 0; or none
 PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of a POINTER's Random
@@ -77,7 +77,7 @@ class Statement:
 
     kind: str
     line: int
-    names: tuple[Any, ...] = ()  # `kind` says what they are
+    names: tuple[Any, ...] = ()  # depends on `kind`
     values: tuple[Expression, ...] = ()
     blocks: list[list[Statement]] = field(default_factory=list)
 
@@ -133,7 +133,7 @@ class Declaration:
     name: str
     sort: str  # ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``
     line: int
-    length: int = 0  # 0 of what is no array
+    length: int = 0  # 0 if it is no array
     value: Fraction | None = None
     unit: str = ""
 

@@ -66,7 +66,7 @@ def is_empty(text: str) -> bool:
     inner = _inner(text)
     opened = [word for word in _LINES.findall(inner) if word in ("if", "ifdef", "ifndef", "endif")]
     if 2 * opened.count("endif") != len(opened) and not _OPEN.fullmatch(inner.strip()):
-        return False  # what follows the block may be left out
+        return False  # the preprocessor may skip statements behind the block
     return not _NOTHING.sub(" ", _LINES.sub("", inner)).strip()
 
 
