@@ -563,21 +563,16 @@ class _Reader:
         return f"{name} = {value}"
 
     def _place(self) -> str:
-        """Return the position in a stream: its sequence number, and which of the four words."""
+        """Return the position in a stream: its sequence number, and one of the four words."""
         self._at += 1
         self._need("(")
-        stream = self._stream()
-        self._need(",")
-        sequence = self._whole()
-        self._need(",")
-        word = self._whole()
+        stream, numbers = self._stream(), list[str]()
+        for _ in range(2):
+            self._need(",")
+            value, kind = self._expression()  # C converts it to a number that is not negative
+            numbers.append(f"({value})" if kind == "int" else f"floor({value})")
         self._need(")")
-        return f"random_setseq({stream}, 4 * {sequence} + {word})"
-
-    def _whole(self) -> str:
-        """Return an expression as C converts it to a whole number that is not negative."""
-        value, kind = self._expression()
-        return f"({value})" if kind == "int" else f"floor({value})"
+        return f"random_setseq({stream}, 4 * {numbers[0]} + {numbers[1]})"
 
     # ------------------------------------------------------------------------------- expressions
 
@@ -601,7 +596,7 @@ class _Reader:
         return value, kind
 
     def _unary(self) -> tuple[str, str]:
-        return self._signed() or self._of_threads() or self._bracketed() or self._atom()
+        return self._signed() or self._bracketed() or self._atom()
 
     def _signed(self) -> tuple[str, str] | None:
         """Read a signed expression, if there is one."""
@@ -611,28 +606,27 @@ class _Reader:
                 return f"({sign}{value})" if sign != "+" else value, "int" if sign == "!" else kind
         return None
 
-    def _of_threads(self) -> tuple[str, str] | None:
-        """Read a comparison with the first thread, if there is one: there is one thread."""
-        for sign, value in (("!=", "0"), ("==", "1")):
-            if self._take("_nt", sign, "nrn_threads"):
-                return value, "int"
-        return None
-
     def _bracketed(self) -> tuple[str, str] | None:
         """Read a cast expression, or one in brackets, if there is one."""
         if not self._take("("):
             return None
         kind = self._integer() or ("double" if self._take("double") else "")
-        if kind:
+        if not kind:
+            value, kind = self._expression()
             self._need(")")
-            return self._cut(kind)
-        value, kind = self._expression()
+            return f"({value})", kind
         self._need(")")
-        return f"({value})", kind
+        value, other = self._unary()
+        if other == "pointer":
+            raise NotReadError
+        return f"{WHOLE}({value})" if (kind, other) == ("int", "double") else value, kind
 
     def _atom(self) -> tuple[str, str]:
         """Read a number, a call, or a variable, NEURON's too."""
         sort, text = self._tokens[self._at]
+        for sign, value in (("!=", "0"), ("==", "1")):
+            if self._take("_nt", sign, "nrn_threads"):  # there is one thread, the first
+                return value, "int"
         if sort == "number":
             self._at += 1
             if text.isdigit() and text.startswith("0") and len(text) > 1:
@@ -652,30 +646,24 @@ class _Reader:
             return f"nrn_pointing({text[3:]})", "int"
         return self._variable()
 
-    def _cut(self, kind: str) -> tuple[str, str]:
-        """Return the operand of a cast to a type, and the type."""
-        value, other = self._unary()
-        if other == "pointer":
-            raise NotReadError
-        if kind == "int" and other == "double":
-            value = f"{WHOLE}({value})"
-        return value, kind
-
     def _variable(self) -> tuple[str, str]:
         """Return a variable as NMODL calls it, with its type."""
-        name = self._name()
-        if name.startswith("_l"):
-            name, kind = self._local_of_nmodl(name[2:])
-        elif name in self._around.types:
-            kind, _, holder = self._around.types[name].partition(":")
+        name, around = self._name(), self._around
+        if name.startswith("_l"):  # a LOCAL, an argument, or the function's value
+            name = name[2:]
+            if name in around.types or (name not in around.nmodl and name != around.function):
+                raise NotReadError
+            kind = "int" if name in around.whole else "double"
+        elif name in around.types:
+            kind, _, holder = around.types[name].partition(":")
             if holder:
                 return holder, "pointer"
             if kind in ("pointer", "text"):
                 raise NotReadError
             return name, kind
-        elif name.startswith("_") or name in self._around.nmodl | self._around.macros | _OTHERS:
+        elif name.startswith("_") or name in around.nmodl | around.macros | _OTHERS:
             raise NotReadError  # a LOCAL of that name is another variable
-        elif name == "v" and not self._around.takes_v:
+        elif name == "v" and not around.takes_v:
             raise NotReadError
         else:
             kind = "double"
@@ -684,14 +672,6 @@ class _Reader:
             self._need("]")
             name += f"[{index}]"
         return name, kind
-
-    def _local_of_nmodl(self, name: str) -> tuple[str, str]:
-        """Return a LOCAL, an argument, or the function's value, and its type."""
-        if name not in self._around.nmodl and name != self._around.function:
-            raise NotReadError
-        if name in self._around.types:
-            raise NotReadError
-        return name, "int" if name in self._around.whole else "double"
 
     def _call(self) -> tuple[str, str]:
         name = self._name()
