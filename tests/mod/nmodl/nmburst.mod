@@ -6,7 +6,7 @@ INITIAL { seen = 0 }
 NET_RECEIVE (w) {
     if (flag == 0) {
         FROM k = 1 TO 8 {
-            if (k <= turns && k != 2) { net_event(t + gap*k) }
+            if (k <= turns && k != 2) { net_event(t + gap*k/2) }
             if (k <= turns && w > 0) { net_send(gap*k, k) }
         }
     } else {

@@ -15,12 +15,13 @@ def check_pointers(blocks: FileBlocks) -> FileBlocks:
     """
     printed, pointers = blocks.names.printed, blocks.file.pointers
     bodies = blocks.bodies.values()
-    for name in blocks.set_by_pointer("steer"):
+    for name in sorted(blocks.set_by_pointer("steer")):
         others = [body for block, body in blocks.bodies.items() if block != STEERING]
         set_there = any(n == name for body in others for _, n, _ in body.results)
         if set_there or any(printed[name] in body.free(body.writes) for body in others):
             raise Refused(refusal("mod.pointer-of-net-receive", name=name), pointers[name])
-    for name in {n for body in bodies for role, n, _ in body.results if role in ("put", "add")}:
+    added = {n for body in bodies for role, n, _ in body.results if role in ("put", "add")}
+    for name in sorted(added):
         if any(printed[name] in body.free(body.writes) for body in bodies):
             raise Refused(refusal("mod.pointer-written-read", name=name), pointers[name])
     return blocks
