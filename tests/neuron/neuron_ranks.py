@@ -4,7 +4,8 @@
 [--trains LIBRARY] [--bins 0|1] SCENARIO...``
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
-engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), or what is refused.
+engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), runs of which a coin
+decides each call (``coin-SEED``), or what is refused.
 """
 
 import gc
@@ -12,6 +13,7 @@ import json
 import sys
 from contextlib import contextmanager, suppress
 
+import numpy as np
 from mpi4py import MPI
 from neuron import h
 
@@ -20,6 +22,7 @@ from clhines import ClhinesError
 from clhines.core.errors import BuildError, DeviceMemoryError, InputError
 from clhines.neuron import disable, enable, entry, reading
 from clhines.neuron import kept as kept_models
+from clhines.neuron.switch.cost import Accounts
 from clhines.simulator.ranks.joints import JoinedExchange
 from clhines.simulator.simulation import Simulation
 
@@ -173,6 +176,27 @@ def ran(v_init=-65, engine=None, back=STOPS[-1], stops=STOPS):
         pc.psolve(stop)
     disable()
     return found_by_all()
+
+
+def tossed(seed):
+    """Runs of which a coin decides who takes each call, and the steps on the device."""
+    rng, decide, runs = np.random.default_rng(seed), Accounts.device_is_sooner, []
+    decisions = []
+
+    def toss(*_):  # all ranks toss alike
+        decisions.append(bool(rng.random() < 0.5))
+        return decisions[-1]
+
+    Accounts.device_is_sooner = toss
+    on = enable(when="faster")
+    for v_init in -65, 20:
+        h.finitialize(v_init)
+        for stop in sorted({*STOPS, *rng.uniform(0.5, STOPS[-1], 4).tolist()}):
+            pc.psolve(stop)
+        runs.append(found_by_all())
+    disable()
+    Accounts.device_is_sooner = decide
+    return runs, comm.gather(on.steps), decisions
 
 
 def found_by_all():
@@ -411,6 +435,9 @@ for scenario in sys.argv[1:]:
         ran(-65, "auto")
     if scenario == "left":
         found[scenario] = left()
+        continue
+    if scenario.startswith("coin"):
+        found[scenario] = tossed(int(scenario.partition("-")[2]))
         continue
     if scenario.startswith("again"):
         found[scenario] = again(scenario.partition("-")[2])

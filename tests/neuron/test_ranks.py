@@ -89,6 +89,19 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
         compare(found, of_neuron, engine)
 
 
+def test_a_coin_decides_who_takes_each_call(of_neuron):
+    """Of two ranks and three, on each alike: NEURON's spikes, some steps by it and some here."""
+    seeds = [f"coin-{seed}" for seed in range(6)]
+    steps, decisions = [], []
+    for ranks, some in ((2, seeds[:4]), (3, seeds[4:])):
+        for seed, (runs, taken, tossed) in told(ranks, *some).items():
+            compare(runs, of_neuron, seed)
+            assert len({*taken}) == 1, seed
+            steps += taken
+            decisions += tossed
+    assert {*decisions} == {False, True} and max(steps) > 0
+
+
 @pytest.mark.parametrize("engine", ["auto", "steps"])
 def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
     """As long as no rank has other parameters, which none is planned anew for."""
