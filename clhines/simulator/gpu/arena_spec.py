@@ -440,6 +440,7 @@ _OF_INSTANCE = frozenset(
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
 _MOST_CLASSES = 3  # of nodes that have statements of their own
 _FEW_CLASSES = 8  # up to which some have
+_FEW_LISTS = 128  # in a launch: statements for classes then bring less than they take to compile
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
 
@@ -611,7 +612,12 @@ def _is_number(expression: str) -> bool:
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Return sets of density mechanisms, as bits, that most lists have; none where many."""
+    """Return sets of density mechanisms, as bits, that most lists have.
+
+    There are none if the launch has few lists, or the model many such sets.
+    """
+    if (lists.homes[:, 3] - lists.homes[:, 2]).sum() < _FEW_LISTS:
+        return ()
     bits, count = np.unique(lists.rows[:, 0], return_counts=True)
     order = np.argsort(-count, kind="stable")
     several = [int(b) for b in bits[order] if b]

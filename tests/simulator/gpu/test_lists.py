@@ -3,12 +3,13 @@
 from fractions import Fraction
 from math import factorial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
-from clhines.simulator.gpu import arena_epochs
+from clhines.simulator.gpu import arena_epochs, arena_spec
 from clhines.simulator.gpu.arena_spec import terms
 from clhines.simulator.gpu.lists import _joined, _rows_and_lanes, _weight_of
 from clhines.simulator.gpu.spec import WARP, coefficients
@@ -64,6 +65,7 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
         return with_blocks(*given)
 
     monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    monkeypatch.setattr(arena_spec, "_FEW_LISTS", 0)
     for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
         net, groups = cells(("nata", "skv", "ih"))
         sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
@@ -83,6 +85,14 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     assert len(spikes["reference", True]) > 1
     for values in spikes.values():
         np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)
+
+
+def test_few_lists_have_no_statements_for_classes():
+    """Cells that are equal have the same lists, which count as often as there are cells."""
+    rows, homes = np.array([[1], [3], [3]]), np.zeros((200, 8), np.int64)
+    homes[:, 3] = 3
+    assert arena_spec._classes(SimpleNamespace(rows=rows, homes=homes)) == (3, 1)
+    assert arena_spec._classes(SimpleNamespace(rows=rows, homes=homes[:20])) == ()
 
 
 def test_a_table_of_which_one_variable_is_looked_up(fast_queue, needs):
