@@ -100,6 +100,7 @@ static inline int in_group(const int position, const uint width, const uint line
     return (p / width * lines + line) * width + p % width;
 }
 
+${spec.shared_helpers}\
 ${part("simulator/common/arena_functions")}\
 ${part("simulator/common/diffusing_rows") if spec.diffuses else ""}\
 ${part("simulator/common/runaway")}\

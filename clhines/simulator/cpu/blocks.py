@@ -39,7 +39,7 @@ from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_cells, add_turns, filled_arenas
 from clhines.simulator.kinds.diffusing import add_diffusing_rows
 from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
-from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.emit.functions import Functions, all_helpers, shared_prefix
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import ADVANCE_REVERSAL, INITIAL_REVERSAL, Kind, Model
@@ -186,7 +186,7 @@ class GroupedKind(KindBlocks):
         declared = [q.name for q in mechanism.program.outputs]  # others are currents as they are
         outputs = tuple(name for name in kind.outputs if name in declared)
         how = real, groups.width, single, outputs
-        printed = Functions(mechanism.compiled, *how)
+        printed = Functions(mechanism.compiled, *how, share=True)
         takes_events = kind.summed and printed.takes_events
         blocks = vectors + ["receive"] * takes_events
 
@@ -228,7 +228,7 @@ class GroupedKind(KindBlocks):
     @property
     def has_exponentials(self) -> bool:
         """Whether steps take so long that a loop of their own is faster: measured, by 5 %."""
-        return f"{self.name}__v{self.width}_exp_(" in self.wide
+        return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
         values = ["dt", *(self.parameter(n) for n in self.singles)]
@@ -423,6 +423,12 @@ class CellBlocksSpec(ArenaSpec):
     @property
     def group_widths(self) -> list[int]:
         return sorted({kind.width for kind in self.grouped})
+
+    @property
+    def shared_helpers(self) -> str:
+        """Functions that those of several kinds call for groups, once for each width."""
+        texts = {w: "".join(k.wide for k in self.grouped if k.width == w) for w in self.widths}
+        return "".join(all_helpers(t, shared_prefix(w), self.real, w) for w, t in texts.items())
 
     @property
     def widths(self) -> list[int]:

@@ -196,7 +196,7 @@ def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     tail = float(LOG2 - Fraction(head))
     texts["exp"] = f"""\
 // exp(x), where the result may be no normal number
-static {vector} {prefix}_far_exp_(const {vector} x)
+static __attribute__((noinline)) {vector} {prefix}_far_exp_(const {vector} x)
 {{
 {begin}    return (part + {one}) * scale * more;
 }}

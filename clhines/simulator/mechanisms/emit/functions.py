@@ -83,6 +83,19 @@ def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
     return result
 
 
+def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
+    """Return the functions that `text` calls by names with `prefix`."""
+    result = table_helpers(text, prefix, real, width)
+    for random in (random123, scop):
+        result += (random.python_source if real == "numpy" else random.opencl_source)(text, prefix)
+    return result + helpers(text, prefix, real, width)
+
+
+def shared_prefix(width: int) -> str:
+    """Return the prefix of helpers that the functions of all mechanisms for a width share."""
+    return f"groups__v{width}"
+
+
 _COMMENTS = {
     "initial": "states at the start",
     "current": "i outward, g = di/dv",
@@ -148,7 +161,8 @@ class Functions:
     The source of a block does not depend on other blocks. In OpenCL a function
     takes `width` instances at once, as ``realWIDTH``; parameters in `single` are one number for all
     instances. `outputs` are variables that blocks give beside the states. With `lanes`, and a width
-    of 1, functions are for lanes of a GPU.
+    of 1, functions are for lanes of a GPU. If they `share`, functions for several instances come
+    without helpers, whose names have `shared_prefix`.
     """
 
     def __init__(
@@ -159,11 +173,13 @@ class Functions:
         single: Sequence[str] = (),
         outputs: Sequence[str] = (),
         lanes: Lanes | None = None,
+        share: bool = False,
     ) -> None:
         self.compiled, self.real, self.outputs = compiled, real, tuple(outputs)
         self.program = compiled.program
         self.width, self.single, self.lanes = width, frozenset(single), lanes
         self.prefix = self.program.name + (f"__v{width}" if width > 1 else "")
+        self._helpers = shared_prefix(width) if share and width > 1 else self.prefix
         self._constants: Constants | None = None
         self._copies: dict[str, Body] = {}
 
@@ -335,7 +351,7 @@ class Functions:
     def _printer(self, symbols: Mapping[str, str]) -> Printer:
         if self.lanes is not None:
             return LanesPrinter(self.lanes, self.prefix, self.real, symbols)
-        return Printer(self.prefix, self.real, self.width, symbols)
+        return Printer(self.prefix, self.real, self.width, symbols, self._helpers)
 
     def _type(self, a: Argument) -> str:
         one = a.role in _ALIKE or (a.role == "parameter" and a.name in self.single)
@@ -370,12 +386,10 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Return functions with the helpers that they call before them."""
-        helper_source = table_helpers(body, self.prefix, self.real, self.width)
-        for random in (random123, scop):
-            source = random.python_source if self.real == "numpy" else random.opencl_source
-            helper_source += source(body, self.prefix)
-        return helper_source + helpers(body, self.prefix, self.real, self.width) + body
+        """Return functions with the helpers that they call, except shared ones, before them."""
+        if self._helpers != self.prefix:
+            return body
+        return all_helpers(body, self.prefix, self.real, self.width) + body
 
 
 def _python(

@@ -29,14 +29,21 @@ def vector(width: int) -> str:
 class Printer:
     """One function's source in one language: statements pile up in `lines`.
 
-    Names of helpers begin with `prefix`; `real` is ``double``, ``float`` or ``numpy``, `width` the
-    numbers of a vector. `symbols` has names in the source of symbols that no text names.
+    Names of functions begin with `prefix`, those of helpers with `helpers`, by default the same.
+    `real` is ``double``, ``float`` or ``numpy``, `width` the numbers of a vector. `symbols` has
+    names in the source of symbols that no text names.
     """
 
     def __init__(
-        self, prefix: str, real: str, width: int = 1, symbols: Mapping[str, str] | None = None
+        self,
+        prefix: str,
+        real: str,
+        width: int = 1,
+        symbols: Mapping[str, str] | None = None,
+        helpers: str = "",
     ) -> None:
         self.prefix, self.real, self.width = prefix, real, width
+        self.helpers = helpers or prefix
         self.symbols = dict(symbols or {})
         self.indent = "    "
         self.lines: list[str] = []
@@ -86,7 +93,7 @@ class Printer:
     def call(self, name: str, *arguments: str) -> str:
         """Return a call of a mathematical function."""
         if self.width > 1 and name in ("exp", "sqrt"):
-            return f"{self.prefix}_{name}_({', '.join(arguments)})"
+            return f"{self.helpers}_{name}_({', '.join(arguments)})"
         if self.width > 1:  # all of one type
             arguments = tuple(f"({self.type})({a})" for a in arguments)
         return f"{'np.' if self.python else ''}{name}({', '.join(arguments)})"
@@ -234,13 +241,13 @@ class Printer:
             shown = [self.show(a) for a in e.args[1:] if not a.is_number]
             place = f"({self.type})({arguments[0]})" if e.args[0].is_number else arguments[0]
             place = arguments[0] if self.python else place
-            return f"{self.prefix}_{e.op}_({', '.join([place, *shown, *numbers])})"
+            return f"{self.helpers}_{e.op}_({', '.join([place, *shown, *numbers])})"
         if self.python and e.op in _NUMPY:
             return self.call(_NUMPY[e.op], *arguments)
         if e.op in ("bernoulli", "bernoulli_slope", "weight") or e.op.startswith(
             ("random_", "scop_")
         ):
-            return f"{self.prefix}_{e.op}_({', '.join(arguments)})"
+            return f"{self.helpers}_{e.op}_({', '.join(arguments)})"
         return self.call("fabs" if e.op == "abs" else e.op, *arguments)
 
 
