@@ -58,13 +58,14 @@ phases.add("rest", begin - start + spent - sum(phases.seconds.values()))
 print("took", spent, json.dumps(phases.seconds))
 """
 WATCHED = {  # functions and methods -> phase, which does not count those in them
-    "clhines.neuron.memory.versions.supported": "self-tests",
+    "clhines.neuron.memory.versions._tested": "self-tests",
     "clhines.solver.device.trust._tried": "self-tests",
     "clhines.neuron.entry.read_model": "reading",
     "clhines.neuron.reading.convert_all": "converting",
     "clhines.neuron.entry.network_of": "network",
     "clhines.neuron.entry.take_values": "planning",
     "clhines.neuron.entry.Simulation": "planning",
+    "clhines.solver.device.program.render": "rendering",
     "clhines.solver.device.program._compile": "compiling",
     "clhines.solver.device.program.first_launch": "compiling",
     "clhines.neuron.kept.ModelRun.advance": "steps",
