@@ -24,10 +24,11 @@ from clhines.neuron.memory.session import Hoc, uncollected
 from clhines.neuron.memory.versions import supported
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.rank_calls import joined, kept_by_all, ranks_of, same_on, together
+from clhines.neuron.read.catalogue import digest_of_texts
 from clhines.neuron.read.hooks import GATHERED
 from clhines.neuron.read.queue import LATE
 from clhines.neuron.reading import read_model
-from clhines.simulator.importing import state_follows
+from clhines.simulator.importing import load_compiler, state_follows
 from clhines.simulator.ranks import NO_WORDS, ONE_PROCESS, Joints, Ranks
 from clhines.simulator.refusals import refusal, sentence_of
 from clhines.simulator.simulation import Simulation
@@ -340,6 +341,8 @@ def kept_or_read(
     with ranks.agreed():
         kept = kept_model(request) if vectors is None else None
     kept = kept_by_all(ranks, kept)
+    if kept is None and ranks.size == 1:
+        load_compiler(request.device, request.dtype, digest_of_texts(h))
     model = kept.model if kept else read_model(h, vectors, ranks=ranks)
     rejected = [*_unsolved(model)] if request.solves else []
     rejected += [] if kept is not None else model.rejected

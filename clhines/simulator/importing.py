@@ -8,6 +8,7 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets have not had.
 - `asked`, `check_unless`: conditions under which a mechanism would do what is not simulated.
 - `joined_options`: arguments of `Simulation` for a rank that describes its own part of a network.
+- `load_compiler`: load PoCL's compiler while a model is read.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import own_queue
 from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
+from clhines.solver.device.program import load_compiler
 
 __all__ = [
     "SPIKE_LATE",
@@ -35,6 +37,7 @@ __all__ = [
     "check_rings",
     "check_unless",
     "joined_options",
+    "load_compiler",
     "rings_of",
     "start_arrays",
     "state_follows",

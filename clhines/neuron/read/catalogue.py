@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field, replace
 
@@ -142,3 +143,13 @@ def _text(h: Hoc) -> Hoc:
     """Return a reference to a text of hoc, also where hoc has a variable `ref`."""
     h("strdef clhines_text_")
     return ref(h, "clhines_text_")
+
+
+def digest_of_texts(h: Hoc) -> str:
+    """Return a digest of the texts of all mechanisms that NEURON has."""
+    sha256 = hashlib.sha256()
+    for types in (h.MechanismType(0), h.MechanismType(1)):
+        for number in range(int(types.count())):
+            types.select(number)
+            sha256.update(str(types.code()).encode())
+    return sha256.hexdigest()[:16]

@@ -11,14 +11,16 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 
-from clhines.core.errors import BuildError, DeviceError, InputError
+from clhines.core.errors import BuildError, ClhinesError, DeviceError, InputError
 from clhines.core.progress import phase
 from clhines.solver.device import caches, declarations, devices
 from clhines.solver.device.guard import check_process
@@ -30,6 +32,7 @@ from clhines.solver.plan.templates import render
 KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
 MOST_PROGRAMS = 256  # of a context
+_SMALL = "__kernel void of_{}(__global float *x) {{ x[0] = exp(x[0]); }}"
 # the last used is the last
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
@@ -242,6 +245,34 @@ def bind(
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
     return BoundKernel(built, name, [arguments[n] for n in names], changing)
+
+
+def load_compiler(device: object, dtype: DTypeLike, name: str) -> threading.Thread | None:
+    """Let a thread load PoCL's compiler before the first program is built.
+
+    The first program of a process takes about 0.4 s of a core longer than later ones, as PoCL loads
+    its compiler. The thread builds a small one with this name in it. If PoCL has that in its cache,
+    it mostly has the programs of a model of this name, too, and needs no compiler. There is no
+    thread for other platforms, nor in a process that has built a program.
+    """
+    if build_seconds or not (device is None or isinstance(device, str | cl.Device)):
+        return None
+    with suppress(ClhinesError, cl.Error):  # reported where the device is used
+        chosen = devices.choose(device, dtype)
+        if devices.is_cpu(chosen) and "Portable Computing" in chosen.platform.name:
+            context = devices.context_of(chosen)
+            name_processor(chosen)
+            caches.before_build(chosen)
+            thread = threading.Thread(target=_build_small, args=(context, _SMALL.format(name)))
+            thread.start()
+            return thread
+    return None
+
+
+def _build_small(context: cl.Context, source: str) -> None:
+    text, options = declarations.minimal(context.devices[0], source)
+    with suppress(cl.Error):
+        cl.Program(context, text).build(options)
 
 
 def _dump(source: str, spec: TemplateSpec) -> None:
