@@ -76,7 +76,7 @@ def test_no_icd(monkeypatch):
     monkeypatch.setattr(cl, "get_platforms", none)
     found = only_fault(doctor.platforms())
     assert found.what == "no OpenCL platform was found"
-    assert "pip install '.[pocl]'" in found.advice
+    assert "pip install '.[cpu]'" in found.advice
     assert doctor.precisions() == doctor.processors() == list(doctor.solves()) == []
 
 
