@@ -1,55 +1,104 @@
-"""Time tridiagonal systems: `solve_tridiagonal`, a kept `Tridiagonal`, and SciPy.
+"""Time tridiagonal systems: `solve_tridiagonal`, a kept `Tridiagonal`, SciPy and LAPACK.
 
     python -m bench tridiagonal [--device SPEC] [--systems 1 100 1000 10000] [--rows 64]
 
-dl, d and du are as in LAPACK, (m, n - 1) and (m, n). SciPy's `solve_banded` solves all systems as
-one, with bands that are there already; LAPACK's `gtsv` is called through SciPy. All calls of a row
-take turns, so that other load slows them alike; times are the least of wall time in microseconds,
-medians are beside them in the JSON file. `first` is the first call of `solve_tridiagonal`, which
-plans, loads kernels and allocates; kernels may be in a cache. Every solution is compared with
-SciPy's.
+Like beside like: `solve` beside LAPACK's `gtsv` (`ptsv` for symmetric systems), SciPy's
+`solve_banded`, and its batched `solve` where the dense matrices fit; kept factors beside LAPACK's
+kept `gttrs` (`pttrs`). SciPy's and LAPACK's calls solve all systems as one. `launch` is an empty
+kernel with its wait, below which no call of a device can be. All calls of a row take turns, so that
+other load slows them alike; times are the least of wall time in microseconds, medians are beside
+them in the JSON file. `first` is the first call of `solve_tridiagonal`, which plans, loads kernels
+and allocates; kernels may be in a cache. Every solution is compared with LAPACK's.
+
+On an NVIDIA GPU a second table has arrays on the device, between events: ours in natural order,
+cuSPARSE's strided batch, and its interleaved one by each algorithm, with values side by side as it
+needs them and, `from natural order`, with the changes of order that a user of the other has to do.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
-from bench import record, table
+from bench import record, systems, table
+from bench.measures import peers
 from bench.measures.calls import Call, in_turns
+from bench.peers import cuda
 from bench.record import SEED
+from bench.systems import Candidate, Case
 
-CALLS = ("solve_tridiagonal", "Tridiagonal.solve", "factors.solve", "solve_banded", "gtsv")
+CALLS = (
+    "launch",
+    "solve_tridiagonal",
+    "Tridiagonal.solve",
+    "LAPACK",
+    "solve_banded",
+    "scipy solve",
+    "factors.solve",
+    "LAPACK kept",
+)
+DENSE = 1 << 23  # entries of all matrices, up to which SciPy's batched `solve` is called
 NEAR = {"float64": 1e-14, "float32": 1e-5}  # pivots are above 2: errors do not grow
 
 
 def scipy_calls(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> dict[str, Call]:
-    """SciPy's solvers on all systems as one."""
-    from scipy.linalg import lapack, solve_banded
+    """SciPy's and LAPACK's solvers on all systems as one; symmetric if `dl` is `du`."""
+    import scipy
+    from scipy import linalg
 
     off = np.zeros((2, *d.shape), d.dtype)  # lower and upper, in the rows of the other end
     off[0, :, :-1], off[1, :, 1:] = dl, du
     low, up = (a.reshape(-1) for a in off)
     main, rhs = d.reshape(-1), b.reshape(-1)
     bands = np.stack((up, main, low))
-    gtsv = lapack.get_lapack_funcs(("gtsv",), (d, b))[0]
-    return {
-        "solve_banded": lambda: solve_banded((1, 1), bands, rhs),
-        "gtsv": lambda: gtsv(low[:-1], main, up[1:], rhs)[3],
-    }
+    names = ("gtsv", "gttrf", "gttrs", "ptsv", "pttrf", "pttrs")
+    gtsv, gttrf, gttrs, ptsv, pttrf, pttrs = linalg.lapack.get_lapack_funcs(names, (d, b))
+    calls: dict[str, Call] = {"solve_banded": lambda: linalg.solve_banded((1, 1), bands, rhs)}
+    if dl is du:
+        kept = pttrf(main, up[1:])[:2]
+        calls |= {
+            "LAPACK": lambda: ptsv(main, up[1:], rhs)[2],
+            "LAPACK kept": lambda: pttrs(*kept, rhs)[0],
+        }
+    else:
+        kept = gttrf(low[:-1], main, up[1:])[:5]
+        calls |= {
+            "LAPACK": lambda: gtsv(low[:-1], main, up[1:], rhs)[3],
+            "LAPACK kept": lambda: gttrs(*kept, rhs)[0],
+        }
+    m, n = d.shape
+    if m * n * n <= DENSE and tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 17):
+        dense = np.zeros((m, n, n), d.dtype)
+        k = np.arange(n)
+        dense[:, k, k], dense[:, k[1:], k[:-1]], dense[:, k[:-1], k[1:]] = d, dl, du
+        calls["scipy solve"] = lambda: linalg.solve(dense, b[..., None], assume_a="tridiagonal")
+    return calls
 
 
-def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str) -> dict[str, Any]:
+def empty_launch(queue: cl.CommandQueue) -> Call:
+    """Return a call that launches a kernel of no work, and waits."""
+    kernel = cl.Program(queue.context, "__kernel void nothing(int n) {}").build().nothing
+    kernel.set_args(np.int32(1))
+
+    def launch() -> None:
+        cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,)).wait()
+
+    return launch
+
+
+def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str, symmetric: bool) -> dict[str, Any]:
     """One row: times of all calls on m systems of n rows."""
     rng = np.random.default_rng(SEED)
     dl, du = rng.uniform(-1, 1, (2, m, n - 1)).astype(dtype)
+    dl = du if symmetric else dl
     d, b = rng.uniform(4, 5, (m, n)).astype(dtype), rng.uniform(-1, 1, (m, n)).astype(dtype)
     begin = time.perf_counter()
     clhines.solve_tridiagonal(dl, d, du, b, queue=queue)
@@ -58,21 +107,23 @@ def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str) -> dict[str, Any
     factors = kept.factor(dl, d, du)
     outs = np.empty_like(b), np.empty_like(b)
     calls: dict[str, Call] = {
+        "launch": empty_launch(queue),
         "solve_tridiagonal": lambda: clhines.solve_tridiagonal(dl, d, du, b, queue=queue),
         "Tridiagonal.solve": lambda: kept.solve(dl, d, du, b, out=outs[0]),
         "factors.solve": lambda: factors.solve(b, out=outs[1]),
         **scipy_calls(dl, d, du, b),
     }
-    solved = {name: np.asarray(call()).reshape(b.shape) for name, call in calls.items()}
+    solved = {k: np.asarray(call()).reshape(b.shape) for k, call in calls.items() if k != "launch"}
     for name, x in solved.items():
-        worst = np.abs(x - solved["gtsv"]).max()
+        worst = np.abs(x - solved["LAPACK"]).max()
         if not worst < NEAR[dtype]:
-            sys.exit(f"{name}, {dtype}, {m} systems: {worst:.3g} from SciPy: wrong, so not timed")
+            sys.exit(f"{name}, {dtype}, {m} systems: {worst:.3g} from LAPACK: wrong, so not timed")
     taken = in_turns(calls)
     return {
         "systems": m,
         "rows": n,
         "dtype": dtype,
+        "matrix": "symmetric" if symmetric else "general",
         "method": kept.solver.plan.method,
         "first_seconds": first,
         "seconds": {name: min(some) for name, some in taken.items()},
@@ -80,16 +131,68 @@ def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str) -> dict[str, Any
     }
 
 
+def natural(case: Case) -> Candidate:
+    """Return `solve` of arrays on the device in natural order, as a candidate."""
+    solver = clhines.Solver(case.forest, dtype=case.dtype, queue=case.queue)
+    sets = list(case.on_device())
+    out = [cla.empty_like(b) for *_, b in sets]
+
+    def launch(k: int) -> float:
+        d, u, b = sets[k % len(sets)]
+        solver.solve(d, u, b, out=out[k % len(sets)], check=False)
+        case.queue.finish()
+        events = solver.kernel_events
+        return (events[-1].profile.end - events[0].profile.start) * 1e-9
+
+    name = "clhines, natural order"
+    return Candidate(name, launch, lambda k: case.solution(out[k]), clock="device", solver=solver)
+
+
+def measure_device(queue: cl.CommandQueue, m: int, n: int, dtype: str) -> list[dict[str, Any]]:
+    """Time arrays on an NVIDIA GPU beside cuSPARSE; return no rows for other devices."""
+    if "NVIDIA" not in queue.device.platform.name:
+        return []
+    forest = systems.chains(m, n)
+    case = Case(queue, forest, "chains", np.dtype(dtype), systems.values(forest, dtype))
+
+    def candidates() -> Iterator[Candidate]:
+        yield peers.floor(case)
+        yield natural(case)
+        yield peers.own(case, "auto", "clhines, device order")
+        yield from cuda.strided(case)
+        for algorithm in cuda.ALGORITHMS:
+            for reorders in (False, True):
+                yield from cuda.interleaved(case, algorithm, reorders)
+
+    missing: list[dict] = []
+    rows = peers.time_all(case, candidates(), 4.0, missing)
+    for one in missing:
+        print(f"{one['name']}: {one['reason']}", file=sys.stderr)
+    return [{**row, "systems": m, "rows": n} for row in rows]
+
+
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text, in microseconds."""
-    head = f"{'systems':>7} {'rows':>4} {'dtype':<7} {'first':>9}"
+    head = f"{'systems':>7} {'rows':>4} {'dtype':<7} {'matrix':<9} {'first':>9}"
     head += "".join(f" {name:>17}" for name in CALLS) + "  method"
     lines = []
     for r in result["rows"]:
-        line = f"{r['systems']:>7} {r['rows']:>4} {r['dtype']:<7} {r['first_seconds'] * 1e6:>9.0f}"
-        line += "".join(f" {r['seconds'][name] * 1e6:>17.0f}" for name in CALLS)
+        line = f"{r['systems']:>7} {r['rows']:>4} {r['dtype']:<7} {r['matrix']:<9}"
+        line += f" {r['first_seconds'] * 1e6:>9.0f}"
+        taken = (r["seconds"].get(name) for name in CALLS)
+        line += "".join(f" {'-' if s is None else format(s * 1e6, '.0f'):>17}" for s in taken)
         lines.append(f"{line}  {r['method']}")
-    return table.ruled(head, lines, [r["dtype"] for r in result["rows"]])
+    whole = table.ruled(head, lines, [r["dtype"] for r in result["rows"]])
+    if not result["device_rows"]:
+        return whole
+    head = f"{'systems':>7} {'rows':>4} {'dtype':<7} {'us':>9} {'x floor':>8}  solver"
+    lines = [
+        f"{r['systems']:>7} {r['rows']:>4} {r['dtype']:<7} {r['seconds'] * 1e6:>9.1f} "
+        f"{r['x_floor']:>8.2f}  {r['name']}"
+        for r in result["device_rows"]
+    ]
+    groups = [f"{r['systems']} {r['dtype']}" for r in result["device_rows"]]
+    return f"{whole}\n\n{table.ruled(head, lines, groups)}"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -100,7 +203,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, args.dtype, False)
-    cases = [(m, t) for t in args.dtype for m in args.systems]
-    rows = [measure(queue, m, args.rows, t) for m, t in tqdm(cases, disable=None)]
-    result = {"record": record.record(queue, "tridiagonal", arguments), "rows": rows}
+    cases = [(m, args.rows, t) for t in args.dtype for m in args.systems]
+    kinds = [(*case, symmetric) for case in cases for symmetric in (False, True)]
+    rows = [measure(queue, *kind) for kind in tqdm(kinds, disable=None)]
+    timed = record.queue(args.device, args.dtype)
+    device_rows = [row for case in cases for row in measure_device(timed, *case)]
+    result = {
+        "record": record.record(queue, "tridiagonal", arguments),
+        "rows": rows,
+        "device_rows": device_rows,
+    }
     record.write("tridiagonal", queue, result, text(result), args.out)

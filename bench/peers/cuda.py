@@ -99,12 +99,20 @@ def timed(launch: Callable[[], None]) -> float:
 
 
 def solver(
-    name: str, case: Case, interleaved: bool, routine: str, before: tuple, after: tuple
+    name: str,
+    case: Case,
+    interleaved: bool,
+    routine: str,
+    before: tuple,
+    after: tuple,
+    reorders: bool = False,
 ) -> Candidate:
     """Return one routine as a candidate.
 
     Parameters
     ----------
+    reorders : bool
+        Values are there in natural order, and the clock runs while CuPy changes the order.
     routine : str
         ``{}`` stands for the letter of the dtype.
     before, after : tuple of int
@@ -124,6 +132,7 @@ def solver(
         e = np.append(u[1:], 0).astype(case.dtype)
         fresh.append([ordered(a) for a in (u, d, e, b)])
     work = [[a.copy() for a in arrays] for arrays in fresh]
+    natural = [[cp.ascontiguousarray(a.T) for a in some] for some in fresh] if reorders else []
     routine = "cusparse" + routine.format({"float64": "D", "float32": "S"}[case.dtype.name])
     size = ctypes.c_size_t()
     call(f"{routine}_bufferSizeExt", *before, *work[0], *after, ctypes.byref(size))
@@ -132,9 +141,19 @@ def solver(
     def restore(k: int) -> None:
         for a, saved in zip(work[k], fresh[k]):
             a[...] = saved
+        if reorders:
+            natural[k][0][...] = fresh[k][0].T
+
+    def solve(k: int) -> None:
+        if reorders:
+            for a, source in zip(work[k], natural[k]):
+                cp.copyto(a, source.T)
+        call(routine, *before, *work[k], *after, buffer)
+        if reorders:
+            cp.copyto(natural[k][0], work[k][3].T)  # dl is not needed any more
 
     def launch(k: int) -> float:
-        return timed(lambda: call(routine, *before, *work[k], *after, buffer))
+        return timed(lambda: solve(k))
 
     def result(k: int) -> Repeats:
         x = work[k][3]
@@ -158,10 +177,11 @@ def strided(case: Case) -> Iterator[Candidate]:
     )
 
 
-def interleaved(case: Case, algorithm: int = 0) -> Iterator[Candidate]:
-    """Solve chains side by side in memory."""
+def interleaved(case: Case, algorithm: int = 0, reorders: bool = False) -> Iterator[Candidate]:
+    """Solve chains side by side in memory, or `reorders` chains that are one after another."""
     if case.kind != "chains":
         return
     name = f"cuSPARSE gtsvInterleavedBatch, {ALGORITHMS[algorithm]}"
-    before = algorithm, case.nodes
-    yield solver(name, case, True, "{}gtsvInterleavedBatch", before, (case.cells,))
+    name += ", from natural order" if reorders else ""
+    before, after = (algorithm, case.nodes), (case.cells,)
+    yield solver(name, case, True, "{}gtsvInterleavedBatch", before, after, reorders)
