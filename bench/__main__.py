@@ -15,6 +15,7 @@ MEASURES = {
     "reach": "measures.reach",
     "calls": "measures.calls",
     "tridiagonal": "measures.tridiagonal",
+    "adi": "measures.adi",
     "turns": "measures.turns",
     "starts": "measures.starts",
     "plan": "measures.plan",
