@@ -17,7 +17,7 @@ import numpy as np
 import clhines
 from clhines.cli.arguments import CommandParser, add_command, add_verbose
 from clhines.cli.model import add_model, with_model
-from clhines.cli.plan import add_plan
+from clhines.cli.plan import add_methods, add_plan
 from clhines.cli.report import tell
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
@@ -193,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     add_model(networks)
     add_solve(commands)
     add_plan(commands)
+    add_methods(commands)
     for name, (summary, text, examples) in DIAGNOSES.items():
         command = add_command(commands, name, summary, text, examples)
         command.set_defaults(run=partial(_run_module, "doctor"))

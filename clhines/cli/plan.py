@@ -1,28 +1,38 @@
-"""`clhines plan`."""
+"""`clhines plan` and `clhines methods`."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import clhines
 from clhines.cli.arguments import Commands, add_cells, add_command, read_cells
 from clhines.cli.report import check_picture, doing, folded, named_option
 from clhines.solver.plan import plan as planning
+from clhines.solver.plan.methods import OPTION_TEXTS, option_of, option_values
 
 PLAN = """\
 Show how a batch of cells would be solved: method, layout and padding.
 Nothing is solved, and no device is needed; --device plans for one."""
 PLANS = """\
   clhines plan *.swc --cells 10000
-  clhines plan *.swc --method fine --plot plan.png"""
+  clhines plan *.swc --method fine --option split=mean --plot plan.png"""
+METHODS = """\
+List the methods of solvers, with their options, values and defaults.
+`auto` chooses one by a model of their cost."""
+LISTS = """\
+  clhines methods
+  clhines plan *.swc --method fine --option split=mean    use one of them"""
 
 
 def add_plan(commands: Commands) -> None:
     plan = add_command(commands, "plan", "show how a batch would be solved", PLAN, PLANS)
     add_cells(plan)
-    pictures = plan.add_mutually_exclusive_group()
     # an option in two lines or three
     # fmt: off
+    plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
+                      help="an option of the method, see `clhines methods`; several times")
+    pictures = plan.add_mutually_exclusive_group()
     pictures.add_argument("--plot", metavar="FILE",
                           help="draw the first block, of methods with one work-item per cell or "
                           "branch (fine and others): .png, .svg or .pdf")
@@ -30,6 +40,22 @@ def add_plan(commands: Commands) -> None:
                           help="only show worked examples of the layouts")
     # fmt: on
     plan.set_defaults(run=run_plan)
+
+
+def add_methods(commands: Commands) -> None:
+    summary = "list the methods of solvers and their options"
+    add_command(commands, "methods", summary, METHODS, LISTS).set_defaults(run=run_methods)
+
+
+def run_methods(arguments: argparse.Namespace) -> int:
+    for name, method in clhines.METHODS.items():
+        print(f"{name}: {method.summary}")
+        print(folded(f"  from {method.source}", 2))
+        for option, default in method.options.items():
+            usual = "" if default is None else f" (default: {default})"
+            text = f"{OPTION_TEXTS[option]}: {option_values(option)}{usual}"
+            print(folded(f"  {option:<14}{text}", 16))
+    return 0
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
@@ -49,8 +75,9 @@ def run_plan(arguments: argparse.Namespace) -> int:
 
         device = devices.choose(arguments.device, arguments.dtype)
         limits, name = devices.limits(device), devices.label(device)
+    options: dict[str, Any] = dict(map(option_of, arguments.option))
     with doing("planning"):
-        made = clhines.make_plan(forest, arguments.method, arguments.dtype, limits)
+        made = clhines.make_plan(forest, arguments.method, arguments.dtype, limits, **options)
     if arguments.plot is not None:
         with named_option("--plot"), doing("drawing"):
             made.plot(arguments.plot)

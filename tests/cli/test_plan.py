@@ -3,9 +3,11 @@
 import pytest
 from commands import TREE_METHODS, index_of, process
 
+from clhines import METHODS
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
 from clhines.solver.plan import examples
+from clhines.solver.plan.methods import OPTION_TEXTS
 
 
 @pytest.mark.parametrize("method", TREE_METHODS)
@@ -18,6 +20,39 @@ def test_plan(cli, swc, method):
     assert table["cells"] == "9 (1 distinct shapes)"
     assert table["nodes"] == str(nodes)
     assert "kernel" in table
+
+
+def test_options_of_the_method(cli):
+    wanted = ("--option", "split=mean", "--option", "max_cells=2")
+    result = cli("plan", "--method", "fine", "--cells", 9, *wanted)
+    assert (result.code, result.err) == (0, "")
+    assert "split=mean" in result.table()["options"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("split", "option 'split' is not valid; expected NAME=VALUE"),
+        ("spilt=mean", "did you mean 'split'?"),
+        ("split=men", "split='men' is not valid; expected 'mean' or 'block'"),
+        ("max_cells=-1", "max_cells='-1' is not valid; expected a whole number of at least 1"),
+        ("k=4", "option 'k' is not one of method 'fine'"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(cli, option, said):
+    result = cli("plan", "--method", "fine", "--option", option)
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+
+
+def test_methods_are_listed_with_their_options(cli):
+    result = cli("methods")
+    assert (result.code, result.err) == (0, "")
+    for name, method in METHODS.items():
+        assert f"\n{name}: " in f"\n{result.out}"
+        assert all(f"  {option} " in result.out for option in method.options)
+    assert "mean, block" in result.out
+    assert {o for m in METHODS.values() for o in m.options} == set(OPTION_TEXTS)
 
 
 def test_examples_of_layouts(cli):

@@ -190,6 +190,45 @@ CHOICES: dict[str, tuple[Option, ...]] = {
 }  # options with few values; all others are whole numbers
 
 
+# One sentence for each option: what it does.
+OPTION_TEXTS = {
+    "work_group": "work-items of a work-group",
+    "block_size": "cells of a block, side by side in memory",
+    "vector_width": "cells or branches in the lanes of a vector",
+    "padding": "lanes of shorter branches compute on padding, or skip it",
+    "k": "work-items per cell",
+    "local": "keep right-hand sides in local memory",
+    "exchange": "hand values over in local memory, without a barrier per step",
+    "switch": "unknowns from which on the parallel reduction takes over",
+    "segment": "most nodes of a segment, the work of one work-item",
+    "max_cells": "most cells of a block",
+    "split": "cut branches that are longer than the mean, or than the block's share",
+    "packing": "order in which cells are put into blocks",
+    "level_shift": "move branches to later levels, where lanes are idle",
+    "registers": "keep values in registers, not in local memory",
+}
+
+
+def option_values(name: str) -> str:
+    """Return the values of an option as text."""
+    choices = CHOICES.get(name)
+    return "1 or more" if choices is None else ", ".join(str(choice) for choice in choices)
+
+
+def option_of(text: str) -> tuple[str, Option]:
+    """Return name and value of an option as NAME=VALUE; `InputError` for others."""
+    name, equals, value = text.partition("=")
+    if not equals or name not in OPTION_TEXTS:
+        raise InputError(
+            f"option {shown(text)} is not valid; expected NAME=VALUE, with a name of "
+            f"{', '.join(OPTION_TEXTS)}{meant(name, OPTION_TEXTS)}"
+        )
+    for choice in CHOICES.get(name, ()):
+        if str(choice).lower() == value.lower():
+            return name, choice
+    return name, int(value) if value.isascii() and value.isdigit() else value
+
+
 def check_width(width: Option, name: str, real: str, limits: Limits) -> None:
     """Reject vectors that are wider than the device's compiler is known to get right."""
     most = limits.trusted_bytes // (8 if real == "double" else 4)
