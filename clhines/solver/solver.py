@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, Unpack, cast
 
 import numpy as np
 import pyopencl as cl
@@ -31,10 +31,22 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import MODES
 from clhines.solver.plan.export import write_plan
 from clhines.solver.plan.kernel_spec import TemplateSpec
-from clhines.solver.plan.plan import Option, Plan, real_name
+from clhines.solver.plan.plan import Option, Options, Plan, real_name
 from clhines.solver.tune import Tuning, engine_for, logged
 
 AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # all of a solve are in one place
+
+
+class SolverOptions(Options, total=False):
+    """Keyword arguments of `Solver` besides forest, method and dtype."""
+
+    device: cl.Device | str | None
+    queue: cl.CommandQueue | None
+    max_memory: int | None
+    tune: str
+    devices: Sequence[OneDevice] | None
+    shares: Sequence[float] | None
+    profile: bool
 
 
 class RangeSolver(NamedTuple):
@@ -120,7 +132,7 @@ class Solver(Holder):
         devices: Sequence[OneDevice] | None = None,
         shares: Sequence[float] | None = None,
         profile: bool = False,
-        **options: Option,
+        **options: Unpack[Options],
     ) -> None:
         as_choice("tune", tune, MODES)
         if tune != "heuristic" and method != "auto":
@@ -136,7 +148,8 @@ class Solver(Holder):
         self.shares, self._parts, self._calls = [1.0], list[RangeSolver](), Calls()
         if devices is None:
             self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
-            settings = forest, method, self.dtype, self.queue, max_memory, tune, options
+            chosen = cast("dict[str, Option]", options)
+            settings = forest, method, self.dtype, self.queue, max_memory, tune, chosen
             self.engine, self.tuning = engine_for(*settings)
             self.arguments = Arguments(forest, self.dtype, self.queue)
             return

@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast, overload
+from typing import Any, ClassVar, NamedTuple, TypeAlias, Unpack, cast, overload
 
 import numpy as np
 import pyopencl as cl
@@ -50,7 +50,7 @@ from clhines.solver.forest import ChainTrees, Forest
 from clhines.solver.periodic import Corners, cut_corners
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
-from clhines.solver.solver import Solver
+from clhines.solver.solver import Solver, SolverOptions
 
 _ROW_BYTES = 64  # at least, for each row of a batch: the arrays of its forest
 MOST_OF_ALL = 2**31 - 1  # rows of a batch: kernels count them in 32 bits
@@ -370,7 +370,11 @@ class Tridiagonal(Holder):
     """
 
     def __init__(
-        self, sizes: ArrayLike, method: str = "auto", dtype: DTypeLike = np.float64, **options: Any
+        self,
+        sizes: ArrayLike,
+        method: str = "auto",
+        dtype: DTypeLike = np.float64,
+        **options: Unpack[SolverOptions],
     ) -> None:
         real_name(dtype)
         self.sizes, self.dtype = sizes_of(sizes), np.dtype(dtype)
@@ -388,6 +392,34 @@ class Tridiagonal(Holder):
         return (
             f"Tridiagonal({len(self.sizes)} systems, {self.chains.n} rows, {self.dtype}, {engine}"
         )
+
+    @overload
+    def solve(
+        self,
+        dl: cla.Array,
+        d: cla.Array,
+        du: cla.Array,
+        b: cla.Array,
+        *,
+        out: cla.Array | None = None,
+        check: bool | str = True,
+        columns: bool = False,
+        periodic: bool = False,
+    ) -> cla.Array: ...
+
+    @overload
+    def solve(
+        self,
+        dl: ArrayLike,
+        d: ArrayLike,
+        du: ArrayLike,
+        b: ArrayLike,
+        *,
+        out: np.ndarray | None = None,
+        check: bool | str = True,
+        columns: bool = False,
+        periodic: bool = False,
+    ) -> np.ndarray: ...
 
     def solve(
         self,
@@ -613,7 +645,7 @@ class TridiagonalFactors:
         self.factors, self._owner, self._rows, self._corners = factors, owner, rows, corners
         self._correct: Callable[[np.ndarray], None] | None = None
         if corners is not None:
-            self._correct = corners.correction(lambda p: cast("np.ndarray", self.solve(p)), check)
+            self._correct = corners.correction(self.solve, check)
 
     def __repr__(self) -> str:
         return f"TridiagonalFactors({self._owner!r})"
@@ -624,6 +656,28 @@ class TridiagonalFactors:
         """Return sizes, method, d, u and l of the chains, signs of rows or None, and corners."""
         _, method, _, matrix = self.factors.source()
         return self._owner.sizes, method, matrix, self._rows.sign_on_host(), self._corners
+
+    @overload
+    def solve(
+        self,
+        b: cla.Array,
+        *,
+        out: cla.Array | None = None,
+        check: bool | str = True,
+        columns: bool = False,
+        transpose: bool = False,
+    ) -> cla.Array: ...
+
+    @overload
+    def solve(
+        self,
+        b: ArrayLike,
+        *,
+        out: np.ndarray | None = None,
+        check: bool | str = True,
+        columns: bool = False,
+        transpose: bool = False,
+    ) -> np.ndarray: ...
 
     def solve(
         self,
