@@ -33,8 +33,8 @@ from clhines.solver.plan.plan import Limits, Plan, real_name
 from clhines.solver.plan.templates import render
 
 _ITEMS = 4  # work-items per core
-_ITEM_VALUES = 1 << 14  # of a work-item at least: fewer are solved sooner than a thread wakes up
-_SMALL_VALUES = 1 << 14  # of b, at most, that are copied to shared memory
+_ITEM_VALUES = 1 << 16  # of a work-item at least: fewer are solved sooner than a thread wakes up
+_SMALL_VALUES = 1 << 16  # of b, at most, that are copied to shared memory
 _MOST_RHS = 4  # of one chain, whose right-hand sides others put into lanes
 
 
