@@ -43,7 +43,8 @@ def test_events_are_of_the_context(fast_queue):
     for wrong, text in (("x", "is str"), ([event, 1], "is list of Event, int")):
         with pytest.raises(InputError, match=f"wait_for {text}; expected an event or a list of"):
             arrays.events_of("wait_for", wrong, fast_queue)
-    other = cl.CommandQueue(cl.Context([fast_queue.device]))
+    context = cl.Context([fast_queue.device])
+    other = cl.CommandQueue(context)
     far = cl.enqueue_marker(other)
     with pytest.raises(InputError, match="an event of another OpenCL context"):
         arrays.events_of("wait_for", far, fast_queue)

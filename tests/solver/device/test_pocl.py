@@ -91,7 +91,8 @@ for _, device in devices.all_devices():
     if not devices.is_cpu(device) or devices.is_simulator(device) or device.max_compute_units < 2:
         continue
     parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, 1])
-    own = cl.CommandQueue(cl.Context(parts[:1]), parts[0])
+    context = cl.Context(parts[:1])
+    own = cl.CommandQueue(context, parts[0])
     for queue in (devices.make_queue(devices.part_of(device, 0, device.max_compute_units)),
                   devices.given_queue(own, None, np.float32), devices.make_queue(device)):
         built = program.build(queue.context, FloorSpec("float", 1), SUMS)

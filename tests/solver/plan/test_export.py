@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ import clhines
 from clhines import Forest, InputError, Solver, make_plan
 from clhines.solver.device import devices, pocl
 from clhines.solver.plan.export import METHODS
-from clhines.solver.plan.plan import Limits
 
 SOURCES = Path(__file__).resolve().parents[3] / "docs/howto/c"
 LIBRARIES = Path(cl.__file__).parent / ".libs"  # of PyOpenCL's wheel, with PoCL's beside it
@@ -34,11 +34,8 @@ def batch():
 
 
 def long_cell():
-    """A cell of 600 nodes that `SMALL` has no local memory for."""
+    """A cell of 600 nodes that 4 KiB of local memory do not hold."""
     return Forest(np.arange(-1, 599) - np.arange(600) % 3 // 2)
-
-
-SMALL = Limits(local_bytes=4096, max_work_group=64)
 
 
 def manifest_of(folder):
@@ -91,7 +88,8 @@ def test_programs_compile_the_sources_of_a_plan(tmp_path, programs, dtype, symme
     device = dict(devices.all_devices())[index]
     if pocl.is_unnamed(device) or (dtype == "float64" and not devices.has_fp64(device)):
         pytest.skip("PoCL builds nothing for a processor without a name, or no float64")
-    plan = make_plan(long_cell(), "contraction", dtype, SMALL)
+    small = replace(devices.limits(device), local_bytes=4096, max_work_group=64)
+    plan = make_plan(long_cell(), "contraction", dtype, small)
     assert {part.phase for part in plan.parts} == {"reduce", "solve", "expand"}
     plan.export(tmp_path, symmetric)
     manifest = manifest_of(tmp_path)
