@@ -5,7 +5,8 @@
 Fibres are `clhines.fields.fibres`: ``mrg``, a double cable whose layers ``steps`` solves, and
 ``senn``, each with 21 nodes of Ranvier, at random distances from a point electrode, for 5 ms of
 1,000 steps. `us` are microseconds for a step of all fibres; `NEURON` is the time of a fibre there,
-on one core and as one of many on all cores, times the number of fibres, over that of clhines.
+on one core and as one of many on all cores, times the number of fibres, over that of clhines. On
+CPUs, and in NEURON, time is processor time over the number of cores.
 `apart` is the largest difference of voltages of one fibre. Thresholds to 0.1 % of a tenth of the
 fibres are counted in runs of 5 ms. The LFP is that of pyramidal cells of `bench.neurons` at 100
 electrodes: a step with the record of every step, or of every 0.1 ms, over one without.
@@ -24,6 +25,7 @@ import clhines
 from bench import child, neurons, record, table
 from bench.peers.fibres_neuron import AT, CURRENT, DT, FIBRES, NODES, PULSE
 from clhines.fields import Geometry, fibres, point_potential
+from clhines.solver.device import devices
 
 STOP, ELECTRODES = 5.0, 100  # ms
 # mV: NEURON takes the slope of currents that are not ohmic, of senn, from a difference of 0.001 mV
@@ -57,9 +59,11 @@ def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) ->
     v = sim.run(STOP)[number][:, 0]
     first = time.perf_counter() - begin
     sim.reset()
-    begin = time.perf_counter()
+    on_cpu = devices.is_cpu(queue.device)
+    clock = time.process_time if on_cpu else time.perf_counter
+    begin = clock()
     spikes = sim.run(STOP)[fired]
-    seconds = time.perf_counter() - begin
+    seconds = (clock() - begin) / (record.cores() if on_cpu else 1)
     peer = child.run("peers.fibres_neuron", [name, str(STOP), str(each)], LONGEST)
     row = {"name": name, "fibres": count, "engine": sim.engine, "first": first, "run": seconds,
            "fired": float((spikes > 0).mean()), "NEURON": peer}  # fmt: skip

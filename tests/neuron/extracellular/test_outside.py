@@ -177,3 +177,10 @@ def test_what_is_rejected_names_the_section_and_the_variable():
     for name, lines in found.items():
         assert any(words[name] in line for line in lines), (name, lines)
         assert len(lines) <= 3, lines
+
+
+def test_a_field_in_a_network_from_neuron(tmp_path):
+    """`Network.field` in a network that `from_neuron` made, beside NEURON's `extracellular`."""
+    program = PROGRAM.with_name("field_program.py")
+    found = forked.result_of(program, str(tmp_path / "model.npz"))
+    assert found["moved"] > 30 and found["voltages"] < 1e-9  # mV

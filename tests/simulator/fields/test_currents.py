@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, Simulation
-from clhines.fields import point_potential
+from clhines import InputError, Network, Simulation, discretise, sample_cells
+from clhines.fields import Medium, line_matrix, point_potential
 
 STOP = 6.0  # ms
 ELECTRODE = [40.0, -30.0, 60.0]  # µm
@@ -204,3 +204,30 @@ def test_a_frozen_network_has_no_new_field():
     Simulation(net, engine="reference")
     with pytest.raises(InputError, match="the network is frozen"):
         net.field(np.ones(12), ([0.0], [1.0]))
+
+
+def test_the_potential_of_a_network(fast_queue, needs):
+    """Sums of currents times the matrix; those of a cell add up to nothing, dipoles do not."""
+    needs(fast_queue, "float64")
+    cable = discretise(sample_cells()[0], max_length=60)
+    net = Network(cable, 2)
+    net.insert("hh", at="soma")
+    net.insert("pas", at="dendrites", g=5e-5, e=-65.0)
+    synapse = net.add("expsyn", at=net.soma, tau=0.5, e=0.0)
+    net.add_event(synapse, [0, 1], [0.5, 1.0], 0.15)
+    where = net.geometry(shift=[[0, 0, 0], [50.0, 0, 20.0]])
+    electrodes = np.array([[300.0, 0, 0], [0, 300.0, 50.0], [0, 0, 900.0]])
+    matrix = net.lfp(electrodes, Medium(0.4), where)
+    np.testing.assert_array_equal(
+        matrix, line_matrix(where.of(net.nodes()), electrodes, Medium(0.4))
+    )
+    sim = Simulation(net, 0.025, queue=fast_queue)
+    current, lfp = sim.record("i_membrane", "all"), sim.record("i_membrane", "all", matrix=matrix)
+    dipole = sim.record("i_membrane", "all", matrix=where.centre[net.nodes()].T, every=0.1)
+    result = sim.run(4.0)
+    rows = result[current]
+    assert np.abs(rows.sum(axis=1)).max() < 1e-10 * np.abs(rows).max() * rows.shape[1]
+    np.testing.assert_allclose(result[lfp], rows @ matrix.T, 0, 1e-12 * np.abs(rows).max())
+    assert np.abs(result[dipole]).max() > 1.0 and result[dipole].shape[1] == 3
+    with pytest.raises(InputError, match="geometry has 5 nodes; expected"):
+        net.lfp(electrodes, geometry=where.of(np.arange(5)))
