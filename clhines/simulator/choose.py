@@ -33,7 +33,6 @@ from clhines.solver.plan.methods import METHODS
 from clhines.solver.solver import Solver
 
 _log = logging.getLogger(__name__)
-TIMES = frozenset({"grid_times", "exact_times"})
 _NOT_SPLIT = {  # needs of networks that ranks cannot split, and their refusals
     "bins": "network.ranks-bins",
     "written_pointers": "network.ranks-written-pointers",
@@ -68,7 +67,7 @@ def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
     engines = [e for e in ENGINES if e.name == name]
     if name in ("auto", FAMILY):
         engines = [e for e in ENGINES if e.on == device or (not e.on and name == "auto")]
-    fitting = [e for e in engines if e.kernels_for(needs) and e.runs_on(device)]
+    fitting = [e for e in engines if e.supports(needs) and e.runs_on(device)]
     if not fitting:
         raise InputError(_why_no_engine(engines, needs, name, device))
     return fitting
@@ -76,9 +75,9 @@ def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
 
 def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, device: str) -> str:
     """Say which needs no engine of `engines` supports, and which other engines do."""
-    others = [repr(e.name) for e in ENGINES if e.kernels_for(needs) and e.runs_on(device)]
+    others = [repr(e.name) for e in ENGINES if e.supports(needs) and e.runs_on(device)]
     expected = listed(others or ["a network without"])
-    lacking = min((e.lacks(needs) for e in engines), key=len) if needs <= ALL else needs - ALL
+    lacking = min((needs & e.lacks for e in engines), key=len) if needs <= ALL else needs - ALL
     if not lacking:
         return f"engine={name!r} is for {engines[0].on.upper()}s; expected {expected}"
     if lacking & EXACT > {"exact_times"}:
@@ -91,15 +90,8 @@ def described() -> list[tuple[str, str, str, str, str]]:
     """Return name, devices, description, missing needs and limits of each engine, in words."""
     rows = []
     for e in ENGINES:
-        lacking = [kernels for kernels in e.kernels if kernels.lacks]
-        without = "; ".join(
-            f"with {phrases(k.supported & TIMES)}: {phrases(k.lacks, 'and')}"
-            if len(e.kernels) > 1
-            else phrases(k.lacks, "and")
-            for k in lacking
-        )
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
-        rows.append((e.name, on, e.about, without, e.limits))
+        rows.append((e.name, on, e.about, phrases(e.lacks, "and") if e.lacks else "", e.limits))
     return rows
 
 
@@ -188,10 +180,9 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     """Make the run of the first engine that can; return its name too."""
     refusals = list[str]()
     for engine in engines:
-        kernels = next(k for k in engine.kernels if needs <= k.supported)
         phase(f"planning for engine {engine.name}")
         try:
-            module, name = kernels.make.split(":")
+            module, name = engine.make.split(":")
             run = getattr(import_module(f"clhines.simulator.{module}"), name)(job)
         except InputError as error:
             if engine is engines[-1]:

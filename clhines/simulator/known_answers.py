@@ -39,6 +39,12 @@ _NMODL = """
 """
 
 
+def epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance cells by epochs, on GPUs; exact times of NMODL need float64."""
+    texts = [_CHANNEL, _NMODL] if devices.has_fp64(queue.device) else [_CHANNEL]
+    return _network("epochs-gpu", texts, queue, dtype)
+
+
 def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     """Advance cells by blocks, on CPUs; not in scalars."""
     if not trust.is_right(queue.device, "blocks", dtype):
@@ -85,9 +91,8 @@ def _cells(made: Mechanism) -> Network:
 # advance cells with a channel from a text, or from NMODL; on CPUs in vectors
 PROBLEMS: dict[str, trust.Problem] = {
     "steps": partial(_network, "steps", [_CHANNEL, _NMODL]),
-    "epochs": partial(_network, "epochs-gpu", [_CHANNEL]),
+    "epochs": epochs,
     "blocks": blocks,
-    "lists": partial(_network, "epochs-gpu", [_NMODL]),
 }
 
 
@@ -99,4 +104,4 @@ def main() -> None:
     import_module("clhines.simulator.engines.run")  # registers the families
     with suppress(ClhinesError):  # which that process will meet
         device = devices.choose()
-        trust.is_right(device, "blocks" if devices.is_cpu(device) else "lists", np.float64)
+        trust.is_right(device, "blocks" if devices.is_cpu(device) else "epochs", np.float64)

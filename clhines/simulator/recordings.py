@@ -78,7 +78,7 @@ class Recordings:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
         runner, model = self._runner, self._runner.model.compiled
         records = for_run(self._records, begin, steps, model.dt)
-        exchanges = runner.ranks.size > 1 or not model.has_times
+        exchanges = runner.ranks.size > 1 or model.has_sums
         epoch = runner.run.max_steps if exchanges else 1
         chunk = runner.engine_run.chunk
         return records, chunk_of(records, steps, self._dtype.itemsize, chunk, epoch)

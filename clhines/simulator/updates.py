@@ -81,7 +81,7 @@ class Updates:
             raise InputError(f"{group.mechanism.name}: {name} is below 0 ms; expected 0 or more")
         model = self._model.compiled
         k = model.instances[group.number][0]
-        if not model.has_times and name in group.mechanism.program.begins:
+        if not model.exact and name in group.mechanism.program.begins:
             raise InputError(
                 f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
             )

@@ -5,7 +5,7 @@
 ## place. Slots of a node are added up in their order, so bits do not depend on who advanced which instance.
 <% M = spec.segment %>\
 ${part("simulator/common/epoch_title")}\
-% if spec.instances:
+% if spec.sites:
 // Lanes from 0 on advance the states of mechanisms, and leave conductance and current in slots;
 // those of a node lie side by side and are added up in that order.
 % endif
@@ -24,10 +24,10 @@ ${part("simulator/common/epoch_local")}\
 % for j in range(M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
-% if spec.instances:
+% if spec.sites:
     bool has_more = false;   // than one slot at a node
 % for j in range(M):
-    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : ${spec.slots};   // ${spec.slot_run}
+    const int s${j} = length > ${j} ? slot_runs[mine.s0 + column + row[${j}]] : ${spec.slots};   // ${spec.slot_run}
     has_more |= ${spec.slot_run.read("number", f"s{j}")} > 1;
 % endfor
 % endif
@@ -38,11 +38,11 @@ ${part("simulator/common/segment_places", 4)}\
     const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
     const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};
     const int top_place = parent == NONE ? tied_place : parent + rows_here[over - 1];
-    const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+    const real my_threshold = is_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
     int fault = 0;
-% if spec.instances:
+% if spec.sites:
 
 ${part("simulator/common/instances_begin")}\
 % endif
@@ -51,7 +51,7 @@ ${part("simulator/common/instances_begin")}\
     int step = first_step;
     // steps of the launch begin here
     do {
-% if spec.instances:
+% if spec.sites:
         if (active >= 0) {
 ${part("simulator/common/instances_step")}\
         }

@@ -1,11 +1,9 @@
 <%page args="spec"/>\
 <%
     M = spec.segment
-    lists = "simulator/common/arena_lists" if spec.arena else "simulator/common/node_lists"
-    states = "simulator/common/arena_states" if spec.arena else "simulator/common/node_states"
-    points = bool(spec.arena and spec.loop.apart)
-    together = spec.arena and spec.units > 1 and spec.ptx   # cells of a work-group
-    bits = spec.loop.bits if spec.arena else ""
+    points = bool(spec.loop.apart)
+    together = spec.units > 1 and spec.ptx   # cells of a work-group
+    bits = spec.loop.bits
     rows = f"(volatile __global {bits} *)shared + (long)number * {4 * spec.most_lists * spec.warp}"
 %>\
 ## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
@@ -18,10 +16,9 @@ ${part("simulator/common/epoch_title")}\
 // Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
 ${part("simulator/common/epoch_functions")}
-${part("simulator/common/diffusing_rows") if spec.arena and spec.diffusing_rounds else ""}\
+${part("simulator/common/diffusing_rows") if spec.diffusing_rounds else ""}\
 ${part("simulator/common/runaway")}\
 ${part("simulator/common/epoch_macros")}\
-% if spec.arena:
 // Targets see what was sent before the launches that follow.
 __kernel void publish(${signature(spec, "publish")})
 {
@@ -29,10 +26,12 @@ __kernel void publish(${signature(spec, "publish")})
         ints[event_count + k] = ints[event_live + k];
 }
 
-% endif
 __kernel${spec.required_size}
 void advance(${signature(spec, "advance")})
 {
+% if spec.in_steps and not spec.samples:
+#define num_mem 0   // nothing of instances is recorded, and no instruction is for that
+% endif
 ${part("simulator/common/epoch_lane")}\
     const bool used = lane < (${spec.lane_counts.read("lanes", "mine.s3")});
     // what a lane knows of its segment stays packed while mechanisms need registers
@@ -55,9 +54,9 @@ ${part("simulator/common/epoch_local")}\
     __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
 % endif
     const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
-% if not spec.arena:
+% if spec.in_steps:
     const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
-    const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
+    const real my_threshold = has_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
 % endif
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used${" && part == 0" if spec.parts > 1 else ""} ? record_start[mine.s6 + 1] : 0;
@@ -74,7 +73,7 @@ ${part("simulator/common/epoch_local")}\
 ${text}\
     }
 % endfor
-% if spec.arena and spec.ends_later and spec.arena.second_order_currents:
+% if spec.ends_later and spec.arena.second_order_currents:
     // the change of v, with which the step before ends
     for (int k = lane; pending && present && k < mine.s1; k += LANES)
         A(k) = seen_v[2 * num_places + mine.s0 + k];
@@ -83,7 +82,7 @@ ${text}\
 
     // states of the cell's instances, from where all have theirs
 #define MOVE(held, kept) held = kept
-${part(states)}\
+${part("simulator/common/arena_states")}\
 #undef MOVE
 
 % if points:
@@ -110,7 +109,7 @@ ${part(states)}\
 % endfor
 ${part("simulator/common/epoch_meeting", 4)}\
 % endif
-% for kind in spec.leading if spec.arena else ():
+% for kind in spec.leading:
     if (present && lane == 0 && mine.s6 == last_cell_${kind.number}) {
         const int j = last_${kind.number};
 % for name in kind.last:
@@ -136,7 +135,7 @@ ${part("simulator/common/arena_points_end")}\
         const ${bits} phase = turn / 2 % 2;
         volatile __global ${bits} *shared_rows = ${rows} + turn % 2 * ${2 * spec.most_lists * spec.warp};
 % endif
-${part(lists)}\
+${part("simulator/common/arena_lists")}\
         if (step == first_step + num_steps) break;
 % if together:
         GATHER();
@@ -192,13 +191,13 @@ ${part("simulator/common/segment_root")}\
 ${part("simulator/common/segment_back")}\
 ${part("simulator/common/epoch_records")}\
         MEET();
-% if spec.arena and spec.points:
+% if spec.points:
         // Pointers read the array of step % 2: voltages at the begin of this step, which are those at the end of
         // the one before, by which the states of that one go. The other array is written here. No cell reads it
         // meanwhile: that of a step is read after the meeting, or in the launch, that follows its writing.
         for (int k = lane; present && k < mine.s1; k += LANES) {
             seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
-% if spec.arena and spec.ends_later and spec.arena.second_order_currents:
+% if spec.ends_later and spec.arena.second_order_currents:
             seen_v[2 * num_places + mine.s0 + k] = A(k);
 % endif
         }
@@ -211,13 +210,13 @@ ${part("simulator/common/epoch_records")}\
 ${part("simulator/common/epoch_meeting", 8)}\
 % endif
 % endif
-    } while (++step <${"" if spec.arena and spec.ends_later else "="} first_step + num_steps);
+    } while (++step <${"" if spec.ends_later else "="} first_step + num_steps);
 
     // back to memory
     for (int k = lane; ${"part == 0" if spec.parts > 1 else "present"} && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
     if (${"part == 0 && " if spec.parts > 1 else ""}(fault > 0 ? failed[mine.s6] <= 0 : fault && !failed[mine.s6]))
         failed[mine.s6] = fault;
 #define MOVE(held, kept) kept = held
-${part(states)}\
+${part("simulator/common/arena_states")}\
 #undef MOVE
 }

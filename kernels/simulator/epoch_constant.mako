@@ -6,7 +6,7 @@
 <% M, half = spec.segment, spec.secondorder %>\
 ${part("simulator/common/epoch_title")}\
 // f1, f2 and 1 / d are constants of the run; only b moves, and the root's pivot.
-% if spec.instances:
+% if spec.sites:
 // Lanes from ${spec.lanes * spec.units if spec.chip.apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
 // those of a node lie side by side and are added up in that order.
 % endif
@@ -38,15 +38,15 @@ ${part("simulator/common/segment_places", 4)}\
 % endfor
     __local real root_v[UNITS];
     if (is_root) root_v[unit] = a0;
-    const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+    const real my_threshold = is_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
     int fault = 0;
-% if spec.instances:
+% if spec.sites:
 
 ${part("simulator/common/instances_begin")}\
-    const int my_slots = is_root ? slots[mine.s6 * 2] : 0;
-    const int end_slots = is_root ? slots[mine.s6 * 2 + 1] : 0;
+    const int my_slots = is_root ? slot_runs[mine.s6 * 2] : 0;
+    const int end_slots = is_root ? slot_runs[mine.s6 * 2 + 1] : 0;
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -63,7 +63,7 @@ ${part("simulator/common/instances_step")}\
     do {
 % else:
     do {
-% if spec.instances:
+% if spec.sites:
         if (active >= 0) {
 ${part("simulator/common/instances_step")}\
         }

@@ -324,7 +324,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
             make = blocks(Limits(), units=lanes, by_node=lists)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine=make, max_spikes=SPIKES)
     if engine in ("blocks", "lists"):
-        assert sim.runner.cells.launches[0].spec.constant == constant
+        assert sim.runner.kernels.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
     sim.record("i", channel, [1, 0])

@@ -37,14 +37,15 @@ from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulator.events import grid as delivery
 from clhines.simulator.events import grid_run, plasticity
 from clhines.simulator.gpu import plan as epoch_plan
-from clhines.simulator.gpu.arena_epochs import ArtificialSpec, CellRegions
-from clhines.simulator.gpu.arena_spec import with_blocks
+from clhines.simulator.gpu.epochs import ArtificialSpec, CellLayout, CellRegions
+from clhines.simulator.gpu.functions import with_lists, with_sites
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.model import compile
 from clhines.simulator.network.plasticity import RULES, Rule
 from clhines.simulator.records.features import FeaturesSpec
+from clhines.simulator.records.records import CURRENT
 from clhines.simulator.records.reduced import ReducedSpec
 from clhines.simulator.state.arena import TiledSpec
 from clhines.simulator.state.changes import SpreadSpec
@@ -146,13 +147,23 @@ def network_specs(dtype, limits):
             for alone in (False, True):
                 yield spec_of_blocks(network, dtype, alone)
             continue
-        for plan in epoch_plan.plan_epochs(network, dtype, limits):
-            yield from (plan.spec, replace(plan.spec, samples=True))
-            if plan.spec.constant:
-                yield plan.spec.of_factors
-        for plan in epoch_plan.plan_epochs(network, dtype, limits, by_node=True):
-            if plan.spec.by_node:
-                yield from (plan.spec, replace(plan.spec, samples=True))
+        variables = Variables(network, wires_of(network))
+        variables.want([(CURRENT,)] + [()] * (len(network.kinds) - 1))
+        layout, place = CellLayout(network), np.arange(network.forest.num_nodes)
+        tables = filled_arenas(variables, np.dtype(dtype), place, layout)
+        regions = CellRegions(network, variables.wires, place, False)
+        regions.add_sites(layout, tables)
+        regions.add(network, tables)
+        functions = spec_of(variables, tables, real_name(dtype))[0]
+        for by_node in (None, True):
+            for plan in epoch_plan.plan_epochs(network, dtype, limits, by_node=by_node):
+                if plan.lists is not None:
+                    yield with_lists(plan.spec, functions, plan.lists, variables, network, 64)[0]
+                elif by_node is None:
+                    spec = with_sites(plan.spec, functions, network)
+                    yield from (spec, replace(spec, samples=True, detects=True))
+                    if spec.constant:
+                        yield spec.of_factors
 
 
 def exact_specs(dtype):
@@ -206,7 +217,7 @@ def arena_epoch_specs(dtype, limits):
             for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)
                 known = plan.lists, variables, model, epoch
-                yield replace(with_blocks(spec, functions, *known)[0], layers=layers)
+                yield replace(with_lists(spec, functions, *known)[0], layers=layers)
 
 
 def gradient_specs(dtype):

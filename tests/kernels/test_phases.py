@@ -23,8 +23,7 @@ WHOLE_STEPS = {1, 3, 4, 5, 7, 8, 9}  # nothing is played in models whose events 
 FOUND_IN = {  # template -> phases of its kernels
     "simulator/steps": set(range(1, 10)) - {4},  # the solver's kernel is a launch of its own
     "simulator/blocks": set(range(1, 10)),
-    "simulator/epoch_by_node": WHOLE_STEPS,
-    "simulator/epoch_by_node, exact times": set(range(1, 10)),
+    "simulator/epoch_by_node": set(range(1, 10)),
     "simulator/epoch_by_instance": WHOLE_STEPS,
     "simulator/epoch_constant": WHOLE_STEPS,
     "simulator/artificial": {1, 2, 9},  # cells without nodes: what is played, too, has one place
@@ -50,9 +49,7 @@ def cited():
     found = {}
     for _, _, every in snapshots.specs():
         for spec in every:
-            exact = spec.template == "simulator/epoch_by_node" and spec.arena is not None
-            name = spec.template + (", exact times" if exact else "")
-            found.setdefault(name, []).append({n for n, _ in citations(render(spec))})
+            found.setdefault(spec.template, []).append({n for n, _ in citations(render(spec))})
     return found
 
 

@@ -69,7 +69,7 @@ def test_short_sections_are_those_of_neuron(fast_queue, needs, engine, dtype, se
     net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # which makes it a network with exact times
     given = {"queue": fast_queue, "engine": engine, "secondorder": secondorder, "v_init": V_INIT}
     sim = Simulation(net, DT, dtype, **given)
-    assert sim.model.has_times
+    assert sim.model.exact
     number = sim.record("v", nodes)
     ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
     change, eps = np.ptp(expected), np.finfo(dtype).eps
@@ -129,8 +129,8 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
         pytest.skip("epochs-cpu are for CPUs")
     sim, found = along_chain(at, queue=fast_queue, engine=engine, dtype=dtype)
     if template:
-        assert sim.runner.cells.launches[0].spec.template.endswith(template)
-    assert not sim.model.has_times
+        assert sim.runner.kernels.launches[0].spec.template.endswith(template)
+    assert "exact_times" not in sim.model.needs
     ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
     expected, eps = by_the_reference(at), np.finfo(dtype).eps
     change, highest = np.ptp(expected), np.abs(expected).max()

@@ -54,16 +54,13 @@ def test_the_doctor_tells(stub, fast_queue):
     assert all("vectors have 8 bytes there" in f.advice for f in doctor.answers())
 
 
-FAMILIES = [name for name in known_answers.PROBLEMS if name != "lists"]
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", known_answers.PROBLEMS)
 def test_problems_are_solved_and_faults_seen(fast_queue, needs, monkeypatch, family, dtype):
     needs(fast_queue, np.float64 if trust.self_test(family).needs_float64 else dtype)
     monkeypatch.setenv(trust.SWITCH, "1")
     if family == "blocks" and not devices.is_cpu(fast_queue.device):
-        family = "lists"
+        family = "epochs"
     problem = known_answers.PROBLEMS[family]
     assert problem(fast_queue, np.dtype(dtype)) == ""
     own, off = (Solver.solve, Simulation.voltages), 1 + 1e3 * np.finfo(dtype).eps * 64

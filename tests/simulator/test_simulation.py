@@ -203,8 +203,7 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
         cla.zeros(fast_queue, 2**57, np.float64)  # drivers may allocate at the first write only
 
     with monkeypatch.context() as patch:
-        for module in ("arena_run", "cells_run"):
-            patch.setattr(f"clhines.simulator.engines.{module}.Grid", full)
+        patch.setattr("clhines.simulator.engines.arena_run.Grid", full)
         with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
             Simulation(simple_network()[0], DT, queue=fast_queue)
     net, syn = simple_network()
@@ -249,7 +248,7 @@ def test_events_beyond_the_ring_come_when_the_others_do(
             patch.setattr("clhines.simulator.model.deliveries.RING_STEPS", most)
             patch.setattr("clhines.simulator.model.deliveries.MOST_RING", most)
             sim = Simulation(net, DT, dtype, engine=engine, queue=queue)
-        assert sim.model.has_times is (most == 4)
+        assert sim.model.exact is (most == 4)
         found = sim.run(30.0)
         times.append((found.spike_cell, np.rint(found.spike_time / DT)))
     assert len(times[0][0]) > 4

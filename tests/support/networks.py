@@ -23,7 +23,7 @@ CABLES = [
 
 
 def blocks(room, **options):
-    """An engine for `Simulation`: `BlockEpochs` within some limits, whatever the device."""
+    """An engine for `Simulation`: `CellEpochs` within some limits, whatever the device."""
     return partial(epochs.make, limits=room, **options)
 
 
@@ -299,7 +299,7 @@ def elsewhere_network():
 def block_simulation(
     build, queue, dtype="float64", secondorder=False, chunk=150, compute_units=None, **options
 ):
-    """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
+    """A simulation of a network that runs by `CellEpochs`, whatever the device."""
     net, syn = build()
     room = limits(queue.device)
     if compute_units:

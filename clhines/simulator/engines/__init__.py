@@ -2,9 +2,8 @@
 
 `table`: the engines, the networks that their kernels support and the functions that make them;
 `simulator.choose` takes the first that supports all that a model needs. `run`: the protocols, the
-job of making a run, and what runs on a device share; `arena_run`, whose variables are in arenas,
-and `cells_run`, which keeps whole cells, events in whole steps. `steps`: a few kernels per step,
-around the solve, cells of any size. `reference`: the same in NumPy, the oracle. A new engine is a
-row of the table, and a function that makes its run of a `Job`; until then Simulation takes the
-function as `engine`, see `Job.of_user`.
+job of making a run, and what runs on a device share; `arena_run`: the run of all devices, whose
+variables are in arenas. `steps`: a few kernels per step, around the solve, cells of any size.
+`reference`: the same in NumPy, the oracle. A new engine is a row of the table, and a function that
+makes its run of a `Job`; until then Simulation takes the function as `engine`, see `Job.of_user`.
 """

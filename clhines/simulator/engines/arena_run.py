@@ -29,7 +29,7 @@ from clhines.simulator.events.spike_list import SpikeList
 from clhines.simulator.kinds.arenas import base_diagonal, read_back
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.kinds.event_errors import check_events
-from clhines.simulator.kinds.layouts import Layout, at_parameter, has_constants, num_sums
+from clhines.simulator.kinds.layouts import Layout, at_parameter, has_constants
 from clhines.simulator.kinds.locations import locations, owner_of
 from clhines.simulator.kinds.played import entries_come
 from clhines.simulator.kinds.spec import ArenaSpec
@@ -96,10 +96,9 @@ def _recorded(
         for name, a in (("v", v_index), ("mem", mem_index))
     }
     order = np.argsort(owner, kind="stable")
-    owners = run.kernels.layout.count + 1 + (2 + num_sums(run.model) if run.model.written else 0)
     tables = {
         "v_index": v_index,
-        "mem_first": np.searchsorted(owner[order], np.arange(owners)),
+        "mem_first": np.searchsorted(owner[order], np.arange(run.kernels.layout.num_owners)),
         "mem_column": order,
         "mem_index": mem_index[order],
     }
@@ -321,6 +320,7 @@ class ArenaKernels(ABC):
     """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
 
     in_vectors = False
+    in_steps = False  # whether events are in the list of the grid alone, by their steps
     alone = False  # whether their only work-item delivers events in whole steps itself
     layout: Layout
     place: np.ndarray
@@ -353,6 +353,9 @@ class ArenaKernels(ABC):
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
         """Take new values of a parameter that are put into its `storage`."""
+
+    def complete(self, saved: dict[str, np.ndarray]) -> None:  # noqa: B027 - most keep all
+        """Set arrays of a saved state that the kernels do not keep."""
 
     @abstractmethod
     def put_matrix(self) -> None:
@@ -415,7 +418,7 @@ class ArenaRun(DeviceRun):
     ) -> None:
         model, device = job.apart if apart else job.model, job.queue.device
         double = devices.has_fp64(device)
-        if not double and model.has_times:
+        if not double and model.exact:
             raise InputError(
                 f"{devices.label(device)} has no float64, in which exact times of events are kept; "
                 "expected another device"
@@ -671,13 +674,33 @@ class ArenaRun(DeviceRun):
 
     def empty_events(self) -> None:
         super().empty_events()
-        self.events.empty()
+        if not self.kernels.in_steps:
+            self.events.empty()
 
     @property
     def counts(self) -> list[cla.Array]:
+        if self.kernels.in_steps and self.grid is not None:
+            return [self.grid.spikes.count]
         return [self.events.count, self._error][: 2 if self.wires.num_targets else 1]
 
+    def _found_in_steps(self, grid: Grid, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        spikes, early = grid.spikes, self.early_sources()
+        count = int(self.ending.values_of(spikes.count)[0])
+        spikes.known_empty = not count
+        exchanged = self.decisions.split and count <= self.max_spikes
+        if exchanged or (not count and not len(early)):
+            return Chunk.of_none(failed, values)
+        kept, lists = min(count, self.max_spikes), [np.zeros(0, np.int32)] * 2
+        if kept:
+            lists = read_parts([(a, 0, kept) for a in (spikes.source, spikes.step)], self.queue)
+        source, step = lists
+        check_room(count, self.max_spikes, int(step.max(initial=0)))
+        step, source = np.append(np.full(len(early), -1), step), np.append(early, source)
+        return Chunk.of_steps(step, source, self.model.dt, failed, values)
+
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        if self.kernels.in_steps and self.grid is not None:
+            return self._found_in_steps(self.grid, failed, values)
         if self.wires.num_targets:
             check_events(self.model, int(self.ending.values_of(self._error)[0]))
         if self.wires.tight:  # the last launch, which no other follows that would look
@@ -753,7 +776,9 @@ class ArenaRun(DeviceRun):
         if len(self.model.remote_v):
             v, first = self.kernels.v[0], len(self.kernels.v[0]) - len(self.model.remote_v)
             arrays["remote_v"] = v[first:].get(self.queue)
-        return {**arrays, "v": self.voltages(), "failed": values_of(self.failed, self.queue)}
+        arrays |= {"v": self.voltages(), "failed": values_of(self.failed, self.queue)}
+        self.kernels.complete(arrays)
+        return arrays
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave, or from such arrays of one copy."""

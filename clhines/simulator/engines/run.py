@@ -35,9 +35,8 @@ _NO_MEMORY = (
 
 for _family, _title, _float64 in (
     ("steps", "channels from texts and NMODL, by steps", True),
-    ("epochs", "channels from texts, by epochs on GPUs", False),
+    ("epochs", "channels from texts and NMODL, by epochs on GPUs", False),
     ("blocks", "channels from texts and NMODL, by epochs on CPUs", False),
-    ("lists", "channels from NMODL, by epochs on GPUs", True),
 ):
     trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 
@@ -181,7 +180,7 @@ class Job:
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
     def of_user(self) -> Run:
-        """Return the run of an engine of a user's own: an `ArenaRun`, say, or a `CellsRun`."""
+        """Return the run of an engine of a user's own: an `ArenaRun`, say."""
         assert callable(self.request.engine)
         run: object = self.request.engine(self)
         missing = [name for name in _METHODS if not callable(getattr(run, name, None))]
@@ -190,7 +189,7 @@ class Job:
             lacks = f"{missing[0]}()" if missing else f"max_steps above 0 (it is {shown(most)})"
             raise InputError(
                 f"engine {_name_of(self.request.engine)} returned {type(run).__name__} without "
-                f"{lacks}; expected a Run, as of clhines.simulator.engines.cells_run.CellsRun"
+                f"{lacks}; expected a Run, as of clhines.simulator.engines.arena_run.ArenaRun"
             )
         return cast("Run", run)
 

@@ -1,301 +1,774 @@
 """Epochs of whole cells on chip: many steps in one launch, some cells per work-group.
 
-Cells interact through spikes only, and a spike acts no earlier than the smallest delay. For
-that many steps a work-group keeps its cells' voltages, states and factors in local memory and
-registers.
+The state is that of `steps`, in the same arenas. A work-group has one cell or some, whose voltages
+stay on the chip, and segments are eliminated there. Events of an epoch are seen by the next one: an
+epoch is no longer than the smallest delay. There are three forms, chosen by `plan_epochs`:
+
+    constant factors   only the roots' conductances change: ``epoch_constant.mako``
+    by instance        small cells, events in whole steps: ``epoch_by_instance.mako``
+    by node            lists of nodes; any events, large cells: ``epoch_by_node.mako``
+
+By node, a large cell may have several work-groups on NVIDIA, which share its lists out and meet
+once a step; each eliminates by itself. An epoch is one launch, or one for each step if cells read
+voltages of others; if these are read at the end of a step, too, the next launch does the rest of
+it. Artificial cells go ahead by an epoch, see `Artificial`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import threading
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
-from numpy.typing import ArrayLike
 
-from clhines.simulator.engines.cells_run import Cells, CellsRun
+from clhines.core.arrays import inverse, offsets, starts, stretch_of
+from clhines.core.errors import InputError
+from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
+from clhines.simulator.gpu.functions import (
+    BY_LAYERS,
+    constant_ions,
+    node_words,
+    takes_apart,
+    with_lists,
+    with_sites,
+)
 from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.plan import EpochPlan, plan_epochs, recorded_lists
-from clhines.simulator.gpu.spec import WARP, varying
-from clhines.simulator.kinds.spec import Owners, Sample, place_of, sample_arguments
+from clhines.simulator.gpu.series import SeriesNumbers
+from clhines.simulator.gpu.spec import EpochSpec
+from clhines.simulator.gpu.words import HAS_SPECIAL, SPECIAL, WARP
+from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.arenas import add_turns, detector_order, filled_arenas
+from clhines.simulator.kinds.diffusing import add_diffusing_rows
+from clhines.simulator.kinds.spec import ArenaSpec, fields_of
+from clhines.simulator.model.model import Model
+from clhines.simulator.model.needs import artificial_sources
+from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.changes import Spread, Storage
-from clhines.solver.device import program
-from clhines.solver.device.arrays import to_device
-from clhines.solver.plan.plan import Limits
+from clhines.simulator.state.decisions import MAX_EPOCH
+from clhines.simulator.state.sources import Wires, steps_between, steps_of_cells
+from clhines.simulator.state.variables import Variables
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import copy_onto, to_device
+from clhines.solver.plan.plan import Limits, real_name
 
-_RECORDS = ("record_start", "record_list", "record_v", "num_records")
-_CHANGES = ("first_step", "num_steps", "record_row", *_RECORDS)  # arguments of each launch
+MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
+_GROUP = 256
 
 
-def make(job: Job, **options: Any) -> CellsRun:
+@dataclass(frozen=True)
+class ArtificialSpec(ArenaSpec):
+    """``artificial.mako``; with `together` one work-group has all, and `kinds` are artificial."""
+
+    template: ClassVar[str] = "simulator/artificial"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "artificial": (
+            "int num_steps, int first_time, int record_row, int num_layers, int num_emitters",
+            "const int *restrict loose_targets, const int *restrict first_of_layer",
+            "const int *restrict loose_sources, const double *restrict step_begin, real dt",
+            "double half_dt, int capacity, const real *v, int *restrict spike_count",
+            "int *restrict spike_source, double *restrict spike_time, int num_mem",
+            "const int *restrict mem_first, const int *restrict mem_column",
+            "const int *restrict mem_index, real *restrict mem_rows",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+    }
+    together: bool = False
+
+    @classmethod
+    def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
+        """Return the spec of artificial cells that corresponds to `spec` of the cells."""
+        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
+        options = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
+        return cls(**{**fields_of(spec), **options, "together": together})
+
+
+def epoch_of(model: Model) -> tuple[int, bool]:
+    """Return the steps of a launch, and whether artificial cells are `together` in it.
+
+    No event of a launch is due in it but those of artificial cells, which go ahead, and those
+    within a step from an instance to another one of its cell, which are delivered in layers.
+    """
+    of_cells = steps_of_cells(model)
+    loose = artificial_sources(model)[model.netcons.source]
+    artificial = np.array([layouts.is_artificial(kind) for kind in model.kinds], bool)
+    of_loose = steps_between(model, loose & artificial[model.netcons.kind])
+    epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
+    played = any(layouts.is_artificial(model.kinds[p.kind]) for p in model.played)
+    if of_loose is None or of_loose >= epoch:
+        return epoch, played
+    total = sum(kind.count for kind in model.kinds if layouts.is_artificial(kind))
+    if total > MOST_TOGETHER and of_loose:
+        return of_loose, played
+    return epoch, True
+
+
+class Artificial:
+    """The kernel that advances all artificial cells of a run, ahead of the cells by a launch.
+
+    Without voltage, all they do in a launch depends on events of launches before and of each other.
+    Where they send each other events due within a launch, are recorded or have values played into
+    them, one work-group takes all of them, step by step.
+    """
+
+    def __init__(self, run: ArenaRun, together: bool) -> None:
+        self._run, self._together = run, together
+        loose = layouts.loose_targets(run.model, run.wires)
+        layers = [layer[np.isin(layer, loose)] for layer in run.wires.layers]
+        layers = [layer for layer in layers if len(layer)]
+        self.count = len(loose)
+        sources = np.flatnonzero(artificial_sources(run.model))
+        tables = {
+            "loose_targets": np.concatenate([np.zeros(0, np.int64), *layers]),
+            "first_of_layer": offsets([len(layer) for layer in layers]),
+            "loose_sources": sources,
+        }
+        num = np.int32
+        self._given: dict[str, Any] = {
+            "num_steps": num(0), "first_time": num(0), "record_row": num(0),
+            "num_layers": num(len(layers)), "num_emitters": num(len(sources)),
+            **{name: to_device(run.queue, a, num) for name, a in tables.items()},
+        }  # fmt: skip
+
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        self._spec = spec
+        self._given["at"] = to_device(self._run.queue, at, np.int32)
+
+    def bind(self, v: Any, arguments: dict[str, Any]) -> None:
+        self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
+        kinds, records = self._run.model.kinds, self._run.reducers.sources
+        of_these = (r.kind >= 0 and layouts.is_artificial(kinds[r.kind]) for r in records)
+        self._now = self._together or any(of_these)
+
+    def launch(self, count: int, first_time: int, row: int) -> None:
+        queue, known = self._run.queue, self._known
+        if known is not None:
+            spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
+            built = program.build(queue.context, spec)
+            self._kernel = program.bind(built, spec, "artificial", known, changes)
+            self._known = None
+        self._kernel.change(*map(np.int32, (count, first_time, row)))
+        (items,), (group,) = devices.small_groups(queue.device, self.count)
+        if self._now:
+            items = group = min(_GROUP, self._run.limits.max_work_group)
+        self._kernel.launch(queue, items, group)
+
+
+_TURN = threading.Lock()
+_LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # launch whose work-groups meet
+
+
+class _Others:
+    """Voltages `v` that cells see of others, twice: of this step, and of the next one.
+
+    After them `v` has room for changes of voltages, with which a launch ends the step before.
+    So many work-groups, `groups`, wait for each other after each step. Where they do not wait,
+    `later` says whether a launch leaves the end of its step to the next one.
+    """
+
+    v: cla.Array | None = None
+    groups, later = 0, False
+
+
+@dataclass(eq=False)
+class PlanLaunch:
+    """Cells of a plan, their tables on the device, and the kernel that advances them."""
+
+    plan: EpochPlan
+    given: dict[str, Any]
+    spec: EpochSpec
+    kernel: program.BoundKernel | None = None
+
+    @property
+    def lists(self) -> NodeLists | None:
+        return self.plan.lists
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Arguments of each launch."""
+        of_lists = ("numbers", "looks") * self.spec.by_node + ("pending",) * self.spec.ends_later
+        return ("first_step", "num_steps", "first_time", "record_row", *of_lists)
+
+    def given_to(self, k: int, name: str) -> str:
+        """Expression of a parameter in the lists; empty if they take it from the arenas."""
+        if not self.spec.lists:
+            return ""
+        arguments = self.spec.lists[k].given
+        expressions = [
+            x for role, argument, x in arguments if (role, argument) == ("parameter", name)
+        ]
+        return expressions[0] if expressions else ""
+
+    def storage(self, k: int, name: str) -> Storage:
+        assert self.lists is not None
+        offset, places = self.lists.numbers.places_of(k, name)
+        return Storage(self.given["node_values"], offset, (k, id(self)), lambda: places)
+
+
+class CellLayout(layouts.Layout):
+    """Active nodes ascend; instances `at_sites`, (n,) bool by node, write their own rows."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.at_sites = np.zeros(model.forest.num_nodes, bool)
+        self.first_owner = super().num_owners + starts(
+            np.array([kind.count for kind in model.kinds], np.int64)
+        )
+
+    @property
+    def num_owners(self) -> int:
+        if not self.at_sites.any():
+            return super().num_owners
+        return super().num_owners + sum(kind.count for kind in self._model.kinds) + 1  # an end
+
+    def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
+        owner = super().owner(k, instance)
+        if not self.at_sites.any():
+            return owner
+        own = self.at_sites[self._model.kinds[k].node[instance]]
+        return np.where(own, self.first_owner[k] + instance, owner)
+
+
+@dataclass(frozen=True, eq=False)
+class CellRegions:
+    """Regions that only epochs of whole cells have in the arenas.
+
+    `within` is the place of each node in its cell. Where work-groups share a cell (`spreads`),
+    slots of currents are there for two steps.
+    """
+
+    model: Model
+    wires: Wires
+    within: np.ndarray
+    spreads: bool
+
+    def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
+        """Add the factors of instances that lanes take one by one, and who writes their rows."""
+        for k, kind in enumerate(self.model.kinds):
+            arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
+            arenas["mem"].add(f"factor_{k}", kind.factor)
+
+    def add(self, network: Model, arenas: dict[str, Arena]) -> int:
+        """Add those of lists; return the number of layers of targets. `network`: of all ranks."""
+        ints, model = arenas["ints"], self.model
+        arenas["clock"].add("node_due", np.zeros(layouts.num_active(model)))
+        for k in takes_apart(network):
+            kind = model.kinds[k]
+            ints.add(f"place_in_cell_{k}", self.within[kind.node])
+            ints.room(f"waits_{k}", (kind.count,))
+            for name in (f"slot_i_{k}", f"slot_g_{k}"):
+                arenas["mem"].room(name, (2 if self.spreads else 1, kind.count))
+        if model.written:
+            cell = layouts.cells_of_sums(model)
+            ints.add("cell_sums", np.argsort(cell, kind="stable"))
+            counts = np.bincount(cell, minlength=model.forest.num_cells)
+            ints.add("cell_sum", offsets(counts))
+        if not model.needs & BY_LAYERS:
+            return 0
+        first, targets = self._layers()
+        ints.add("first_of_cells_layer", first)
+        ints.add("layer_targets", targets)
+        return (len(first) - 1) // model.forest.num_cells
+
+    def _layers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the layers of each cell begin among targets, and the end; targets at nodes."""
+        model, wires = self.model, self.wires
+        cell, layer = np.full((2, wires.num_targets), -1)
+        for k, first in wires.first_target.items():
+            if not layouts.is_artificial(model.kinds[k]):
+                own = slice(first, first + model.kinds[k].count)
+                cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
+        for k, targets in enumerate(wires.layers):
+            layer[targets] = k
+        with_cell = np.flatnonzero(cell >= 0)
+        used, layer = np.unique(layer[with_cell], return_inverse=True)
+        number = cell[with_cell] * len(used) + layer
+        counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
+        return offsets(counts), with_cell[np.argsort(number, kind="stable")]
+
+
+def make(job: Job, **options: Any) -> ArenaRun:
     job.check("epochs")
-    return CellsRun(job, partial(BlockEpochs, **options))
+    return ArenaRun(job, partial(CellEpochs, **options), CellEpochs.family, apart=True)
 
 
-class BlockEpochs(Cells):
-    """Epochs of cells that fit into a work-group; options are those of `plan_epochs`."""
+def _leading(model: Model) -> np.ndarray | None:
+    """Return the cells of the last instances, which go first in each epoch; None without any.
+
+    InputError if one of them reads values of another one.
+    """
+    leading = model.leading_cells
+    for k, kind in enumerate(model.kinds):
+        if not model.of_last(k):
+            continue
+        cells = stretch_of(model.forest.cell_offsets, kind.node)
+        if (cells[np.isin(cells, leading)] != model.last_cell(k)).any():
+            raise InputError(
+                f"{kind.mechanism.name}: {model.of_last(k)[0]}, which is one for all, is set last "
+                "in one cell and read in another whose value all cells read; expected "
+                "engine='steps'"
+            )
+    return leading if len(leading) else None
+
+
+class CellEpochs(ArenaKernels):
+    """Advance a model by whole cells; an InputError if one is too large.
+
+    `limits`, `segment`, `units` and `by_node` are those of `plan_epochs`.
+    """
+
+    family = "epochs"
+    layout: CellLayout
 
     def __init__(
         self,
-        run: CellsRun,
+        run: ArenaRun,
         limits: Limits | None = None,
         segment: int | None = None,
         units: int | None = None,
         by_node: bool | None = None,
     ) -> None:
-        self.model, self.queue, self.run = run.model, run.queue, run
-        options = segment, units, run.decisions, by_node
-        plans = plan_epochs(run.model, run.dtype, limits or run.limits, *options)
-        self.of_kinds: dict[str, program.KernelArgument] = {}
-        self.parameters = list[list[cla.Array]]()  # of each kind, those that vary
-        of_each = zip(run.model.kinds, plans[0].spec.kinds, run.states.of_kinds, strict=True)
-        for kind, spec, states in of_each:
-            values = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
-            self.parameters.append(values)
-            factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
-            count = np.int32(kind.count)
-            self.of_kinds |= {f"{spec.name}__states": states, f"{spec.name}__count": count}
-            self.of_kinds |= zip(varying(spec), [*factor, *values], strict=True)
-        self.threshold = self.reals(run.model.threshold)
-        starts, none = np.zeros(run.model.forest.num_cells + 1), np.zeros((0, 2))
-        self.recorded = self._recorded(starts, none, 0, self.reals(none))
-        self.launches = [_CellsKernel(self, plan) for plan in plans]
-        self._together = program.SideBySide(self.queue, len(plans))
+        super().__init__(run)
+        self._limits = limits or run.limits
+        self._options = segment, units
+        self._by_node = True if self.network.exact else by_node
 
-    def integers(self, values: ArrayLike) -> cla.Array:
-        return to_device(self.queue, values, np.int32)
+    # -- tables --------------------------------------------------------------------------------
 
-    def reals(self, values: ArrayLike) -> cla.Array:
-        return to_device(self.queue, values, self.run.dtype)
+    def put_matrix(self) -> None:
+        model, whole, limits = self.model, self.network, self._limits
+        self.epoch, together = epoch_of(whole)
+        decisions = self.run.decisions
+        if self._by_node:
+            decisions = replace(decisions, constant_factors=False)
+        if self.network.exact:
+            decisions = replace(decisions, inflow=layouts.has_constants(whole))
+        self._inflow = decisions.inflow
+        leading = _leading(model)
+        plans = plan_epochs(
+            model, self.dtype, limits, *self._options, decisions, self._by_node, leading
+        )
+        self._num_leading = int(leading is not None)  # of plans, which is the first
+        self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
+        self.layout, self.launches, base = CellLayout(model), list[PlanLaunch](), 0
+        self.artificial = None
+        if any(map(layouts.is_artificial, model.kinds)):
+            self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
+        others = plans[self._num_leading :]
+        if self.network.exact:
+            others.sort(key=lambda plan: -plan.groups)  # others end beside the largest
+        plans = [*plans[: self._num_leading], *others]
+        for plan in plans:
+            real = np.flatnonzero(plan.table.gather >= 0)
+            self.place[plan.table.gather[real]] = base + real
+            begin = np.repeat(plan.table.units[:, 0], plan.table.units[:, 1])
+            self._within[plan.table.gather[real]] = real - begin[real]
+            if plan.lists is None:
+                self.layout.at_sites[plan.table.gather[real]] = True
+            self.launches.append(PlanLaunch(plan, self._tables(plan, base), plan.spec))
+            base += len(plan.table.gather)
+        self.places = base
+        self._put_others(plans)
+        self._node = np.full(base, -1)
+        self._node[self.place] = np.arange(len(self.place))
+        self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
+        self._put_nodes(plans)
 
-    def _recorded(
-        self, starts: np.ndarray, entries: np.ndarray, columns: int, rows: cla.Array
-    ) -> list[program.KernelArgument]:
-        """Return the arguments `_RECORDS` of kernels."""
-        return [self.integers(starts), self.integers(entries), rows, np.int32(columns)]
+    def _put_others(self, plans: list[EpochPlan]) -> None:
+        """Choose how cells see voltages of others."""
+        model, limits = self.model, self._limits
+        self._others = _Others()
+        if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
+            self._others.groups = plans[0].groups if limits.ptx or plans[0].groups == 1 else 0
+        self._others.later = not self._others.groups and "pointers_in_states" in model.needs
 
-    def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
-        model, plans = self.model, (launch.plan for launch in self.launches)
-        every = np.append(nodes, model.sources.detector_node[len(model.soma) :])
-        starts, entries = recorded_lists(model.forest.cell_offsets, plans, every)
-        detectors = entries[:, 1] >= len(nodes)  # which have their numbers for columns
-        entries[detectors, 1] = ~(entries[detectors, 1] - len(nodes))
-        self.recorded = self._recorded(starts, entries, len(nodes), rows)
+    @property
+    def in_steps(self) -> bool:  # type: ignore[override]
+        """See `ArenaKernels`: if all events come in whole steps."""
+        return not self.network.exact
 
-    def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
-        lists: list[cla.Array | np.int32] = []
-        if samples:
-            sizes = [kind.count for kind in self.model.kinds]
-            owners: Owners = lambda _, own: (own, np.zeros_like(own))  # noqa: E731 - itself
-            lists = sample_arguments(samples, sizes, owners, rows)
-        for launch in self.launches:
-            launch.bind(lists)
+    @property
+    def _at_sites(self) -> list[PlanLaunch]:
+        """Plans whose instances are taken one by one."""
+        return [launch for launch in self.launches if launch.lists is None]
 
-    def launch(self, first: int, count: int, row: int) -> None:
-        steps = first, count, row
-        self._together.launch([partial(launch.advance, steps) for launch in self.launches])
+    def _tables(self, plan: EpochPlan, base: int) -> dict[str, Any]:
+        """Put the tables of a plan on the device, the first of whose places is `base`."""
+        table, units, num = plan.table, plan.units.copy(), np.int32
+        units[:, 0] += base
+        ints = {
+            "units": units, "rows": table.rows.rows, "links": table.lanes.links,
+            "children": table.lanes.children,
+        }  # fmt: skip
+        reals = {"all_up": table.values("up", self.model.u.__getitem__)}
+        if plan.lists is not None:
+            self._add_lists(plan, base, ints, reals)
+        else:
+            assert plan.sites is not None
+            for kind, (start, instances) in zip(
+                self.model.kinds, plan.sites.instances, strict=True
+            ):
+                ints |= {f"{kind.mechanism.name}__start": start}
+                ints |= {f"{kind.mechanism.name}__list": instances}
+        if plan.spec.constant:
+            dense, lanes = max(1, plan.spec.dense**2), max(1, 3 * table.num_lanes)
+            reals["tree_factors"] = np.zeros(lanes)
+            reals["tree_inverses"] = np.zeros(len(plan.cells.numbers) * dense)
+        tables = {name: to_device(self.queue, a, num) for name, a in ints.items()}
+        tables |= {name: to_device(self.queue, a, self.dtype) for name, a in reals.items()}
+        return {**tables, "num_units": num(len(plan.cells.numbers))}
 
-    def storage(self, k: int, name: str) -> list[Storage]:
-        kind = self.model.kinds[k]
-        single, index = place_of(kind, name)
-        if single:
-            return []
-        if not self.launches[0].spec.by_node:
-            array = self.parameters[k][index]
-            return [Storage(array, 0, k, lambda: (np.arange(kind.count),) * 2)]
-        if (kind.mechanism.name, name) not in self.model.stored:
-            return []
-        return [launch.storage(k, index) for launch in self.launches]
+    def _add_lists(
+        self, plan: EpochPlan, base: int, ints: dict[str, np.ndarray], reals: dict[str, np.ndarray]
+    ) -> None:
+        lists, words = plan.lists, node_words(self.model)
+        assert lists is not None
+        homes, rows, nodes = lists.homes.copy(), lists.rows.copy(), lists.lanes.nodes
+        active = np.where(nodes < 0, -1, words[nodes])
+        if not plan.spec.in_steps:
+            rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
+        cells, bounds = plan.units[:, 6], self.model.forest.cell_offsets
+        active_of = np.searchsorted(layouts.active_nodes(self.model), bounds)  # of each cell
+        homes[:, 5], homes[:, 6] = active_of[cells], active_of[cells + 1]
+        homes[:, 0] += base
+        ints |= {
+            "homes": homes, "instances": lists.instances, "node_lists": rows,
+            "node_places": lists.lanes.places, "node_members": lists.numbers.members,
+            "node_active": active, **({"node_bits": lists.lanes.own} if lists.lanes.mixed else {}),
+        }  # fmt: skip
+        reals |= {
+            "node_scalars": lists.numbers.scalars, "node_values": lists.numbers.values,
+            "node_states": np.zeros(lists.state_lines * WARP),
+        }  # fmt: skip
 
-    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        if (b.any() or g.any()) and not self.run.decisions.inflow:
+    def _put_nodes(self, plans: list[EpochPlan]) -> None:
+        """Put what nodes have, by place, on the device; and where their instances are."""
+        tie, end = np.zeros(max(self.places, 1)), 0
+        runs = np.zeros(len(tie), np.int64)
+        for plan in plans:
+            begin, end = end, end + len(plan.table.gather)
+            tie[begin:end] = plan.table.values("tie", self.model.u.__getitem__)
+            if plan.sites is not None and not plan.spec.constant:
+                runs[begin:end] = plan.sites.slots
+        self._nodes = {"all_tie": to_device(self.queue, tie, self.dtype)}
+        if not self._at_sites:
+            return
+        for launch in self._at_sites:
+            assert launch.plan.sites is not None
+            if launch.spec.constant:  # by cell
+                runs = launch.plan.sites.slots
+            launch.given["slot_runs"] = to_device(self.queue, runs, np.int32)
+        for name in ("all_f1", "all_f2", "all_inverse"):
+            self._nodes[name] = cla.zeros_like(self.v[0])
+        self._put_constants()
+
+    def _packed(self, natural: np.ndarray, padding: float = 0.0) -> cla.Array:
+        packed = np.full(max(self.places, 1), padding)
+        packed[self.place] = natural
+        return to_device(self.queue, packed, self.dtype)
+
+    def _put_constants(self) -> None:
+        """Put constant conductances and currents of nodes on the device, and factor."""
+        model = self.model
+        over_dt, g, b = model.capacitance_over_dt, model.constant_g, model.constant_b
+        constant = any(launch.spec.constant for launch in self._at_sites)
+        row = over_dt + (g if constant else model.constant_d)  # its sum, or the diagonal
+        nodes = {"all_d": self._packed(row, 1.0), "all_g": self._packed(g)}
+        nodes |= {"all_k": self._packed(b), "all_c": self._packed(over_dt)}
+        for name, values in nodes.items():
+            if name in self._nodes:
+                copy_onto(self._nodes[name], values, self.queue)
+            else:
+                self._nodes[name] = values
+        none = {name: np.int32(0) for name in ("first_step", "num_steps")}
+        for launch in self._at_sites if constant else ():
+            spec = launch.plan.spec.of_factors
+            built = program.build(self.queue.context, spec)
+            kernel = program.bind(built, spec, "advance", {**launch.given, **self._nodes, **none})
+            kernel.launch(self.queue, launch.plan.groups * spec.work_group, spec.work_group)
+
+    def renew(self, before: Model) -> bool:
+        """See `ArenaKernels`: lists take other numbers where each cell has its own."""
+        model, alike = self.model, same_constants(before, self.model)
+        same_nodes = alike
+        for k, (kind, old) in enumerate(zip(model.kinds, before.kinds, strict=True)):
+            for name in kind.mechanism.parameters:
+                value, earlier = kind.parameters[name], old.parameters[name]
+                if np.shape(value) == np.shape(earlier) == ():
+                    if value != earlier:
+                        if self._at_sites:  # a literal
+                            return False
+                        self.take(k, name, np.reshape(value, 1))
+                else:
+                    alike &= value is earlier or np.array_equal(value, earlier)
+        if alike:
+            return True
+        lists = [launch for launch in self.launches if launch.lists is not None]
+        if not all(launch.lists.renew(model, self._inflow) for launch in lists if launch.lists):
             return False
-        done = [launch.set_constants(d, b, g) for launch in self.launches]
-        return all(done)
+        for launch in lists:
+            assert launch.lists is not None
+            numbers = launch.lists.numbers
+            for name, a in (("node_scalars", numbers.scalars), ("node_values", numbers.values)):
+                values = to_device(self.queue, a, self.dtype)
+                copy_onto(launch.given[name], values, self.queue)
+        if self._at_sites and not same_nodes:
+            self._put_constants()
+        return True
+
+    def renew_constants(self) -> bool:
+        model = self.model
+        flows = model.constant_b.any() or model.constant_g.any()
+        lists = [launch for launch in self.launches if launch.lists is not None]
+        own = all(launch.lists.of_own_cells for launch in lists if launch.lists is not None)
+        if not own or (flows and not self._inflow):
+            return False
+        if self._at_sites:
+            self._put_constants()
+        spread = Spread(self.queue, self.dtype, model)
+        total = model.capacitance_over_dt + model.constant_d
+        lines = [total, model.constant_g, model.constant_b][: 3 if self._inflow else 1]
+        for launch in lists:
+            assert launch.lists is not None
+            at, node = (
+                to_device(self.queue, a, np.int32) for a in launch.lists.numbers.places_of_nodes
+            )
+            for line, values in enumerate(lines, 1):
+                spread.values(launch.given["node_values"], at, node, values, line * WARP)
+        return True
 
     def voltage_arrays(self) -> list[cla.Array]:
-        return [launch.v for launch in self.launches]
+        seen = self._others.v
+        return [self.v[0], *([seen] if seen is not None and self.model.pointers else [])]
 
-    def voltages(self) -> np.ndarray:
-        v = np.zeros(self.model.forest.num_nodes, self.run.dtype)
-        for launch in self.launches:
-            gather = launch.plan.table.gather
-            v[gather[gather >= 0]] = launch.v.get()[gather >= 0]
-        return v
+    # -- kernels -------------------------------------------------------------------------------
 
-    def set_voltages(self, v: np.ndarray) -> None:
-        for launch in self.launches:
-            gather = launch.plan.table.gather
-            launch.v.set(np.where(gather < 0, 0, v[gather]).astype(self.run.dtype))
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        packed = np.zeros(len(self._node), self.dtype)
+        packed[self.place] = variables.v
+        self.v[0].set(packed, self.queue)
+        seen = np.tile(packed, 3 if self.model.pointers else 0)
+        if self.model.pointers and self._others.v is not None:
+            self._others.v.set(seen, self.queue)
+        else:
+            self._others.v = to_device(self.queue, seen, self.dtype)
+        arenas = filled_arenas(variables, self.dtype, self.place, self.layout, self.run.instant)
+        spreads = any(launch.plan.spec.parts > 1 for launch in self.launches)
+        regions = CellRegions(self.model, self.run.wires, self._within, spreads)
+        if self._at_sites:
+            regions.add_sites(self.layout, arenas)
+        only_sites = len(self._at_sites) == len(self.launches)
+        self._num_layers = 0 if only_sites else regions.add(self.network, arenas)
+        detectors = inverse(detector_order(variables, self.layout))
+        self._detectors = np.split(detectors, [len(self.model.soma)])  # of somas, and others
+        add_turns(self.model, arenas["mem"], self._steps + 2)
+        self._rounds = 0
+        if self.model.diffusions:
+            order = np.arange(self.model.forest.num_cells)
+            mem, ints = arenas["mem"], arenas["ints"]
+            self._rounds = add_diffusing_rows(self.model, self.layout, mem, ints, order).rounds
+        return arenas
 
+    def suit(self, variables: Variables) -> bool:
+        """See `ArenaKernels`; functions take terms that depend on tables."""
+        tables = zip(variables.tables, self._known_tables, strict=True)
+        same = all(np.array_equal(a[n], b[n]) for a, b in tables for n in a)
+        return same and constant_ions(self._kinds, variables) == self._constants
 
-class _CellsKernel:
-    """The cells of a plan on the device, and the kernel that advances them."""
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        self._kinds = spec.kinds
+        self._constants = constant_ions(spec.kinds, self.run.variables)
+        self._known_tables = self.run.variables.tables
+        regions = np.zeros((), [(name, np.int32) for name in spec.regions])
+        for name, value in zip(spec.regions, at.tolist(), strict=True):
+            regions[name] = value
+        self._regions = regions[()]
+        spec = replace(spec, calls=devices.is_cpu(self.queue.device))
+        if self.artificial is not None:
+            self.artificial.compile(spec, at)
+        for number, launch in enumerate(self.launches):
+            if launch.lists is None:
+                sites = with_sites(launch.plan.spec, spec, self.model)
+                launch.spec = sites
+            else:
+                self._compile_lists(launch, spec, number < self._num_leading)
+            detects = launch.spec.in_steps and self.model.num_extra > 0
+            launch.spec = replace(launch.spec, detects=detects)
+        self._beside = None  # work-groups that wait for each other take the device alone
+        if not any(launch.spec.meets for launch in self.launches):
+            self._beside = program.SideBySide(self.queue, len(self._following))
 
-    def __init__(self, epochs: BlockEpochs, plan: EpochPlan) -> None:
-        self._epochs, self._run, self.plan, self.spec = epochs, epochs.run, plan, plan.spec
-        self.model, self.queue = epochs.model, epochs.queue
-        self._spread: Spread | None = None
-        self._upload()
-        if self.spec.constant:
-            dense, lanes = max(1, self.spec.of_factors.dense**2), max(1, 3 * plan.table.num_lanes)
-            self._arrays |= {
-                n: cla.zeros_like(self._d) for n in ("all_f1", "all_f2", "all_inverse")
-            }
-            self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, self._run.dtype)
-            size = len(plan.cells.numbers) * dense
-            self._arrays["tree_inverses"] = cla.zeros(self.queue, size, self._run.dtype)
-            self._factor()
-        self._samples = False
-        self._kernel = self._bound([])
-
-    def _packed(
-        self, at: Callable[[np.ndarray], np.ndarray], name: str = "gather", padding: float = 0.0
-    ) -> cla.Array:
-        return self._epochs.reals(self.plan.table.values(name, at, self._run.dtype, padding))
-
-    def _upload(self) -> None:
-        model, plan = self.model, self.plan
-        table, integers = plan.table, self._epochs.integers
-        values, dt = model.of_nodes, model.solved_dt
-        u, v = partial(values.at, "u"), partial(values.at, "v_init")
-        self.v = self._packed(v)
-        self._arrays = {
-            "units": integers(plan.units),
-            "rows": integers(table.rows.rows),
-            "links": integers(table.lanes.links),
-            "children": integers(table.lanes.children),
-            "all_tie": self._packed(u, "tie"),
-            "all_up": self._packed(u, "up"),
-            "all_v": self.v,
-        }
-        if plan.lists is not None:
-            self._upload_lists(plan.lists)
-            return
-
-        def over_dt(nodes: np.ndarray) -> np.ndarray:
-            return values.at("capacitance", nodes) / dt
-
-        of_d = "constant_g" if self.spec.constant else "constant_d"  # row sums, or the diagonal
-        self._d = self._packed(lambda nodes: over_dt(nodes) + values.at(of_d, nodes), padding=1.0)
-        self._g = self._packed(partial(values.at, "constant_g"))
-        self._k = self._packed(partial(values.at, "constant_b"))
-        self._arrays |= {"all_d": self._d, "all_g": self._g, "all_k": self._k}
-        self._arrays["all_c"] = self._packed(over_dt)
-        assert plan.sites is not None
-        for kind, (start, instances) in zip(self.spec.kinds, plan.sites.instances, strict=True):
-            self._arrays[f"{kind.name}__start"] = integers(start)
-            self._arrays[f"{kind.name}__list"] = integers(instances)
-        self._arrays["slots"] = integers(plan.sites.slots)
-
-    def _upload_lists(self, lists: NodeLists) -> None:
-        integers, reals = self._epochs.integers, self._epochs.reals
-        size, held = max(1, lists.state_lines * self.spec.warp), 3 * self.spec.capacity
-        self._values = reals(lists.numbers.values)
-        self._arrays |= {
-            "homes": integers(lists.homes),
-            "instances": integers(lists.instances),
-            "node_lists": integers(lists.rows),
-            "node_places": integers(lists.lanes.places),
-            "node_members": integers(lists.numbers.members),
-            "node_scalars": reals(lists.numbers.scalars),
-            "node_values": self._values,
-            "node_states": cla.empty(self.queue, size, self._run.dtype),
-        }
-        if self.spec.far:
-            size = held * len(self.plan.cells.numbers)
-            self._arrays["far_held"] = cla.empty(self.queue, size, self._run.dtype)
-
-    def _factor(self) -> None:
-        """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
-        spec = self.spec.of_factors
-        built = program.build(self.queue.context, spec)
-        kernel = program.bind(built, spec, "advance", {**self._arrays, **self._numbers()})
-        kernel.launch(self.queue, self.plan.groups * spec.work_group, spec.work_group)
-
-    def _numbers(self) -> dict[str, program.KernelArgument]:
-        num, cells = np.int32, len(self.plan.cells.numbers)
-        return {"first_step": num(0), "num_steps": num(0), "num_units": num(cells)}
-
-    def bind(self, samples: list[cla.Array | np.int32]) -> None:
-        """Take the arguments for samples; none: record no states and currents."""
-        if samples or self._samples:
-            self._kernel, self._samples = self._bound(samples), bool(samples)
-
-    def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
-        run, model, epochs = self._run, self.model, self._epochs
-        real, spec = (
-            run.dtype.type,
-            replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
-        )
-        series = spec.series_numbers.arguments if spec.takes_series else {}
-        arguments: dict[str, program.KernelArgument] = {
-            **self._numbers(),
-            **self._arrays,
-            **epochs.of_kinds,
-            **{name: real(value) for name, value in series.items()},
-            "incoming": run.grid.incoming,
-            "ring": np.int32(run.grid.slots),
-            "num_targets": np.int32(model.num_targets),
-            "scale": real(run.grid.scale),
-            "dt": real(model.dt),
-            "seed": np.uint64(model.seed & (1 << 64) - 1),
-            "threshold": epochs.threshold,
-            "spike_source": run.grid.spikes.source,
-            "spike_step": run.grid.spikes.step,
-            "spike_count": run.grid.spikes.count,
-            "capacity": np.int32(run.max_spikes),
-            "failed": run.failed,
-            **run.states.detectors,
-            "record_row": np.int32(0),
-            **dict(zip(_RECORDS, epochs.recorded, strict=True)),
-            **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
-        }
-        built = program.build(self.queue.context, spec)
-        return program.bind(built, spec, "advance", arguments, _CHANGES)
-
-    def advance(
-        self, steps: tuple[int, int, int], queue: cl.CommandQueue, waits: list[cl.Event] | None
-    ) -> cl.Event:
-        """Enqueue steps: the first, how many, and the row in which the first is recorded."""
-        kernel, group = self._kernel, self.spec.work_group
-        kernel.change(*map(np.int32, steps), *self._epochs.recorded)
-        return kernel.launch(queue, self.plan.groups * group, group, waits)
-
-    def storage(self, k: int, index: int) -> Storage:
-        lists = self.plan.lists
+    def _compile_lists(self, launch: PlanLaunch, spec: ArenaSpec, leads: bool) -> None:
+        plan, lists = launch.plan.spec, launch.lists
         assert lists is not None
-        kind = self.model.kinds[k]
-        name = [n for n, v in kind.parameters.items() if np.ndim(v)][index]
-        offset, places = lists.numbers.places_of(k, name)
-        return Storage(self._values, offset, (k, id(self)), lambda: places)
+        known = lists, self.run.variables, self.network, self._steps
+        launch.spec, numbers = with_lists(plan, spec, *known, leads)
+        launch.spec = replace(
+            launch.spec, joins=self._others.groups, ends_later=self._others.later,
+            layers=self._num_layers, diffusing_rounds=self._rounds, leads=leads,
+            turns=self._steps + 2 if "last_instances" in self.model.needs else 0,
+        )  # fmt: skip
+        num_cells = len(launch.plan.cells.numbers)
+        if launch.spec.meets:
+            launch.given["arrived"] = cla.zeros(self.queue, num_cells, np.uint64)
+        if launch.spec.spreads:
+            rows = 4 * plan.most_lists * WARP * num_cells
+            launch.given["shared"] = cla.empty(self.queue, rows, self.dtype)
+        if plan.far:
+            held = 3 * plan.capacity * max(1, launch.plan.groups)
+            launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
+        launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
 
-    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        lists = self.plan.lists
-        total = self.model.capacitance_over_dt + (g if self.spec.constant else d)
-        if lists is not None:
-            return lists.of_own_cells and self._set_lists(lists, total, b, g)
-        every = (self._d, total, 1.0), (self._g, g, 0.0), (self._k, b, 0.0)
-        for array, values, padding in every:
-            gather = self.plan.table.gather
-            packed = np.where(gather < 0, padding, values[gather])
-            array[: len(packed)].set(packed.astype(self._run.dtype), self.queue)
-        if self.spec.constant:
-            self._factor()
-        return True
+    def bind(self) -> None:
+        self.run.times.forget()
+        num, recorded, real = np.int32, self.run.recorded_at, real_name(self.dtype)
+        at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
+        plans = (launch.plan for launch in self.launches)
+        offsets, sources = self.model.forest.cell_offsets, self.model.sources
+        somas, others = self._detectors
+        detecting = sources.detector_node[len(somas) :] if self.in_steps else np.zeros(0, np.int64)
+        first, entries = recorded_lists(offsets, plans, np.append(self._node[at], detecting))
+        of_detector = entries[:, 1] >= len(at)
+        entries[of_detector, 1] = ~others[entries[of_detector, 1] - len(at)]
+        arguments = {
+            "first_step": num(0), "num_steps": num(0), "all_v": self.v[0], "first_time": num(0),
+            "record_start": to_device(self.queue, first, num),
+            "record_list": to_device(self.queue, entries, num),
+            "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
+            "regions": self._regions, "seen_v": self._others.v, "num_places": num(self.places),
+            "looks": num(1), "pending": num(0), "soma_detector": to_device(self.queue, somas, num),
+            **self._nodes, **self.run.arguments,
+        }  # fmt: skip
+        arguments |= {n: self.dtype.type(x) for n, x in SeriesNumbers(real).arguments.items()}
+        self._arguments = arguments
+        self._publisher: program.BoundKernel | None = None
+        for launch in self.launches:
+            launch.kernel = None
+        if self.artificial is not None:
+            self.artificial.bind(self.v[0], self.run.arguments)
 
-    def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        if self._spread is None:
-            self._spread = Spread(self.queue, self._run.dtype, self.model)
-            self._of_nodes = [self._epochs.integers(a) for a in lists.numbers.places_of_nodes]
-        put, (at, node) = self._spread.values, self._of_nodes
-        put(self._values, at, node, total, WARP)
-        if self._run.decisions.inflow:
-            put(self._values, at, node, g, 2 * WARP)
-            put(self._values, at, node, b, 3 * WARP)
-        return True
+    def _kernel(self, launch: PlanLaunch) -> program.BoundKernel:
+        """Return the kernel of a plan, built when it is first launched."""
+        if launch.kernel is None:
+            spec, arguments = launch.spec, {**self._arguments, **launch.given}
+            if spec.in_steps:
+                spec = replace(spec, samples=bool(arguments["num_mem"]))
+            built = program.build(self.queue.context, spec)
+            launch.kernel = program.bind(built, spec, "advance", arguments, launch.changes)
+        return launch.kernel
+
+    @property
+    def _following(self) -> list[PlanLaunch]:
+        """Tables of cells that no other cell waits for."""
+        return self.launches[self._num_leading :]
+
+    @property
+    def _steps(self) -> int:
+        """Steps of a launch of cells, at most."""
+        return self.epoch if self._others.groups or not self.model.pointers else 1
+
+    # -- values --------------------------------------------------------------------------------
+
+    def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
+        """See `ArenaKernels`: in lists of their own, too, if cells share none."""
+        if self._at_sites and name in self.model.kinds[k].singles:
+            return []  # a literal
+        for launch in self.launches:
+            text = launch.given_to(k, name)
+            if text.startswith("p[") and launch.lists is not None and launch.lists.of_own_cells:
+                found.append(launch.storage(k, name))
+            elif text and not text.startswith("numbers."):
+                return []
+        return found
+
+    def take(self, k: int, name: str, values: np.ndarray) -> None:
+        """See `ArenaKernels`: numbers for all instances are an argument of the kernels."""
+        for launch in self.launches:
+            text = launch.given_to(k, name)
+            if text.startswith("numbers."):
+                numbers = launch.given["numbers"].copy()
+                numbers[int(text.removeprefix("numbers.n"))] = values[0]
+                launch.given["numbers"] = numbers  # which the next launch takes
+
+    def complete(self, saved: dict[str, np.ndarray]) -> None:
+        """See `ArenaKernels`: without exact times kernels keep no count for somas."""
+        if "held" in saved and self.in_steps:
+            above, somas = self.model.sources.above(saved["v"]), len(self.model.soma)
+            saved["held"][:somas] = above[:somas]
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        self.run.times.put(first, count)
+        steps = self._steps
+        for done in range(0, count, self.epoch):
+            some = min(self.epoch, count - done)
+            if self.artificial is not None:
+                self.artificial.launch(some, first + done - self.run.times.steps.start, row + done)
+                self._publish()
+            for step in range(0, some + self._others.later, steps):
+                each = min(steps, some - step)
+                self._launch_cells(first + done + step, each, row + done + step, not step)
+            self._publish()
+
+    def _launch_cells(self, first: int, count: int, row: int, begins: bool) -> None:
+        """Enqueue steps in a launch of each plan; `begins`: an epoch does."""
+        begin = self.run.times.steps.start
+        steps = {"first_step": first, "num_steps": count, "first_time": begin, "record_row": row}
+        values = {**steps, "looks": begins, "pending": not begins}
+        given = {name: np.int32(value) for name, value in values.items()}
+        for launch in self.launches:
+            known = {**launch.given, **given}
+            self._kernel(launch).change(*(known[name] for name in launch.changes))
+        for launch in self.launches[: self._num_leading]:
+            self._launch_plan(launch, self.queue)
+        following = self._following
+        if self._beside is not None and count > 1 and following:
+            self._beside.launch([partial(self._launch_plan, launch) for launch in following])
+            return
+        for launch in following:
+            self._launch_plan(launch, self.queue)
+
+    def _launch_plan(
+        self, launch: PlanLaunch, queue: cl.CommandQueue, waits: list[cl.Event] | None = None
+    ) -> cl.Event:
+        kernel, group = self._kernel(launch), launch.plan.spec.work_group
+        items = launch.plan.groups * group
+        if launch.spec.meets:
+            return _launch_in_turn(kernel, queue, items, group)
+        return kernel.launch(queue, items, group, waits)
+
+    def _publish(self) -> None:
+        """Enqueue that all targets, if there are any, see the events that were sent so far."""
+        count = self.model.sources.count
+        if not self.network.exact or not self.run.wires.num_targets or not count:
+            return
+        if self._publisher is None:
+            spec = self.launches[0].spec
+            built = program.build(self.queue.context, spec)
+            arguments = {**self._arguments, "num_sources": np.int32(count)}
+            self._publisher = program.bind(built, spec, "publish", arguments)
+        self._publisher.launch_columns(self.queue, count, 1)
+
+
+def _launch_in_turn(
+    kernel: program.BoundKernel, queue: cl.CommandQueue, items: int, group: int
+) -> cl.Event:
+    """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
+
+    So it begins when the last one of this sort has ended, whose queue may be another one.
+    """
+    with _TURN:
+        before, event = _LAST.get(queue.device, (queue, None))
+        elsewhere = before != queue and before.context == queue.context
+        if elsewhere:
+            before.flush()
+        waits = elsewhere and event and event.command_execution_status > 0  # it has not ended
+        done = kernel.launch(queue, items, group, [event] if waits else None)
+        _LAST[queue.device] = queue, done
+    return done

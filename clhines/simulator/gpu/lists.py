@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike
 
 from clhines.core.arrays import offsets, ranges, starts, stretch_of
 from clhines.core.errors import InputError
-from clhines.simulator.gpu.spec import LIST_HEAD, MAX_DENSITIES, RECORDED, WARP
+from clhines.simulator.gpu.words import LIST_HEAD, MAX_DENSITIES, RECORDED, WARP
 from clhines.simulator.mechanisms.ir.program import unread_states
 from clhines.simulator.model.model import Kind, Model
 from clhines.solver.forest import Forest
@@ -102,7 +102,7 @@ class PlannedCells:
         self.forest = model.forest.subset(numbers)
         self.kinds = [KindInstances(k, model.forest.cell_offsets, numbers) for k in model.kinds]
         pointed = model.added_kinds | {to.kind for to in model.read.values()}
-        for k, kind in enumerate(self.kinds if model.has_times else ()):
+        for k, kind in enumerate(self.kinds):
             blocks = kind.kind.mechanism.program.blocks
             if kind.density and "receive" not in blocks and k not in pointed:
                 kind.unread = unread_states(blocks)

@@ -16,12 +16,10 @@ from numpy.typing import DTypeLike
 
 from clhines.core.arrays import ranges, stretch_of
 from clhines.core.errors import InputError
-from clhines.simulator.gpu.arena_spec import BY_LAYERS, ArenaEpochSpec, node_words, takes_apart
+from clhines.simulator.gpu.functions import BY_LAYERS, literal, node_words, takes_apart
 from clhines.simulator.gpu.lists import CellTable, NodeLists, PlannedCells
-from clhines.simulator.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec
-from clhines.simulator.kinds.spec import MechanismSpec, described, kind_spec
-from clhines.simulator.mechanisms.emit.lanes import Lanes
-from clhines.simulator.mechanisms.emit.noise import normal_source
+from clhines.simulator.gpu.spec import EpochSpec, KindPlan
+from clhines.simulator.gpu.words import MAX_UNITS, SITE, SLOT_RUN, WARP
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.forest import Forest
@@ -110,7 +108,6 @@ def choose_lanes(
 
     With `spreads` a cell may have several work-groups, each on a multiprocessor of its own.
     """
-    in_arenas = isinstance(spec, ArenaEpochSpec)
     each = _cells_each(num_cells, limits)
     busy, of_plan = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
     choices = lists.lanes.choose_warps(spec.lanes // WARP, MOST_WARPS, busy)
@@ -121,15 +118,17 @@ def choose_lanes(
             spec = replace(spec, parts=parts, most_lists=most_lists)
             choices = [spec.lanes // WARP]
     # far: values of cells too large for local memory are in global memory
-    for far, warps in product((False, True) if in_arenas else (False,), choices):
+    for far, warps in product((False, True), choices):
         lanes = warps * WARP
-        few = min(_TOGETHER // lanes, of_plan) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
+        few = _LISTS_GROUP // lanes
+        if spec.ptx and not spec.crowded:
+            few = min(_TOGETHER // lanes, of_plan)
         most = 1 if far else units or max(1, min(few, MAX_UNITS))
         for count in range(most, 0, -1):
             group = lanes * count
             full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
             registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
-            if busy and in_arenas:
+            if busy and not spec.crowded:
                 registers = _more_registers(registers, group, -(-each // count))
             registers = registers if spec.ptx else 0
             chosen = replace(spec, lanes=lanes, units=count, registers=registers, far=far)
@@ -150,10 +149,10 @@ def _more_registers(registers: int, group: int, most: int) -> int:
 
 
 def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpec:
-    local, in_arenas = [False] * len(spec.kinds), isinstance(spec, ArenaEpochSpec)
+    local = [False] * len(spec.kinds)
     for k, kind in enumerate(spec.kinds):
         wider = replace(spec, local_lines=spec.local_lines + lists.lanes.lines_of(k))
-        in_lines = not in_arenas or (kind.density and not kind.takes_events)
+        in_lines = kind.density and not kind.takes_events
         if in_lines and lists.lanes.lines_of(k) and wider.fits(limits):
             spec, local[k] = wider, True
     lists.place_states(local)
@@ -213,8 +212,7 @@ class EpochPlan:
         model, limits, table = self.cells.model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
-        make = EpochSpec if not model.has_times else ArenaEpochSpec
-        spec = make(
+        spec = EpochSpec(
             real=real_name(self._dtype),
             constant=constant,
             inflow=self._decisions.inflow,
@@ -228,10 +226,7 @@ class EpochPlan:
             secondorder=model.secondorder,
             ptx=limits.ptx,
             fused=not limits.is_cpu,
-            side_by_side=not constant and bool(model.kinds),
-            normal=normal_source(real_name(self._dtype))
-            if any(k.mechanism.uses_noise for k in model.kinds)
-            else "",
+            in_steps=not self._decisions.network.exact,
         )
         busy = _is_busy(self._decisions, limits)
         most, registers = _BUSY[spec.real, constant] if busy else (0, 0)
@@ -254,7 +249,7 @@ class EpochPlan:
         for count in range(most, 0, -1):
             sites = InstanceSites(self.cells, self.table, count, constant)
             specs = [
-                self._kind_spec(kind, each, not constant, self._factor_of_capacitance(kind))
+                replace(kind_plan(kind), most=each, factor=self._factor_of_capacitance(kind))
                 for kind, each in zip(model.kinds, sites.most, strict=True)
             ]
             for local in (True, False):
@@ -269,27 +264,27 @@ class EpochPlan:
 
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
         model, limits = self.cells.model, self._limits
-        num_cells = self._decisions.network.forest.num_cells
+        network = self._decisions.network
+        num_cells, exact = network.forest.num_cells, not spec.in_steps
+        busy = _cells_each(num_cells, limits) > LISTS_FULL
         self.lists = NodeLists(
             self.cells,
             self.table,
             self._decisions.inflow,
-            (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
-            natural=model.has_times,
-            apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
-            joins=model.has_times and _cells_each(num_cells, limits) > LISTS_FULL,
+            (model.constant_g, model.area, node_words(model)),
+            natural=any(kind.mechanism.program.tables for kind in network.kinds),
+            apart=takes_apart(network),
+            joins=busy and exact,
         )
-        plain = not model.has_times
-        kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
         spec = replace(
             spec,
-            kinds=tuple(replace(kind, local=False) for kind in kinds),
+            crowded=busy and not exact,
+            kinds=tuple(map(kind_plan, model.kinds)),
             extra=0,
             by_node=True,
             uniform=tuple(self.lists.numbers.uniform),
         )
-        network = self._decisions.network
-        spreads = limits.ptx and model.has_times and not network.pointers and not network.written
+        spreads = limits.ptx and not network.pointers and not network.written
         meeting = {*BY_LAYERS, "read_pointers", "last_instances", "diffusion"}
         spreads &= not network.needs & meeting
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
@@ -331,19 +326,7 @@ class EpochPlan:
         ratio = kind.factor / (network.of_nodes.at("capacitance", kind.node) / network.solved_dt)
         if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
             return ""
-        return _literal(float(ratio[0]), self._dtype)
-
-    def _kind_spec(self, kind: Kind, most: int, quick: bool, factor: str = "") -> MechanismSpec:
-        values = [kind.parameters[p] for p in kind.mechanism.parameters]
-        lanes = Lanes(self._limits.ptx) if quick else None
-        return replace(
-            kind_spec(kind, real_name(self._dtype), lanes),
-            number=kind.first_instance,
-            literals=tuple("" if np.ndim(v) else _literal(float(v), self._dtype) for v in values),
-            most=most,
-            factor=factor,
-            first_target=max(0, kind.first_target),
-        )
+        return literal(float(ratio[0]), real_name(self._dtype))
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
         cells, cell = self.cells, stretch_of(self.cells.model.forest.cell_offsets, nodes)
@@ -351,6 +334,16 @@ class EpochPlan:
         here = cells.numbers[cell_number] == cell
         moved = cells.forest.cell_offsets[cell_number] - cells.first[cell_number]
         return np.where(here, self.table.lane_and_row(np.where(here, nodes + moved, 0)), -1)
+
+
+def kind_plan(kind: Kind) -> KindPlan:
+    """Return what a plan knows of a kind; most instances and its factor may follow."""
+    mechanism = kind.mechanism
+    return KindPlan(
+        states=tuple(mechanism.states),
+        density=mechanism.kind == "density",
+        takes_events=mechanism.takes_events,
+    )
 
 
 def recorded_lists(
@@ -425,13 +418,8 @@ def _needs_lists(
         largest.append(np.diff(bounds)[like])
     if not largest:
         return False
-    real = real_name(np.dtype(dtype))
     kinds = tuple(
-        replace(
-            described(kind, kind.mechanism.functions(real)),
-            most=max(1, int(each.max())),
-            local=False,
-        )
+        replace(kind_plan(kind), most=max(1, int(each.max())))
         for kind, each in zip(network.kinds, largest, strict=True)
     )
     forest = _one_of_each(network.forest, like)
@@ -441,7 +429,7 @@ def _needs_lists(
     lanes = -(-int(cut.lanes.max()) // WARP) * WARP
     size = CellTable(forest, cut, most, forest.cell_offsets[:-1]).rows.template_size.max()
     spec = EpochSpec(
-        real=real,
+        real=real_name(np.dtype(dtype)),
         inflow=decisions.inflow,
         lanes=lanes,
         extra=-lanes % (4 * WARP),
@@ -484,7 +472,3 @@ def _choose_segments(
         if lanes.max() <= room:
             break
     return most, lanes
-
-
-def _literal(value: float, dtype: np.dtype) -> str:
-    return f"({value!r}{'f' if dtype == np.float32 else ''})"

@@ -1,103 +1,39 @@
-"""Specs of the kernels of epochs, and numbers of rate functions for lanes side by side."""
+"""Specs of the kernels of epochs: what planner, templates and launcher share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-
-from clhines.simulator.kinds.spec import (
-    ArenaSpec,
-    MechanismSpec,
-    SampledSpec,
-    of_each_kind,
-    sampled_source,
+from clhines.simulator.gpu.blocks import HALVES, ListBlocks, SiteBlocks
+from clhines.simulator.gpu.series import SeriesNumbers
+from clhines.simulator.gpu.words import (
+    LIST_HEAD,
+    MAX_UNITS,
+    MECHANISMS,
+    NAMED_BARRIERS,
+    RECORDED,
+    SITE,
+    SLOT_RUN,
+    SPECIAL,
+    WARP,
 )
-from clhines.simulator.mechanisms.emit.exponentials import LOG2, series
-from clhines.simulator.mechanisms.emit.helpers import bernoulli_coefficients
+from clhines.simulator.kinds.spec import ArenaSpec, CallValues
 from clhines.solver.plan.by_segment import schedule
-from clhines.solver.plan.kernel_spec import Parameter, Word
+from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.solver.plan.plan import Limits
-
-NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
-
-
-def coefficients(real: str) -> dict[str, float]:
-    """Numbers that ``simulator/common/rates.mako`` takes, by name.
-
-    ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x`` but for 1 and
-    1/2; ``bernoulli_K`` that of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, enough of them for
-    ``|x| < NEAR``; ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
-    ``nearly_zero`` is so small that it changes no rate.
-    """
-    eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
-    columns = {}
-    for k, value in enumerate((1.0, 0.5, *series(real, -LOG2 / 2, LOG2 / 2, 32)[2:])):
-        columns[f"exp_{k}"] = _short(value, LOG2 / 2, k, eps)
-    for k, exact in enumerate(bernoulli_coefficients(real)):
-        columns[f"bernoulli_{k}"] = _short(float(exact), NEAR, 2 * k + 2, eps)
-        if abs(exact) * NEAR ** (2 * k + 2) < eps / 64:
-            break
-    high = float(np.float32(float(LOG2))) if real == "float" else float(LOG2)
-    columns |= {"log_high": high, "log_low": float(LOG2 - Fraction(high))}
-    columns["log_inverse"] = float(1 / LOG2)
-    return {**columns, "nearly_zero": 1e-290 if real == "double" else 1e-30}
 
 
 @dataclass(frozen=True)
-class SeriesNumbers:
-    """Numbers of ``simulator/common/rates.mako`` in one precision, as its template prints them."""
+class KindPlan:
+    """What a plan knows of a kind: the room that its instances need, and where their states lie."""
 
-    near: ClassVar[float] = NEAR
-    real: str
-
-    @property
-    def arguments(self) -> dict[str, float]:
-        """Numbers that need more than the 32 bits of a GPU's instruction: not literals."""
-        every = coefficients(self.real)
-        if self.real == "float":
-            return {"nearly_zero": every["nearly_zero"]}
-        return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
-
-    @property
-    def coefficients(self) -> dict[str, str]:
-        """Source of all numbers by name: of ``series__``, or literals."""
-        own, real = self.arguments, np.float64 if self.real == "double" else np.float32
-        return {
-            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
-            for name, value in coefficients(self.real).items()
-        }
-
-    @property
-    def suffix(self) -> str:
-        return "" if self.real == "double" else "f"
-
-
-def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:
-    """Leave out the last 32 bits of a coefficient where its term is too small to need them."""
-    if abs(value) * float(reach) ** power * 2.0**-21 > eps / 16:
-        return value
-    bits = (np.float64(value).view(np.int64) + (1 << 31)) & ~np.int64(0xFFFFFFFF)
-    return float(bits.view(np.float64))
-
-
-WARP = 32
-_NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
-SITE = Word(place=12, cell=4, slot=15)  # of an instance: in the cell, in the work-group
-SLOT_RUN = Word(first=16, number=15)  # slots of the instances of a node
-RECORDED = Word(lane=16, node=15)  # node: number in the lane's segment
-MAX_UNITS = SITE.most("cell") + 1
-LIST_HEAD = 5  # numbers of a list of nodes before those of the point kinds
-MAX_DENSITIES = 31  # kinds of the membrane, a bit each
-
-
-def varying(kind: MechanismSpec) -> list[str]:
-    """Names of the arrays of a kind's numbers that differ: its factor, then parameters."""
-    names = [f"{kind.name}__factor"] if kind.density and not kind.factor else []
-    values = zip(kind.parameters, kind.literals, strict=True)
-    return names + [f"{kind.name}__p_{name}" for name, literal in values if not literal]
+    states: tuple[str, ...]
+    density: bool  # currents and conductances are multiplied by a factor of each instance
+    takes_events: bool
+    most: int = 0  # instances of a work-group
+    factor: str = ""  # makes the factor of a node of its capacitance over dt
+    local: bool = False  # states lie in local memory
 
 
 @dataclass(frozen=True)
@@ -178,7 +114,7 @@ class OnChip:
             reals += spec.units * (spec.dense * (spec.dense + 1) + 1)
         if spec.constant and not factor:
             reals += spec.units
-        reals += spec.units * spec.local_lines * WARP + spec.most_once
+        reals += spec.units * spec.local_lines * WARP + spec.most_once * spec.by_node
         if spec.has_slots:
             reals += 2 * (spec.slots + 1)
             reals += sum(len(k.states) * k.most for k in spec.kinds if k.local)
@@ -186,99 +122,12 @@ class OnChip:
         return (8 if spec.real == "double" else 4) * reals + 4 * ints + gaps
 
 
-@dataclass(frozen=True)
-class InstanceCalls:
-    """Expressions and calls for one `instance` of a kind, the `q`-th of the work-group's."""
-
-    spec: EpochSpec
-    kind: MechanismSpec
-
-    @property
-    def needs_instance(self) -> bool:
-        """Whether a step needs the number of the instance."""
-        kind = self.kind
-        stays = all(kind.literals) and kind.local and (not kind.density or bool(kind.factor))
-        return not stays or kind.takes_events or kind.uses_noise or self.spec.samples
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether each lane has one instance at most: its event is read one step ahead."""
-        return self.kind.takes_events and self.kind.most <= self.spec.chip.step_of_active
-
-    def state(self, s: int) -> str:
-        kind = self.kind
-        if kind.local:
-            return f"{kind.name}__local[{s * kind.most} + q]"
-        return f"{kind.name}__states[{s} * {kind.name}__count + instance]"
-
-    def _of_node(self, array: int) -> str:
-        """Return the value of an array of `OnChip.held` at the node of a `site`."""
-        cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
-        each = len(self.spec.chip.held)
-        first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
-        return f"all_held[{first} * CAPACITY + ({place})]"
-
-    @property
-    def voltage(self) -> str:
-        """Voltage of the node; with constant factors that is a root."""
-        if self.spec.constant:
-            return f"root_v[{SITE.read('cell', 'site')}]"
-        return self._of_node(len(self.spec.chip.held) - 1)
-
-    @property
-    def factor(self) -> str:
-        kind = self.kind
-        if kind.factor:
-            return f"{self._of_node(0)} * {kind.factor}"
-        return f"{kind.name}__factor[instance]"
-
-    @property
-    def _values(self) -> list[str]:
-        kind = self.kind
-        pairs = zip(kind.parameters, kind.literals, strict=True)
-        return [literal or f"{kind.name}__p_{name}[instance]" for name, literal in pairs]
-
-    @property
-    def _by_address(self) -> list[str]:
-        return [f"&s_{name}" for name in self.kind.states]
-
-    @property
-    def advance(self) -> str:
-        """Call that advances the states over the step before."""
-        constants = self.spec.of_constants(self.kind)
-        arguments = [
-            "v",
-            "(real)(step - 1) * dt",
-            "dt",
-            *self._values,
-            *constants,
-            *self._by_address,
-        ]
-        return f"{self.kind.name}_advance({self.spec.series}{', '.join(arguments)});"
-
-    @property
-    def event(self) -> str:
-        arguments = ["(real)weight * scale", *self._values, *self._by_address]
-        return f"{self.kind.name}_event({self.spec.series}{', '.join(arguments)});"
-
-    @property
-    def current(self) -> str:
-        kind = self.kind
-        states = [f"s_{name}" for name in kind.states]
-        arguments = [
-            "v",
-            "(step + (real)0.5) * dt",
-            "dt",
-            *self._values,
-            *self.spec.of_constants(kind),
-        ]
-        arguments += [*states, *["noise"] * kind.uses_noise, "&i", "&g"]
-        return f"{kind.name}_current({self.spec.series}{', '.join(arguments)});"
-
-
 @dataclass(frozen=True, kw_only=True)
-class EpochSpec(SampledSpec):
-    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch."""
+class EpochSpec(TemplateSpec):
+    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch.
+
+    A plan has no `arena` and no `blocks`: these are functions, chosen once the arenas are filled.
+    """
 
     templates: ClassVar[tuple[str, ...]] = (
         "simulator/epoch_factors",
@@ -296,41 +145,41 @@ class EpochSpec(SampledSpec):
             "real *restrict all_inverse if makes_factors",
             "real *restrict tree_factors if makes_factors",
             "real *restrict tree_inverses if makes_factors",
-            "const real *restrict all_f1 if uses_factors",
-            "const real *restrict all_f2 if uses_factors",
-            "const real *restrict all_inverse if uses_factors",
-            "const real *restrict tree_factors if uses_factors",
-            "const real *restrict tree_inverses if uses_factors",
-            "const real *restrict all_c if advances and by_place",
-            "const real *restrict all_g if flows",
-            "const real *restrict all_k if advances and by_place",
-            "real *restrict all_v if advances",
-            "const int *restrict homes if by_node, const int *restrict instances if by_node",
-            "const int *restrict node_lists if by_node, const int *restrict node_places if by_node",
-            "const int *restrict node_members if by_node",
-            "const real *restrict node_scalars if by_node",
-            "const real *restrict node_values if by_node, real *restrict node_states if by_node",
-            "real *far_held if far",
         ),
-        "rest": (
-            "const int *restrict slots if has_slots",
-            "long *restrict incoming, int ring",
-            "int num_targets, real scale, real dt",
-            "ulong seed, const real *restrict threshold",
-            "int *restrict spike_source, int *restrict spike_step",
-            "int *restrict spike_count, int capacity",
-            "int *restrict failed, const int *restrict record_start",
-            "const int *restrict record_list, real *restrict record_v",
-            "int record_row, int num_records, int *restrict detector_held if detects",
-            "const int *restrict detector_hold if detects",
-            "const real *restrict detector_threshold if detects",
-            "const int *restrict detector_source if detects",
-        ),
+        "publish": ("int num_sources, int *ints, regions_ regions",),
     }
-    of_kind: ClassVar[tuple[str, ...]] = (
-        "const int *restrict {name}__start, const int *restrict {name}__list",
-        "real *restrict {name}__states, int {name}__count",
+    of_steps: ClassVar[tuple[str, ...]] = (  # of kernels that advance
+        "const real *restrict all_f1 if constant, const real *restrict all_f2 if constant",
+        "const real *restrict all_inverse if constant",
+        "const real *restrict tree_factors if constant",
+        "const real *restrict tree_inverses if constant",
+        "const real *restrict all_c if by_place, const real *restrict all_g if flows",
+        "const real *restrict all_k if by_place, real *restrict all_v",
+        "const int *restrict slot_runs if has_slots, const int *restrict soma_detector if in_steps",
+        "const int *restrict homes if by_node, const int *restrict instances if by_node",
+        "const int *restrict node_lists if by_node, const int *restrict node_places if by_node",
+        "const int *restrict node_members if by_node, const int *restrict node_active if by_node",
+        "const int *restrict node_bits if mixed",
+        "const real *restrict node_scalars if by_node, const real *restrict node_values if by_node",
+        "real *restrict node_states if by_node, int looks if by_node, numbers_ numbers if by_node",
+        "int first_time, const instant *restrict step_begin, real dt, instant half_dt",
+        "ulong seed, int capacity, int *restrict spike_count if not in_steps",
+        "int *restrict spike_source if not in_steps, instant *restrict spike_time if not in_steps",
+        "int slots if grid, int num_targets if grid",
+        "real scale_of_events if grid, long *restrict incoming if grid",
+        "int *restrict grid_count if lists_steps, int *restrict grid_source if lists_steps",
+        "int *restrict grid_step if lists_steps",
+        "int *restrict failed, const int *restrict record_start",
+        "const int *restrict record_list, real *restrict record_v, int record_row",
+        "int num_records, int num_mem, const int *restrict mem_first",
+        "const int *restrict mem_column, const int *restrict mem_index",
+        "real *restrict mem_rows, real *mem, instant *clock, int *ints, regions_ regions",
+        "real *far_held if far",
+        "real *restrict seen_v if points, int num_places if points",
+        "ulong *restrict arrived if meets, real *restrict shared if spreads",
+        "int pending if ends_later",
     )
+    of_kind: ClassVar[str] = "const int *restrict {0}__start, const int *restrict {0}__list"
     link: ClassVar[Word] = schedule.LINK
     at_elimination: ClassVar[Word] = schedule.AT_ELIMINATION
     family: ClassVar[Word] = schedule.FAMILY
@@ -338,8 +187,10 @@ class EpochSpec(SampledSpec):
     site: ClassVar[Word] = SITE
     slot_run: ClassVar[Word] = SLOT_RUN
     recorded: ClassVar[Word] = RECORDED
+    special: ClassVar[int] = SPECIAL
+    mechanisms: ClassVar[int] = MECHANISMS
     warp: ClassVar[int] = WARP
-    most_once: ClassVar[int] = 0  # numbers that are worked out once in a launch
+    most_once: ClassVar[int] = 64  # numbers that lists work out once in a launch
     real: str
     phase: str = "advance"  # "factor": the constant factors, once; "advance": steps
     constant: bool = False  # only the roots' conductances change
@@ -356,23 +207,34 @@ class EpochSpec(SampledSpec):
     secondorder: bool = False
     ptx: bool
     fused: bool = False
-    kinds: tuple[MechanismSpec, ...] = ()
-    normal: str = field(default="", repr=False)  # source of the generator, where a kind uses noise
+    kinds: tuple[KindPlan, ...] = ()
     registers: int = 0  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
+    samples: bool = False  # states and currents of instances are recorded
+    in_steps: bool = True  # all events come in whole steps: thresholds are looked at in the solve
+    detects: bool = False  # there are detectors besides the somas'
     by_node: bool = field(default=False, repr=False)  # lanes take nodes, see `lists`
     parts: int = field(default=1, repr=False)  # work-groups of a cell, which share its lists
     most_lists: int = field(default=0, repr=False)  # of a cell, where there are several
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number in each list
     local_lines: int = field(default=0, repr=False)  # of states of a cell, in local memory
-    side_by_side: bool = field(
-        default=False, repr=False
-    )  # rates of ``simulator/common/rates.mako``
-    samples: bool = field(default=False, repr=False)
-    detects: bool = field(default=False, repr=False)  # there are detectors besides the somas'
-    far: bool = field(
-        default=False, repr=False
-    )  # values of nodes are in global memory: large cells
+    crowded: bool = field(default=False, repr=False)  # many cells in flight: short statements
+    far: bool = field(default=False, repr=False)  # values of nodes of large cells: global memory
     arena: ArenaSpec | None = field(default=None, repr=False)  # of functions; None in a plan
+    blocks: tuple[ListBlocks | SiteBlocks, ...] = field(default=(), repr=False)
+    num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
+    classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
+    mixed: bool = False  # nodes of a list have different mechanisms
+    joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
+    layers: int = 0  # of targets whose events come before the currents; 0: node by node
+    ends_later: bool = False  # the next launch ends the last step, if one is `pending`
+    reads_nodes: bool = False  # pointers lead to states at other nodes
+    turns: int = 0  # steps of which values of last instances are kept; 0: none are read
+    diffusing_rounds: int = 0  # of what diffuses along cells; 0: nothing does
+    leads: bool = False  # has the cells of these instances, of which other kernels read a step's
+    selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
+    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
+    nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
+    currents_read: tuple[str, ...] = field(default=(), repr=False)  # ions whose current is read
 
     @property
     def template(self) -> str:  # type: ignore[override]
@@ -383,43 +245,14 @@ class EpochSpec(SampledSpec):
 
     def parameters(self, kernel: str) -> list[Parameter]:
         parameters = super().parameters(kernel)
-        if not self.advances:
+        if kernel == "publish" or not self.advances:
             return parameters
-        if self.takes_series:
-            parameters += [Parameter(name, "real") for name in self.series_numbers.arguments]
-        for kind in self.kinds:
-            if self.by_node:
-                parameters += of_each_kind(self.of_kind[1:], (kind,))
-                continue
-            parameters += of_each_kind(self.of_kind, (kind,))
-            parameters += [Parameter(name, "const real *restrict") for name in varying(kind)]
-        return [*parameters, *super().parameters("rest"), *self.of_samples]
+        of_kinds = tuple(self.of_kind.format(kind.name) for kind in self.sites)
+        parameters += self._active_parameters((*self.of_steps, *of_kinds))
+        names = self.series_numbers.arguments if self.takes_series else ()
+        return [*parameters, *(Parameter(name, "real") for name in names)]
 
-    def sampled_states(self, kind: MechanismSpec, row: str) -> str:
-        """Source that writes the states of an instance that are recorded."""
-        values = [f"s_{name}" for name in kind.states]
-        return sampled_source(self.kinds.index(kind), f"< {len(values)}", values, row)
-
-    def sampled_current(self, kind: MechanismSpec, current: str) -> str:
-        """Source that writes the current of an instance where it is recorded.
-
-        Where operations may be fused, `current` works it out once more from values that the
-        compiler cannot know: which of them it fuses, and so the last bits of a cell, may not
-        depend on whether the current is recorded.
-        """
-        written = sampled_source(self.kinds.index(kind), f"== {len(kind.states)}", ["i"], "step")
-        if not self.fused:
-            return written
-        names = ["v", *(f"s_{name}" for name in kind.states)]
-        again = [f"const real {name} = again__[{n}];" for n, name in enumerate(names)]
-        return "\n".join(
-            (
-                f"if (samples_{self.kinds.index(kind)}[instance] >= 0) {{",
-                f"    volatile real again__[{len(names)}] = {{{', '.join(names)}}};",
-                *(f"    {line}" for line in (*again, "real i, g;", current, written)),
-                "}",
-            )
-        )
+    # -- the form of the kernel ------------------------------------------------------------------
 
     @property
     def makes_factors(self) -> bool:
@@ -430,23 +263,14 @@ class EpochSpec(SampledSpec):
         return not self.makes_factors
 
     @property
-    def once(self) -> list[str]:
-        """Statements, a warp each, that work out what is constant during a launch."""
-        return []
-
-    @property
     def flows(self) -> bool:
         """Whether constant conductances take currents of v from what a step begins with."""
-        return self.advances and self.by_place and self.inflow and not self.constant
-
-    @property
-    def uses_factors(self) -> bool:
-        return self.advances and self.constant
+        return self.by_place and self.inflow and not self.constant
 
     @property
     def takes_series(self) -> bool:
         """Whether the rate functions take the numbers of their series."""
-        return self.advances and (self.by_node or self.side_by_side)
+        return self.advances and (self.by_node or (bool(self.kinds) and not self.constant))
 
     @property
     def has_slots(self) -> bool:
@@ -458,14 +282,14 @@ class EpochSpec(SampledSpec):
         return not self.by_node
 
     @property
-    def first_list(self) -> str:
-        """Expression of the first list of a warp, less that of the cell."""
-        return f"part + {self.parts} * warp" if self.parts > 1 else "warp"
+    def grid(self) -> bool:
+        """Whether some events come in whole steps, as sums."""
+        return self.arena is not None and self.arena.grid
 
     @property
-    def list_width(self) -> int:
-        """Numbers of a list of nodes."""
-        return LIST_HEAD + sum(not kind.density for kind in self.kinds)
+    def lists_steps(self) -> bool:
+        """Whether events are listed by their steps."""
+        return self.grid or self.in_steps
 
     @property
     def series_numbers(self) -> SeriesNumbers:
@@ -479,8 +303,6 @@ class EpochSpec(SampledSpec):
     def work_group(self) -> int:
         return self.lanes * self.units + self.extra
 
-    # -- what templates print --------------------------------------------------------------------
-
     @property
     def chip(self) -> OnChip:
         return OnChip(self)
@@ -493,37 +315,10 @@ class EpochSpec(SampledSpec):
         return " __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))"
 
     @property
-    def series(self) -> str:
-        """First argument of the rate functions."""
-        return "series__, " if self.takes_series else ""
-
-    @property
-    def splits(self) -> bool:
-        """Whether the work-items for mechanisms alone have a loop over steps of their own."""
-        return self.ptx and self.uses_factors and bool(self.instances)
-
-    @property
-    def instances(self) -> tuple[InstanceCalls, ...]:
-        """Kinds whose instances are taken one by one."""
-        return () if self.by_node else tuple(InstanceCalls(self, kind) for kind in self.kinds)
-
-    def of_constants(self, kind: MechanismSpec) -> list[str]:
-        """Variables with the results of a kind's function of constants."""
-        return [f"{kind.name}__c{k}" for k in range(kind.num_constants)]
-
-    def constants_call(self, kind: MechanismSpec) -> str:
-        literals = filter(None, kind.literals)
-        arguments = [
-            f"{self.series}dt",
-            *literals,
-            *(f"&{name}" for name in self.of_constants(kind)),
-        ]
-        return f"{kind.name}_constants({', '.join(arguments)});"
-
-    @property
     def of_factors(self) -> EpochSpec:
         """The kernel that works out the constant factors of this one."""
-        return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="", samples=False)
+        plain = replace(self, arena=None, blocks=(), samples=False, detects=False)
+        return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
     def fits(self, limits: Limits) -> bool:
         """Whether its work-groups suit a device, and its numbers the bits that they are given."""
@@ -531,8 +326,266 @@ class EpochSpec(SampledSpec):
         return (
             self.work_group <= limits.max_work_group
             and max(k.chip.local_bytes for k in kernels) <= limits.local_bytes
-            and (self.lanes == WARP or self.units <= _NAMED_BARRIERS)
+            and (self.lanes == WARP or self.units <= NAMED_BARRIERS)
             and self.units <= MAX_UNITS
             and self.slots <= SITE.most("slot")
             and (self.by_node or self.capacity <= SITE.most("place") + 1)
         )
+
+    # -- mechanisms instance by instance ---------------------------------------------------------
+
+    @property
+    def sites(self) -> tuple[SiteBlocks, ...]:
+        """Kinds whose instances are taken one by one."""
+        return tuple(kind for kind in self.blocks if isinstance(kind, SiteBlocks))
+
+    @property
+    def splits(self) -> bool:
+        """Whether the work-items for mechanisms alone have a loop over steps of their own."""
+        return self.ptx and self.constant and bool(self.sites)
+
+    def is_ahead(self, kind: SiteBlocks) -> bool:
+        """Whether each lane has one instance at most: its event is read one step ahead."""
+        return kind.summed and kind.most <= self.chip.step_of_active
+
+    def _of_node(self, array: int) -> str:
+        """Return the value of an array of `OnChip.held` at the node of a `site`."""
+        cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
+        each = len(self.chip.held)
+        first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
+        return f"all_held[{first} * CAPACITY + ({place})]"
+
+    @property
+    def voltage(self) -> str:
+        """Voltage of the node of a `site`; with constant factors that is a root."""
+        if self.constant:
+            return f"root_v[{SITE.read('cell', 'site')}]"
+        return self._of_node(len(self.chip.held) - 1)
+
+    def factor_of(self, kind: SiteBlocks) -> str:
+        """Return the factor of a density mechanism at the node of a `site`."""
+        return f"{self._of_node(0)} * {kind.factor}" if kind.factor else kind.own_factor
+
+    # -- mechanisms in lists of nodes ------------------------------------------------------------
+
+    @property
+    def lists(self) -> tuple[ListBlocks, ...]:
+        """Kinds in lists of nodes."""
+        return tuple(kind for kind in self.blocks if isinstance(kind, ListBlocks))
+
+    @property
+    def first_list(self) -> str:
+        """Expression of the first list of a warp, less that of the cell."""
+        return f"part + {self.parts} * warp" if self.parts > 1 else "warp"
+
+    @property
+    def list_width(self) -> int:
+        """Numbers of a list of nodes."""
+        return LIST_HEAD + sum(not kind.density for kind in self.kinds)
+
+    @property
+    def once(self) -> list[str]:
+        return [kind.constants_call for kind in self.lists if kind.constants]
+
+    @property
+    def num_once(self) -> int:
+        return sum(len(kind.constants) for kind in self.lists)
+
+    @property
+    def points(self) -> bool:
+        """Whether a kind has pointers to voltages."""
+        return any(kind.points_to_voltages(name) for kind in self.lists for name, *_ in kind.blocks)
+
+    @property
+    def meets(self) -> bool:
+        """Whether several work-groups wait for each other."""
+        return self.joins > 1 or self.spreads
+
+    @property
+    def spreads(self) -> bool:
+        return self.parts > 1
+
+    @property
+    def leading(self) -> list[ListBlocks]:
+        """Kinds whose last instance is among the cells of this kernel, if there are any."""
+        return [kind for kind in self.lists if kind.last and self.leads]
+
+    @property
+    def loop(self) -> ListLoop:
+        return ListLoop(self)
+
+    @property
+    def num_scalars(self) -> int:
+        """Parameters that are one number in each list of nodes."""
+        return sum(len(names) for names in self.uniform)
+
+    @property
+    def sums_apart(self) -> tuple[str, ...]:
+        """Ions whose currents are added up where they are looked for, not in each step."""
+        if self.arena is None:
+            return ()
+        ours = [ion for ion in self.arena.ions if ion not in self.currents_read]
+        return tuple(ion for ion in ours if all(k.held for k in self.with_ions((ion,))))
+
+    def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
+        """Kinds with currents of ions."""
+        names = {f"i{ion}" for ion in ions}
+        return [
+            kind for kind in self.lists if kind.has("current") and any(
+                a.direction != "in" and a.role in ("ion", "ion_current") and a.name in names
+                for a in kind.arguments("current")
+            )
+        ]  # fmt: skip
+
+    def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
+        """Kinds by number, which add up currents of these ions alone."""
+        return {k.number: replace(k, sums=ions) for k in self.lists}
+
+
+@dataclass(frozen=True)
+class ListLoop:
+    """Source of a lane's loop over its lists: pointers, times, and an instance `j` of a kind."""
+
+    spec: EpochSpec
+
+    @property
+    def opens(self) -> str:
+        """Step that has no step before it to end."""
+        return "first_step - pending" if self.spec.ends_later else "first_step"
+
+    @property
+    def seen(self) -> str:
+        """Voltages of all cells at the begin of a step, as pointers have them; others write it."""
+        return "(volatile __global const real *)seen_v + (step % 2) * num_places"
+
+    @property
+    def passes(self) -> tuple[tuple[str, ...], ...]:
+        """Sections of a step for which lists are gone through one after the other.
+
+        ``states`` and ``end`` end the step before; ``begin`` is that of a step. Between two passes
+        the nodes of a cell meet.
+        """
+        spec = self.spec
+        assert spec.arena is not None
+        meets = spec.layers or spec.arena.sums or spec.reads_nodes or spec.leads
+        if spec.diffusing_rounds:
+            return (("states",), ("end",), ("begin",)) if meets else (("states",), ("end", "begin"))
+        return (("states", "end"), ("begin",)) if meets else (("states", "end", "begin"),)
+
+    @property
+    def in_lists(self) -> tuple[ListBlocks, ...]:
+        """Kinds that lanes take node by node."""
+        return tuple(k for k in self.spec.lists if not k.apart and k.kind != "artificial")
+
+    @property
+    def apart(self) -> tuple[ListBlocks, ...]:
+        return tuple(k for k in self.spec.lists if k.apart)
+
+    @property
+    def waiting(self) -> list[ListBlocks]:
+        """Kinds of these whose instances with events are taken together."""
+        return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
+
+    def slot(self, k: int) -> str:
+        """Offset of the slots of a step; other work-groups may still read those of the last one."""
+        return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
+
+    def turned(self, array: str, at: str) -> str:
+        """Place of a number in an array that other work-groups read when it is of their turn."""
+        return f"((volatile __global {self.bits} *){array})[{at}]"
+
+    @property
+    def bits(self) -> str:
+        """Type of the bits of a number, of which the last says of which turn it is."""
+        return "ulong" if self.spec.real == "double" else "uint"
+
+    def of_turn(self, number: str) -> str:
+        return f"as_{self.bits}({number}) / 2 * 2 + phase"
+
+    def opening(self, kind: ListBlocks, known: int = 0) -> str:
+        """Begin of statements for an instance; `known`: bits of the list, where it has its own."""
+        space = " " * 12
+        instance = f"{space}    const int j = {self.instance(kind)};\n"
+        if kind.kind == "density":
+            present = self.present(kind)
+            lane = (
+                f"{space}    if ({present.replace('bits', 'own')}) {{\n" if self.spec.mixed else ""
+            )
+            return f"{space}{'' if known else f'if ({present}) '}{{\n{lane}{instance}"
+        count = self.present(kind)
+        return (
+            f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{instance}"
+        )
+
+    def instance(self, kind: ListBlocks) -> str:
+        return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
+
+    def present(self, kind: ListBlocks) -> str:
+        """Return the expression that is not 0 where a list has a kind; of points how many."""
+        if kind.kind == "density":
+            return f"bits & {hex(1 << self._rank(kind))}"
+        return f"list[{LIST_HEAD + self._rank(kind)}]"
+
+    def is_in(self, known: int, kind: ListBlocks) -> bool:
+        return bool(known >> self._rank(kind) & 1)
+
+    @property
+    def old(self) -> CallValues:
+        """Values for calls that end the step before."""
+        return self._values("old_begin", "old_end", "old_end")
+
+    @property
+    def new(self) -> CallValues:
+        """Values for calls that begin a step."""
+        return self._values("t_begin", "t_mid", "t_end")
+
+    def _values(self, begin: str, now: str, end: str) -> CallValues:
+        known = {"t begin": begin, "t now": now, "t end": end}
+        times = {name: self._time(of) for name, of in known.items()}
+        turn = "turn_before" if now == "old_end" else "turn_now"
+        return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
+
+    def _time(self, name: str) -> str:
+        """Return a time of this step, or of the `old` one, in NEURON's sums of half steps."""
+        of, at = name.split("_")
+        old = f"max(step - 1, {self.opens})"
+        step = old if of == "old" else "min(step, first_step + num_steps - 1)"
+        return f"step_begin[{step} - first_time]" + HALVES[at]
+
+    def times(self, of: str, *names: str) -> str:
+        """Return statements that set the begin of a step, ``old`` or ``t``, and its other times."""
+        values = {"begin": self._time(f"{of}_begin")}
+        values |= {name: f"{of}_begin{HALVES[name]}" for name in names}
+        return " ".join(f"const instant {of}_{name} = {x};" for name, x in values.items())
+
+    def closing(self, kind: ListBlocks) -> str:
+        space = " " * 12
+        step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
+        inner = kind.kind != "density" or self.spec.mixed
+        return (f"{space}    }}\n" if inner else "") + step + f"{space}}}\n"
+
+    def skipping(self, kind: ListBlocks) -> str:
+        """Statement that passes the instances of a kind."""
+        count = f"list[{LIST_HEAD + self._rank(kind)}]"
+        if kind.kind == "density":
+            count = f"(bits >> {self._rank(kind)} & 1)"
+        steps = self._steps(kind)
+        return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
+
+    def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
+        """Pointers that an instance of a kind moves, and the lines by which it does."""
+        state = "local_state" if kind.local else "state"
+        lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
+        return [(name, number) for name, number in lines if number]
+
+    @property
+    def begin(self) -> str:
+        """Statements that set the pointers to the first instance of a node."""
+        lines = 4 if self.spec.inflow else 2
+        first = f"m = member; p = value + {lines * WARP}; state = first_state;"
+        return first + (" local_state = first_local;" if self.spec.local_lines else "")
+
+    def _rank(self, kind: ListBlocks) -> int:
+        density = kind.kind == "density"
+        alike = [k.number for k in self.spec.blocks if (k.kind == "density") == density]
+        return alike.index(kind.number)

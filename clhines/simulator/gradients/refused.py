@@ -22,7 +22,7 @@ def check_model(model: Model, surrogate: float | None) -> None:
     """Refuse networks whose steps cannot be taken back."""
     if words := model.needs & NEEDS:
         raise InputError(refusal("gradient.needs", what=phrases(words)))
-    if surrogate is not None and model.has_times:
+    if surrogate is not None and model.exact:
         raise InputError(refusal("gradient.surrogate-exact"))
     for kind in model.kinds:
         mechanism, program = kind.mechanism, kind.mechanism.program

@@ -77,6 +77,20 @@ class Layout:
     def columns(self, k: int, kind: Kind) -> KindColumns:
         return KindColumns(kind.count)
 
+    def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
+        """(r,) int64: who writes the rows of instances: their active nodes.
+
+        Artificial cells have the next number, and sums of what pointers add those after it.
+        """
+        kind = self._model.kinds[k]
+        if is_artificial(kind):
+            return np.full(len(instance), self.count)
+        return self.number(kind.node[instance])
+
+    @property
+    def num_owners(self) -> int:
+        return self.count + 1 + (2 + num_sums(self._model) if self._model.written else 0)
+
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
@@ -181,10 +195,3 @@ def at_parameter(
     given = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])
     return len(singles) - len(given) + columns.at(instance, given.index(name), len(given))
-
-
-def owning_nodes(kind: Kind, instance: np.ndarray, layout: Layout) -> np.ndarray:
-    """(r,) int64: active nodes of instances; how many there are for artificial cells."""
-    if is_artificial(kind):
-        return np.full(len(instance), layout.count)
-    return layout.number(kind.node[instance])

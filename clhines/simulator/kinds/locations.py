@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from clhines.core.arrays import place_of
-from clhines.simulator.kinds.layouts import Layout, at_parameter, owning_nodes, sums_of
+from clhines.simulator.kinds.layouts import Layout, at_parameter, sums_of
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.variables import Variables
@@ -22,13 +22,13 @@ def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray
     if record.kind < 0:
         return layout.number(record.index)
     model, k = variables.model, record.kind
-    owners = owning_nodes(model.kinds[k], record.index, layout)
+    owners = layout.owner(k, record.index)
     for (of, name), to in model.read.items():
         if (to.kind, to.state) == (k, record.name) and name in model.kinds[
             of
         ].mechanism.program.assigned:
             set_by = np.full(model.kinds[k].count, -1)
-            set_by[to.instance] = owning_nodes(model.kinds[of], np.arange(len(to.instance)), layout)
+            set_by[to.instance] = layout.owner(of, np.arange(len(to.instance)))
             owners = np.where(set_by[record.index] < 0, owners, set_by[record.index])
     states = [q.name for q in model.kinds[k].mechanism.program.states]
     if not model.written or record.name not in states:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clhines.core.arrays import offsets
-from clhines.simulator.kinds.layouts import Layout, at_parameter, owning_nodes
+from clhines.simulator.kinds.layouts import Layout, at_parameter
 from clhines.simulator.model.model import Model
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.plays import entries_until
@@ -44,7 +44,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Owners of what is played, and its order in arenas."""
-    at = [owning_nodes(model.kinds[p.kind], np.array([p.instance]), layout) for p in model.played]
+    at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")
 

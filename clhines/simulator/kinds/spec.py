@@ -1,85 +1,23 @@
-"""Kinds of instances in kernels: facts, source, the calls that templates print, and samples."""
+"""Kinds of instances in kernels: facts, source, and the calls that templates print."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-import pyopencl.array as cla
 
-from clhines.core.arrays import starts
 from clhines.core.errors import InputError
-from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.emit.printer import wrapped
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import Kind
 from clhines.simulator.records.records import CURRENT
 from clhines.simulator.state.ranges import check_range
 from clhines.simulator.state.sources import SENDING
-from clhines.solver.device.arrays import to_device
-from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word, parameter
-
-
-@dataclass(frozen=True)
-class MechanismSpec:
-    """Everything a template of epochs on GPUs needs to know about one mechanism of a network."""
-
-    name: str  # begins the names of its functions
-    source: str = field(repr=False)
-    parameters: tuple[str, ...]
-    states: tuple[str, ...]
-    single: tuple[bool, ...]
-    density: bool  # currents and conductances are multiplied by a factor of each instance
-    takes_events: bool
-    uses_noise: bool
-    num_constants: int = 0
-    number: int = 0  # of instance 0 among all instances, which noise is drawn by
-    literals: tuple[str, ...] = ()  # parameters that are one number, else empty
-    most: int = 0  # instances of a work-group
-    factor: str = ""  # makes the factor of a node of its capacitance over dt
-    first_target: int = 0  # number of instance 0 among the targets of events
-    local: bool = True  # states lie in local memory
-
-    @property
-    def num_states(self) -> int:
-        return len(self.states)
-
-
-def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
-    """Parameters that a kernel takes of each kind: texts with ``{k}`` and ``{name}``."""
-    return [
-        parameter(text.format(k=k, name=kind.name))
-        for k, kind in enumerate(kinds)
-        for several in texts
-        for text in several.split(",")
-    ]
-
-
-def kind_spec(kind: Kind, real: str, lanes: Lanes | None = None) -> MechanismSpec:
-    """Return the spec of a kind, with functions of one instance."""
-    check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
-    plain = described(kind)
-    names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
-    functions, constants = kind.mechanism.grouped(real, 1, names, lanes)
-    return replace(plain, source=functions, num_constants=len(constants))
-
-
-def described(kind: Kind, source: str = "") -> MechanismSpec:
-    mechanism = kind.mechanism
-    return MechanismSpec(
-        name=mechanism.name,
-        source=source,
-        parameters=tuple(mechanism.parameters),
-        states=tuple(mechanism.states),
-        single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),
-        takes_events=mechanism.takes_events,
-        uses_noise=mechanism.uses_noise,
-        density=mechanism.kind == "density",
-    )
+from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 
 
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
@@ -98,96 +36,6 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
                 f"{name.replace('_', ' ')} of node {bad[0]} adds up to {sums[bad[0]]:g}; "
                 f"expected at most {most:.3g}, the largest number of {np.dtype(dtype).name}"
             )
-
-
-def place_of(kind: Kind, name: str) -> tuple[bool, int]:
-    """Whether a parameter is one number for all instances, and its number among its like."""
-    whole = [n for n, v in kind.parameters.items() if isinstance(v, np.ndarray) and v.ndim]
-    single = name not in whole
-    alike = [n for n in kind.mechanism.parameters if (n not in whole) == single]
-    return single, alike.index(name)
-
-
-TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: none
-REST = "const int *restrict sample_list, real *restrict sampled, int sampled_width"
-
-
-class SampledSpec(TemplateSpec):
-    """A spec of epochs; with `samples` states or currents of `kinds` are recorded."""
-
-    kinds: tuple[MechanismSpec, ...]
-    samples: bool
-
-    @property
-    def of_samples(self) -> list[Parameter]:
-        """Parameters for states and currents that are recorded, in order."""
-        if not self.samples:
-            return []
-        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
-
-
-def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
-    """Source that writes that of `values` which ``what`` says, under a `condition`, into a row."""
-    chosen = "".join(f"what == {n} ? {value} : " for n, value in enumerate(values[:-1]))
-    at = f"(long)(record_row + {row} - first_step) * sampled_width + sample_list[4 * e + 2]"
-    return (
-        f"for (int e = samples_{k}[instance]; e >= 0; e = sample_list[4 * e + 3]) {{\n"
-        "    const int what = sample_list[4 * e];\n"
-        f"    if (what {condition}) sampled[{at}] = {chosen}{values[-1]};\n"
-        "}"
-    )
-
-
-Owners: TypeAlias = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """A state or the current of some instances."""
-
-    kind: int
-    what: int  # number of the state, or the number of states for the current
-    instance: np.ndarray
-    column: int  # first of its columns, one an instance, among all samples
-
-
-def sample_lists(
-    owner: np.ndarray, what: np.ndarray, lane: np.ndarray, column: np.ndarray, owners: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first entry of each owner, and (entries, 4) what, lane, column, next.
-
-    >>> what, lane = np.array([1, 1, 0]), np.zeros(3)
-    >>> first, entries = sample_lists(np.array([2, 0, 2]), what, lane, np.arange(3), owners=4)
-    >>> first.tolist()
-    [1, -1, 0, -1]
-    >>> entries.tolist()
-    [[1, 0, 0, 2], [1, 0, 1, -1], [0, 0, 2, -1]]
-    """
-    order = np.argsort(owner, kind="stable")
-    following = np.full(len(owner), -1)
-    same = np.flatnonzero(owner[order][1:] == owner[order][:-1])
-    following[order[same]] = order[same + 1]
-    first = np.full(owners, -1)
-    first[owner[order[::-1]]] = order[::-1]
-    return first, np.stack([what, lane, column, following], axis=1).astype(np.int64)
-
-
-def sample_arguments(
-    samples: Sequence[Sample], sizes: Sequence[int], owners: Owners, sampled: cla.Array
-) -> list[cla.Array | np.int32]:
-    """Arguments that kernels take last; `owners` returns owner and lane of a kind's instances."""
-    rows, first_owner = [np.zeros((4, 0), np.int64)], starts(np.asarray(sizes, np.int64))
-    for s in samples:
-        owner, lane = owners(s.kind, s.instance)
-        column = s.column + np.arange(len(lane))
-        rows.append(
-            np.stack((first_owner[s.kind] + owner, np.full_like(lane, s.what), lane, column))
-        )
-    owner, what, lane, column = np.concatenate(rows, axis=1)
-    first, entries = sample_lists(owner, what, lane, column, sum(sizes))
-    firsts = np.split(first, first_owner[1:])
-    tables = [to_device(sampled.queue, a, np.int32) for a in (*firsts, entries)]
-    return [*tables, sampled, np.int32(sampled.shape[1])]
 
 
 CallValues = dict[str, str]  # role, or role and name -> expression

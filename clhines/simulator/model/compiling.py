@@ -334,7 +334,7 @@ def are_alike(network: Network, model: Model) -> bool:
     streams = {(model.instances[g][0], name) for g, name, _ in parts.added.streams}
     return (
         len(kinds) == len(set(kinds))
-        and model.has_times
+        and model.exact
         and not model.on_grid
         and not any(
             a.role == "noise"

@@ -282,7 +282,8 @@ class Model:
         return self if self.alike is None else replace(self, alike=None)
 
     @property
-    def has_times(self) -> bool:
+    def exact(self) -> bool:
+        """Whether events act at exact times, some or all of them."""
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
@@ -322,7 +323,7 @@ class Model:
 
     @property
     def has_sums(self) -> bool:
-        return self.on_grid or not self.has_times
+        return self.on_grid or not self.exact
 
     @property
     def num_extra(self) -> int:
@@ -399,9 +400,9 @@ class Model:
         connections = self.connections
         if self.has_sums:
             yield Field("incoming", "target", "int64", rows="slot")
-        if not self.has_times and self.num_extra:
+        if not self.exact and self.num_extra:
             yield Field("held", "detector", "int32")
-        if self.has_times:
+        if self.exact:
             yield from EXACT
             if len(self.remote_v):
                 yield Field("remote_v", "remote")
@@ -412,7 +413,7 @@ class Model:
             for name in (*ion.variables, f"d{ion.variables[3]}"):
                 yield Field(name, "node", what="ion")
         for k, kind in enumerate(self.kinds):
-            if self.has_times and kind.mechanism.program.net is not None:
+            if self.exact and kind.mechanism.program.net is not None:
                 yield from queue_of(k)
         for k, name in self.random_ids:
             yield Field(name, "instance", "int64", k, "drawn")

@@ -124,7 +124,7 @@ def gathered(
 
 def _check_taken(model: Model) -> None:
     what = "a network with gids on several ranks has"
-    if model.has_times:
+    if model.exact:
         needs = model.needs & EXACT - {"exact_times"}
         words = phrases(needs) if needs else "a delay that is too long for events in whole steps"
         raise InputError(f"{what} {words}; expected events in whole steps alone")

@@ -204,7 +204,7 @@ def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
 def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions) -> Exchange:
     """Return the exchange of a network of which each rank has a share."""
     sources = decisions.network.sources.detector_source
-    if decisions.network.has_times:
+    if decisions.network.exact:
         return TimeExchange(guard, shares, decisions.epoch)
     return StepExchange(guard, [sources[share.detectors] for share in shares], decisions)
 

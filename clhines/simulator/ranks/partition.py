@@ -303,7 +303,7 @@ class Share:
     def _sources(self) -> ModelSources:
         whole = self.whole
         sources = whole.sources.at_nodes(self.low, self.high)
-        if not whole.has_times:
+        if not whole.exact:
             return replace(sources, detector_source=np.arange(len(sources.detector_node)))
         emitted = {k: of[self.instances[k]] for k, of in whole.sources.emitted.items()}
         return replace(sources, emitted=emitted, ring_size=ring_sizes(whole))

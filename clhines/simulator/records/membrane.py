@@ -77,7 +77,7 @@ class Membrane:
         program = mechanism.program
         if program.electrode and any(a.role == "v" for a in program.blocks["current"]):
             raise InputError(refusal("network.i-membrane-voltage-clamp", name=mechanism.name))
-        if model.has_times and program.electrode:
+        if model.exact and program.electrode:
             names = program.electrode_currents
             outputs = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
             if len(names) != 1 or not outputs:

@@ -108,13 +108,11 @@ def _record_of_group(
     if variable == CURRENT and has_bare_current(mechanism):
         return _record_of_current(model, group, chosen)
     kind, instance = model.instances[group.number]
-    names = mechanism.states
-    if model.has_times:
-        quantities = (*mechanism.program.states, *mechanism.program.outputs)
-        played = [p.parameter for p in model.played if p.kind == kind]
-        names = (*names, *(q.name for q in quantities), *played)
-        internal_names = {q.public: q.name for q in quantities if q.public}
-        variable = internal_names.get(variable, variable)
+    quantities = (*mechanism.program.states, *mechanism.program.outputs)
+    played = [p.parameter for p in model.played if p.kind == kind]
+    names = (*dict.fromkeys((*mechanism.states, *(q.name for q in quantities))), *played)
+    internal_names = {q.public: q.name for q in quantities if q.public}
+    variable = internal_names.get(variable, variable)
     if variable in model.of_last(kind):
         raise InputError(f"{variable} of {mechanism.name} is one for all; expected another name")
     if variable not in names:

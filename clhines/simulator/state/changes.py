@@ -17,7 +17,7 @@ from clhines.simulator.mechanisms.ir.program import HELD_STEPS
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import ParameterValue
-from clhines.simulator.state.decisions import external_sums, shape_of
+from clhines.simulator.state.decisions import external_sums
 from clhines.simulator.state.ranges import check_range
 from clhines.simulator.state.sources import ring_sizes
 from clhines.solver.device import devices, program
@@ -239,14 +239,3 @@ def with_other_events(
             saved["weight"][:first], model.netcons.weight[model.netcons.first_weight[own_events] :]
         ).astype(saved["weight"].dtype),
     }
-
-
-def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Return the state of a model at the start, for `Run.load`."""
-    arrays = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
-    arrays |= {"v": model.v_init, "plastic_weight": model.connections.weight}
-    if "held" in arrays:
-        arrays["held"] = model.begins_above * model.detector_hold
-    for k, states in enumerate(model.initial_states()):
-        arrays |= {f.key: states[f.name] for f in model.schema.of("state", k)}
-    return arrays

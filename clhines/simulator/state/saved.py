@@ -51,7 +51,7 @@ def signature(model: Model) -> str:
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, connections.rule)).encode())
-    if model.has_times:
+    if model.exact:
         digest.update(_described(model))
     return digest.hexdigest()
 
@@ -219,7 +219,7 @@ def _incoming(model: Model) -> Bounds:
 
 
 def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
-    if not model.has_times:
+    if not model.exact:
         return
     least = (step - 1) * model.dt  # those due before the middle of the last step were delivered
     for k, kind in enumerate(model.kinds):

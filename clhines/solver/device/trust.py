@@ -166,7 +166,7 @@ def stored_outcome(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome 
 
 
 def families(device: cl.Device) -> list[str]:
-    left = {"epochs", "lists"} if devices.is_cpu(device) else {"blocks"}
+    left = {"epochs"} if devices.is_cpu(device) else {"blocks"}
     if not devices.has_fp64(device):
         left |= {name for name, test in _SELF_TESTS.items() if test.needs_float64}
     names = [name for name in _SELF_TESTS if name not in left]

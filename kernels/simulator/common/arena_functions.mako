@@ -3,29 +3,7 @@
     e = spec.arena
     values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]"}
 %>\
-typedef ${e.instant} instant;   // ms
-% if e.calls:
-static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
-#undef exp  // a macro in some compilers' headers
-#define exp called_exp
-
-% endif
-% if e.noise:
-${e.noise}
-% endif
-% for kind in e.kinds:
-// ---- kind ${kind.number}: ${kind.name}
-
-${e.functions(kind)}
-% endfor
-// where regions begin, and counts
-% if e.by_cell:
-typedef struct { int ${", ".join(e.regions)}; } regions_;
-% endif
-% for number, name in enumerate(e.regions):
-#define ${name} ${f"regions.{name}" if e.by_cell else f"at[{number}]"}
-% endfor
-
+${part("simulator/common/mechanisms")}\
 % for ion in e.ions:
 // the reversal potential of ${ion} at active node a becomes Nernst's
 ${e.static} void to_nernst_${ion}(__global real *mem, ${e.at}, const int a)

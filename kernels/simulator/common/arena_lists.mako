@@ -18,6 +18,8 @@
     hot, cold = spec.adding(now), spec.adding(apart)
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
     reads_a = bool(nets or spec.nernst or second or now) or any(k.reads_node(b) for k, b in given)
+    own_b = f"value[{3 * W}] - value[{2 * W}] * v" if spec.inflow else "0"
+    own_row = f"const real factor = value[0], own_d = value[{W}], own_b = {own_b};"   # crowded: comes meanwhile
     last = "step == first_step" if spec.ends_later else "closes"   # ends a step that is the last of a launch
     def asks(some):   # whether a list has any of some kinds
         return " || ".join(spec.loop.present(k) for k in some)
@@ -191,6 +193,7 @@ ${part("simulator/common/arena_between", sections=sections)}\
             const int a = home.s5 + (word & ${hex(spec.special - 1)});   // number of the active node
             const bool is_active = word >= 0, special = is_active && (word & ${hex(spec.special)});
             const real v = V(place);
+            ${own_row if spec.crowded else ""}
             real sum_i = 0, sum_g = 0, point_i = 0, point_g = 0;
 % for ion in now:
             real sum_i${ion} = 0, slope_i${ion} = 0;
@@ -232,12 +235,14 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
 % endif
 % endfor
 % if "end" in sections:
+% if not spec.in_steps:
             if (special && !opens) {
                 ${spec.loop.times("old", "end")}
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
 ${part("simulator/common/detect", 20, v="v", number="r", sent="event_live", end="old_end", step="step - 1")}\
                 }
             }
+% endif
             // phase 9: records
             if (num_mem && is_active && !opens) {
 % if recorded:
@@ -308,9 +313,9 @@ ${for_each(spec.with_ions(apart), of_sums)}\
 % endfor
             }
 % endif
-            const real factor = value[0];
-            const real row_d = value[${W}] + (factor * sum_g + point_g);
-            const real row_b = ${f"value[{3 * W}] - value[{2 * W}] * v " if spec.inflow else ""}- (factor * sum_i + point_i);
+            ${"" if spec.crowded else own_row}
+            const real row_d = own_d + (factor * sum_g + point_g);
+            const real row_b = own_b - (factor * sum_i + point_i);
 % if spec.parts > 1:
             shared_rows[(q - home.s2) * ${W} + in_warp] = ${spec.loop.of_turn("row_d")};
             shared_rows[(${spec.most_lists} + q - home.s2) * ${W} + in_warp] = ${spec.loop.of_turn("row_b")};

@@ -1,37 +1,37 @@
 <%page args="spec, v='', number='', crosses='is_above && !held', source='', sent='event_count', end='', step='step'"/>\
 ## Phase 8 of a step, of a cell or a detector: an event is sent where a voltage is above its threshold, and was not
 ## before. `crosses` says so of a cell. A detector has a `number`, and counts the steps in which it is above, or has
-## yet to wait, in `held`. With `end`, the time at the end of the step, the event goes to the ring of its source, too.
+## yet to wait, in `held`. Events go to the ring of their source with their time, `end` of the step; without
+## `end`, with the `step` alone to the list of the grid.
 <%
-    def of(name): return f"ints[detector_{name} + {number}]" if end else f"detector_{name}[{number}]"
-    threshold = f"mem[detector_threshold + {number}]" if end else of("threshold")
+    def of(name): return f"ints[detector_{name} + {number}]"
+    threshold = f"mem[detector_threshold + {number}]"
 %>\
 // phase 8: thresholds
 % if number:
 const int is_above = ${v} > ${threshold}, held = ${of("held")};
 % endif
 if (${crosses}) {
+    const int source = ${source or of("source")};
 % if end:
-    const int source = ${of("source")}, count = ints[${sent} + source]++;
+    const int count = ints[${sent} + source]++;
     clock[ring + ints[ring_first + source] + count % ints[ring_size + source]] = ${end} + 1e-10;
 % if spec.arena.wide:
     mark_targets(source, ints, at);
 % endif
-% endif
     const int spike = atomic_inc(spike_count);
     if (spike < capacity) {
-        spike_source[spike] = ${source or ("source" if end else of("source"))};
-% if end:
+        spike_source[spike] = source;
         spike_time[spike] = ${end};
-% else:
-        spike_step[spike] = step;
+    }
 % endif
-% if end and spec.arena.grid:
-        const int on_grid = atomic_inc(grid_count);
+% if not end or spec.arena.grid:
+    const int on_grid = atomic_inc(grid_count);
+    if (on_grid < capacity) {
         grid_source[on_grid] = source;
         grid_step[on_grid] = ${step};
-% endif
     }
+% endif
 }
 % if number:
 ${of("held")} = held > 1 ? held - 1 : !is_above ? 0 : held ? 1 : ${of("hold")};

@@ -9,23 +9,15 @@
 % endif
 
 typedef ${spec.real} real;
-% if spec.samples:
-// samples_K: by instance, first of what is recorded of it, in lists of state (after the last: current),
-//     0, column and next entry
-% endif
 
-% if any(kind.uses_noise for kind in spec.kinds) and not spec.arena:   # whose functions bring it
-${spec.normal}
-% endif
 % if spec.takes_series:
 ${part("simulator/common/rates")}\
 % endif
-% if spec.arena:
+% if spec.by_node:
 ${part("simulator/common/table_rows")}\
 ${part("simulator/common/arena_functions")}\
 typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
 
+% elif spec.advances:
+${part("simulator/common/mechanisms")}\
 % endif
-% for kind in spec.kinds if not spec.arena else ():
-${kind.source}
-% endfor

@@ -22,7 +22,7 @@
 #define MEET() barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""})
 % endif
 
-% if spec.arena:
+% if spec.by_node:
 // All lanes of a cell meet, and see what the others have written to global memory.
 % if spec.ptx:
 #define MEET_ALL() MEET()

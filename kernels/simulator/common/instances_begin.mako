@@ -7,25 +7,24 @@
     // conductance, and current into the node${" without its part at v" if spec.constant else ""}; the last of all is 0
     __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];
     if (lid == 0) slot_g[${spec.slots}] = slot_h[${spec.slots}] = 0;
-% for calls in spec.instances:
-<% kind = calls.kind %>\
+% for kind in spec.sites:
     const int ${kind.name}__first = ${kind.name}__start[get_group_id(0)];
     const int ${kind.name}__here = ${kind.name}__start[get_group_id(0) + 1] - ${kind.name}__first;
     __local uint ${kind.name}__site[${kind.most}];   // ${spec.site}
     for (int q = lid; q < ${kind.name}__here; q += WORK_GROUP)
         ${kind.name}__site[q] = ${kind.name}__list[2 * (${kind.name}__first + q) + 1];
-% if calls.is_ahead:
+% if spec.is_ahead(kind):
     long ${kind.name}__next = 0;
     if (active >= 0 && active < ${kind.name}__here)
-        ${kind.name}__next = incoming[(long)(first_step % ring) * num_targets + ${kind.first_target}
+        ${kind.name}__next = incoming[(long)(first_step % slots) * num_targets + ${kind.first_target}
                                      + ${kind.name}__list[2 * (${kind.name}__first + active)]];
 % endif
 % if kind.states and kind.local:
     __local real ${kind.name}__local[${len(kind.states) * kind.most}];
     for (int q = active; q >= 0 && q < ${kind.name}__here; q += step_of_active) {   // as written back
-        const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
-% for s, _ in enumerate(kind.states):
-        ${kind.name}__local[${s * kind.most} + q] = ${kind.name}__states[${s} * ${kind.name}__count + instance];
+        const int j = ${kind.name}__list[2 * (${kind.name}__first + q)];
+% for name in kind.states:
+        ${kind.during(name)} = ${kind.in_memory(name)};
 % endfor
     }
 % endif

@@ -1,24 +1,25 @@
 <%page args="spec"/>\
-## After the last step of a launch: states advance over it, and go back to global memory, where the next
+## After the last step of a launch: states advance over it, and go back to their arena, where the next
 ## launch and whoever reads them finds them.
-% for calls in spec.instances:
-<% kind = calls.kind %>\
-% if kind.states:
+% for kind in spec.sites:
+% if kind.states or spec.samples:
     if (active >= 0) {
         for (int q = active; q < ${kind.name}__here; q += step_of_active) {
             const uint site = ${kind.name}__site[q];
-            const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
-            const real v = ${calls.voltage};
-% for s, name in enumerate(kind.states):
-            real s_${name} = ${calls.state(s)};
+            const int j = ${kind.name}__list[2 * (${kind.name}__first + q)];
+            const real v = ${spec.voltage};
+% for name in kind.states:
+            real s_${name} = ${kind.during(name)};
 % endfor
-            ${calls.advance}
-% if spec.samples:
-            ${spec.sampled_states(kind, "step - 1")}
+% if kind.has("advance"):
+${kind.advance(12)}\
 % endif
-% for s, name in enumerate(kind.states):
-            ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
+% for name in kind.states:
+            ${kind.in_memory(name)} = s_${name};
 % endfor
+% if spec.samples:
+${part("simulator/common/instances_rows", 12, kind=kind)}\
+% endif
         }
     }
 % endif

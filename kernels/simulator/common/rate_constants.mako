@@ -7,9 +7,9 @@
 % endif
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif
-% for kind in spec.kinds:
-% if kind.num_constants:   # of all steps
-    real ${", ".join(spec.of_constants(kind))};
-    ${spec.constants_call(kind)}
+% for kind in spec.sites:
+% if kind.constants:   # of all steps
+    real ${", ".join(kind.constant_names)};
+${kind.constants_call}\
 % endif
 % endfor

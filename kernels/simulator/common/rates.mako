@@ -93,7 +93,7 @@ static real node_grown_(const node_series_ series__, const real x)
     return fma(part, scale, scale - 1.0${end});
 }
 
-% for number in spec.terms if spec.arena else ():
+% for number in spec.terms:
 // exp(x) - 1 for x up to 0, no further from it than ${number} terms of its series do
 static real node_grown_${number}_(const node_series_ series__, const real x)
 {

@@ -29,7 +29,7 @@
 % else:
         x = a${j} - w${j} * top - e${j} * x;
         if (length > ${j}) V(place${j}) += ${"2 * x" if spec.secondorder else "x"};
-% if spec.arena and spec.arena.second_order_currents:   # which takes currents of ions to the middle of the step
+% if spec.by_node and spec.arena.ions and spec.arena.second_order_currents:   # which takes currents of ions to the middle of the step
         if (length > ${j}) A(place${j}) = x;
 % endif
 % endif

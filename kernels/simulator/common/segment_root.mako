@@ -35,7 +35,7 @@
 % if spec.constant:
             root_v[unit] = after;
 % endif
-% if not spec.arena:
+% if spec.in_steps:
 ${part("simulator/common/detect", 12, crosses="before <= my_threshold && after > my_threshold", source="mine.s6")}\
 % endif
             fault = runaway(after, fault, step);

@@ -5,14 +5,13 @@ import inspect
 import pytest
 
 from clhines.simulator.engines.arena_run import ArenaRun
-from clhines.simulator.engines.cells_run import CellsRun
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.engines.run import PartRun, Run
 from clhines.simulator.ranks.run import RankedRun, SharedRun
 
 PLAYED = [
     *((PartRun, cls) for cls in (Reference, ArenaRun)),
-    *((Run, cls) for cls in (CellsRun, RankedRun, SharedRun)),
+    *((Run, cls) for cls in (RankedRun, SharedRun)),
 ]
 
 

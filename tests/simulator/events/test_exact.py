@@ -334,10 +334,10 @@ def test_a_circle_without_delay_is_rejected():
 
 def test_events_are_at_exact_times_only_where_something_needs_it(truth):
     net, *_ = our_network(truth)
-    assert compile(net).has_times
+    assert compile(net).exact
     plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
     plain.insert("hh")
-    assert not compile(plain).has_times
+    assert not compile(plain).exact
 
 
 def test_a_variable_of_all_instances_that_they_set_differently_is_refused():

@@ -13,8 +13,8 @@ import pytest
 from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, with_relays
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
-from clhines.simulator.gpu import arena_epochs, plan
-from clhines.simulator.gpu.arena_epochs import epoch_of
+from clhines.simulator.gpu import epochs, plan
+from clhines.simulator.gpu.epochs import epoch_of
 from clhines.simulator.network.groups import inside
 from clhines.solver.device import devices, program
 
@@ -85,7 +85,7 @@ def test_cells_of_several_work_groups(fast_queue, needs, monkeypatch):
         monkeypatch.setattr(plan, "MOST_WARPS", most)
         net, groups = network()
         sim = Simulation(net, DT, queue=fast_queue, engine=ENGINE, chunk=130)
-        parts = sim.runner.kernels._tables[0].plan.spec.parts
+        parts = sim.runner.kernels.launches[0].plan.spec.parts
         assert (parts > 1) == (not most and sim.runner.limits.ptx)
         numbers = recorded(sim, groups)
         runs.append(sim.run(STOP))
@@ -299,7 +299,7 @@ def test_events_within_a_step_within_a_cell(fast_queue, needs, binned):
         numbers = recorded(sim, groups) | {x: sim.record(x, groups["relay"]) for x in ("n", "last")}
         found.append((sim.run(STOP), numbers))
     kernels = sim.runner.kernels
-    assert kernels.epoch > 4 and kernels._tables[0].spec.layers == 5
+    assert kernels.epoch > 4 and kernels.launches[0].spec.layers == 5
     (expected, numbers), *others = found
     assert (expected[numbers["last"]][-1] > 1).all()
     for own, asked in others:
@@ -356,7 +356,7 @@ def failing(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` takes epochs
-    monkeypatch.setattr(arena_epochs.ArenaEpochs, "_kernel", fail)
+    monkeypatch.setattr(epochs.CellEpochs, "_kernel", fail)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from clhines import InputError, Simulation, SimulationError
 from clhines.simulator.gpu.plan import plan_epochs
 from clhines.simulator.model import compile
 from clhines.simulator.network.ring import ring_cables, ring_network
-from clhines.solver.device import program
+from clhines.solver.device import devices, program
 from clhines.solver.device.devices import limits
 from clhines.solver.plan.plan import Limits
 from clhines.solver.plan.templates import render
@@ -82,7 +82,7 @@ def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
     """Several synapses at a node, noise, events, parameters that vary."""
     needs(fast_queue, dtype)
     sim = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
-    assert sim.runner.cells.launches[0].spec.by_node
+    assert sim.runner.kernels.launches[0].spec.by_node
     assert_follows(sim, mixed_network, dtype)
     again = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
     again.run(10.0)
@@ -120,7 +120,7 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     sim = Simulation(net, DT, queue=fast_queue, engine=blocks(small), seed=7, chunk=150)
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
-    assert sim.runner.cells.launches[0].spec.by_node
+    assert sim.runner.kernels.launches[0].spec.by_node
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
@@ -135,7 +135,7 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     found = []
     for units in (1, 3):
         sim = block_simulation(build, fast_queue, segment=segment, units=units)
-        assert sim.runner.cells.launches[0].spec.units == units
+        assert sim.runner.kernels.launches[0].spec.units == units
         sim.run(3.0)
         found.append(sim.voltages())
     assert np.array_equal(*found)
@@ -155,7 +155,7 @@ def test_cells_by_size(fast_queue, needs, hh):
     expected, v = truth(build, duration=3.0)
     assert len(expected.spike_cell) >= 1
     sim = block_simulation(build, fast_queue, compute_units=1)
-    launches = sim.runner.cells.launches
+    launches = sim.runner.kernels.launches
     assert len(launches) > 1
     assert sorted(np.concatenate([each.plan.cells.numbers for each in launches])) == list(range(16))
     assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
@@ -187,9 +187,10 @@ def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tm
 def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
     needs(fast_queue, "float64")
     sim = block_simulation(simple_network, fast_queue)
-    values = sim.runner.states.of_kinds[0].get()
-    values[2] = np.nan
-    sim.runner.states.of_kinds[0].set(values)
+    mem = sim.runner.arenas["mem"]
+    states = mem.get("states_0")
+    states.flat[2] = np.nan
+    mem.set("states_0", states)
     with pytest.raises(SimulationError, match=r"cell 2.*not finite|not finite.*cell 2"):
         sim.run(1.0)
 
@@ -243,14 +244,19 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
 def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
     needs(fast_queue, dtype)
-    spec = block_simulation(build, fast_queue, dtype).runner.cells.launches[0].spec
+    spec = block_simulation(build, fast_queue, dtype).runner.kernels.launches[0].spec
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
         kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
         assert kernel.get_work_group_info(what, fast_queue.device) <= each.chip.local_bytes
 
 
-def test_float32_takes_no_float64(fast_queue):
-    spec = block_simulation(noisy_network, fast_queue, "float32").runner.cells.launches[0].spec
+@pytest.mark.parametrize("by_node", [None, True])
+def test_devices_without_float64_take_none(fast_queue, monkeypatch, by_node):
+    monkeypatch.setattr(devices, "has_fp64", lambda device: False)
+    sim = block_simulation(noisy_network, fast_queue, "float32", by_node=by_node)
+    assert_follows(sim, noisy_network, "float32")
+    spec = sim.runner.kernels.launches[0].spec
     assert "double" not in render(spec)
-    assert "double" not in render(spec.of_factors)
+    if spec.constant:
+        assert "double" not in render(spec.of_factors)

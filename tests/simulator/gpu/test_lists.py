@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
-from clhines.simulator.gpu import arena_epochs, arena_spec
-from clhines.simulator.gpu.arena_spec import terms
+from clhines.simulator.gpu import epochs, functions
 from clhines.simulator.gpu.lists import _joined, _rows_and_lanes, _weight_of
-from clhines.simulator.gpu.spec import WARP, coefficients
+from clhines.simulator.gpu.series import coefficients, terms
+from clhines.simulator.gpu.words import WARP
 
 MODS = Path(__file__).parents[3] / "bench" / "mods"
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
@@ -58,14 +58,14 @@ def cells(names):
 def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     """Voltages, gates and an ion's current; the same bits of voltages whatever is recorded."""
     needs(fast_queue, "float64")
-    found, spikes, specs, with_blocks = {}, {}, [], arena_epochs.with_blocks
+    found, spikes, specs, with_lists = {}, {}, [], epochs.with_lists
 
     def kept(*given):
-        specs.append(with_blocks(*given)[0])
-        return with_blocks(*given)
+        specs.append(with_lists(*given)[0])
+        return with_lists(*given)
 
-    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
-    monkeypatch.setattr(arena_spec, "_FEW_LISTS", 0)
+    monkeypatch.setattr(epochs, "with_lists", kept)
+    monkeypatch.setattr(functions, "_FEW_LISTS", 0)
     for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
         net, groups = cells(("nata", "skv", "ih"))
         sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
@@ -91,8 +91,8 @@ def test_few_lists_have_no_statements_for_classes():
     """Cells that are equal have the same lists, which count as often as there are cells."""
     rows, homes = np.array([[1], [3], [3]]), np.zeros((200, 8), np.int64)
     homes[:, 3] = 3
-    assert arena_spec._classes(SimpleNamespace(rows=rows, homes=homes)) == (3, 1)
-    assert arena_spec._classes(SimpleNamespace(rows=rows, homes=homes[:20])) == ()
+    assert functions._classes(SimpleNamespace(rows=rows, homes=homes)) == (3, 1)
+    assert functions._classes(SimpleNamespace(rows=rows, homes=homes[:20])) == ()
 
 
 def test_a_table_of_which_one_variable_is_looked_up(fast_queue, needs):
@@ -129,13 +129,13 @@ PROCEDURE rates() { LOCAL qt
 def test_what_is_the_same_at_all_nodes(fast_queue, needs, monkeypatch, dtype):
     """Is worked out once a launch, and anew after a change of what it is from."""
     needs(fast_queue, dtype)
-    found, specs, with_blocks = [], [], arena_epochs.with_blocks
+    found, specs, with_lists = [], [], epochs.with_lists
 
     def kept(*given):
-        specs.append(with_blocks(*given)[0])
-        return with_blocks(*given)
+        specs.append(with_lists(*given)[0])
+        return with_lists(*given)
 
-    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    monkeypatch.setattr(epochs, "with_lists", kept)
     for engine in ("reference", ENGINE):
         net, _ = cells(())
         group = net.insert(Mechanism.from_nmodl(WARM))
@@ -191,13 +191,13 @@ def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
     """
     needs(fast_queue, "float64")
     count = 2 * fast_queue.device.max_compute_units + 1
-    specs, with_blocks = [], arena_epochs.with_blocks
+    specs, with_lists = [], epochs.with_lists
 
     def kept(*given):
-        specs.append(with_blocks(*given)[0])
-        return with_blocks(*given)
+        specs.append(with_lists(*given)[0])
+        return with_lists(*given)
 
-    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    monkeypatch.setattr(epochs, "with_lists", kept)
     found = {}
     for engine in ("reference", ENGINE):
         net, groups = gated_cells(count)

@@ -10,14 +10,30 @@ from networks import DT, block_simulation, blocks, crowded_network, simple_netwo
 from clhines import InputError, Network, Simulation
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.gpu.epochs import CellLayout, CellRegions
+from clhines.simulator.gpu.functions import with_sites
 from clhines.simulator.gpu.plan import plan_epochs
+from clhines.simulator.kinds.arenas import filled_arenas
+from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.model import compile
 from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.simulator.ranks.partition import Share
 from clhines.simulator.state.decisions import Decisions
+from clhines.simulator.state.sources import wires_of
+from clhines.simulator.state.variables import Variables
 from clhines.solver.device.devices import limits
 from clhines.solver.plan.plan import Limits
 from clhines.solver.plan.templates import render
+
+
+def filled(plan):
+    """The spec of a plan with the functions of its mechanisms, which are taken one by one."""
+    model = plan.cells.model
+    variables, layout = Variables(model, wires_of(model)), CellLayout(model)
+    place = np.arange(model.forest.num_nodes)
+    arenas = filled_arenas(variables, np.dtype(np.float64), place, layout)
+    CellRegions(model, variables.wires, place, False).add_sites(layout, arenas)
+    return with_sites(plan.spec, spec_of(variables, arenas, "double")[0], model)
 
 
 def test_parts_take_lists_where_the_whole_does():
@@ -58,7 +74,7 @@ def test_equal_cells_share_lists():
 
 
 def test_numbers_have_bits_enough(fast_queue):
-    spec = block_simulation(simple_network, fast_queue, "float32").runner.cells.launches[0].spec
+    spec = block_simulation(simple_network, fast_queue, "float32").runner.kernels.launches[0].spec
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     assert spec.fits(wide)
     assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)
@@ -78,15 +94,16 @@ def test_cells_of_too_many_lanes_are_refused(fast_queue):
 def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_once(ptx):
     network = ring_network(ring_cables(2), 2, "all")
     (plan,) = plan_epochs(compile(network, 0.025), "float64", Limits(ptx=ptx))
-    kind = next(k for k in plan.spec.kinds if k.name == "hh")
-    assert plan.spec.side_by_side
-    assert kind.num_constants  # the factor of the temperature
-    given = re.search(r"static void hh_constants\([^{]*\{(.*?)\n\}", kind.source, re.DOTALL)
+    spec = filled(plan)
+    kind = next(k for k in spec.sites if k.name == "hh")
+    assert spec.takes_series
+    assert kind.constants  # the factor of the temperature
+    given = re.search(r"static void hh_constants\([^{]*\{(.*?)\n\}", kind.functions, re.DOTALL)
     assert given and "celsius" in given[1]
     function = r"static void hh_(?:current|advance)\([^{]*\{(.*?)\n\}"
-    bodies = re.findall(function, kind.source, re.DOTALL)
+    bodies = re.findall(function, kind.functions, re.DOTALL)
     assert len(bodies) == 2
     assert not any("celsius" in body or re.search(r"\bexp\(", body) for body in bodies)
-    assert "bar.sync %" not in render(plan.spec)  # which would take all barriers of a group
+    assert "bar.sync %" not in render(spec)  # which would take all barriers of a group
     soma = plan_epochs(compile(ring_network(ring_cables(2), 2, "soma"), 0.025), "float64", Limits())
-    assert not soma[0].spec.side_by_side
+    assert not soma[0].spec.takes_series

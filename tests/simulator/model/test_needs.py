@@ -48,7 +48,7 @@ def test_needs_of_networks(word):
     """Found in the model, which has events at exact times where any need asks for them."""
     model = model_of(word)
     assert word in model.needs and model.needs <= NEEDS.keys()
-    assert model.has_times == bool(model.needs & EXACT)
+    assert model.exact == bool(model.needs & EXACT)
     assert ("exact_times" in model.needs) != ("grid_times" in model.needs)
     first = [engines_for(model.needs, "auto", device)[0].name for device in ("gpu", "cpu")]
     assert tuple(first) == FIRST.get(word, BOTH)

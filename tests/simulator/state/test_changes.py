@@ -408,7 +408,7 @@ def test_the_model_is_that_of_a_network_with_the_values(build):
             np.testing.assert_array_equal(a.arrays()[name], values)
     for name in ("constant_d", "constant_b", "v_init", "u"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(other, name))
-    assert not ours.has_times and len(ours.kinds) > 1
+    assert not ours.exact and len(ours.kinds) > 1
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
@@ -664,7 +664,7 @@ def test_weights_are_the_same_at_exact_times(engine, fast_queue):
         if exact:
             inside(net).added.exact = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
-        assert sim.model.has_times == exact
+        assert sim.model.exact == exact
         number = sim.record("v", net.soma)
         first = sim.run(2.0)
         sim.set(weight=np.full(3 * CELLS, 0.05))

@@ -12,7 +12,7 @@ from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu.blocks import CellBlocks
-from clhines.simulator.gpu.arena_epochs import ArenaEpochs
+from clhines.simulator.gpu.epochs import CellEpochs
 from clhines.simulator.network.plasticity import STDP
 from clhines.simulator.simulation import take_state
 from clhines.simulator.state.saved import members, signature
@@ -336,7 +336,7 @@ def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, eng
 def test_a_state_takes_the_place_of_the_last_one(engine, monkeypatch):
     """Kernels of lists are made again where a number that they are given, an ion's, is another."""
     compiled = []
-    for owner in (CellBlocks, ArenaEpochs):
+    for owner in (CellBlocks, CellEpochs):
 
         def compile_(self, *given, done=owner.compile):
             compiled.append(engine)
@@ -378,7 +378,7 @@ def test_what_a_failed_build_leaves_is_built_again(engine, tmp_path, monkeypatch
     sim.run(3.0)
     sim.save(tmp_path / "state.npz")
     found = sim.record("i", groups["hh"])
-    owner = CellBlocks if engine == "epochs-cpu" else ArenaEpochs
+    owner = CellBlocks if engine == "epochs-cpu" else CellEpochs
     with monkeypatch.context() as patch:
 
         def fails(self, *_):

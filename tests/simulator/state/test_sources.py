@@ -38,7 +38,7 @@ def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
         v = sim.record("v", [0, 5])
         result = sim.run(20.0)
         found.append((result[v], result.spike_time))
-        assert sim.model.has_times == exact
+        assert sim.model.exact == exact
         assert sim.weights().tolist() == [-0.001, 0.05, 0.03, 0.02]
     *ours, (v, spikes) = found
     assert len(spikes)
@@ -254,7 +254,7 @@ def test_a_detector_is_silent_in_its_refractory_time(fast_queue, needs, tmp_path
     for engine in ("reference", "steps", *of_cpus, "epochs-gpu"):
         queue = None if engine == "reference" else fast_queue
         sim = Simulation(net, dt, queue=queue, engine=engine)
-        assert sim.model.has_times == exact
+        assert sim.model.exact == exact
         v = sim.record("v", at)
         first = sim.run(saved * dt)
         held = sim.arrays()["held"][-6:]

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from clhines.simulator.gpu.spec import NEAR, coefficients
+from clhines.simulator.gpu.series import NEAR, coefficients
 from clhines.simulator.mechanisms.emit.helpers import bernoulli_coefficients
 
 EPS = {"double": 2.0**-52, "float": 2.0**-23}

@@ -98,7 +98,7 @@ def test_the_bits_of_the_reference(fast_queue, needs, name, exact, tmp_path):
     needs(fast_queue, np.float64)
     rule, path = RULES[name], tmp_path / "state.npz"
     sim, expected, spikes = run(rule, "reference", fast_queue, exact)
-    assert sim.model.has_times is exact
+    assert sim.model.exact is exact
     plastic = sim.model.given_weights <= 0.01
     first = np.abs(expected[-1] - sim.model.given_weights)
     assert len(spikes) > 100 and (first[plastic] > 0).mean() > 0.8 and not first[~plastic].any()

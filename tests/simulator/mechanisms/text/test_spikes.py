@@ -221,7 +221,7 @@ def test_exact_times_saved_states_files_and_copies(fast_queue, needs, tmp_path):
     on = [e for e in SPIKING_ENGINES if e != "epochs-cpu" or devices.is_cpu(fast_queue.device)]
     sims = [Simulation(net, 0.1, v_init=v_init, queue=fast_queue, engine=e) for e in on]
     first, *others = (sim.run(60.0) for sim in sims)
-    assert sims[0].model.has_times and (first.spike_cell == brian.N).any()
+    assert sims[0].model.exact and (first.spike_cell == brian.N).any()
     for other in others:
         np.testing.assert_array_equal(other.spike_time, first.spike_time)
         np.testing.assert_array_equal(other.spike_cell, first.spike_cell)

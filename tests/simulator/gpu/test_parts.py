@@ -1,4 +1,4 @@
-"""Runs that keep whole cells on the device: a part of a network has the bits of the whole."""
+"""A part of a network has the bits of the whole, on each engine."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,10 +11,9 @@ from networks import CABLES, DT, dendrites_network, noisy_network
 
 from clhines import Network
 from clhines.simulator.engines.arena_run import ArenaRun
-from clhines.simulator.engines.cells_run import CellsRun
 from clhines.simulator.engines.run import Job, Request
 from clhines.simulator.engines.steps import Steps
-from clhines.simulator.gpu.epochs import BlockEpochs
+from clhines.simulator.gpu.epochs import CellEpochs
 from clhines.simulator.model import compile
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.ring import ring_cables, ring_network
@@ -55,7 +54,7 @@ def uneven_times():
 
 
 def sized_network():
-    """Small and large cells, which `BlockEpochs` plans apart on a small device."""
+    """Small and large cells, which `CellEpochs` plans apart on a small device."""
     cables = [*ring_cables(3, levels=5), *ring_cables(3, levels=3)]
     return ring_network([cables[k] for k in (0, 3, 1, 4, 2, 5)], 12, delay=0.5), None
 
@@ -77,7 +76,7 @@ def sized_network():
         ("steps", dendrites_network, "float64"),
         ("cpu.blocks", uneven_times, "float64"),
         ("cpu.blocks", uneven_times, "float32"),
-        ("gpu.arena_epochs", uneven_times, "float64"),
+        ("gpu.epochs", uneven_times, "float64"),
     ],
 )
 def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor, dtype):
@@ -102,10 +101,10 @@ def voltages(model: Model, queue, dtype, executor, decisions=None):
         room = limits(queue.device)
         apart, lists = executor == "sizes", True if executor == "lists" else None
         room = replace(room, compute_units=1) if apart else room
-        make = partial(BlockEpochs, limits=room, by_node=lists)
-        run = CellsRun(job, make)
-        assert not lists or run.cells.launches[0].spec.by_node
-        assert not apart or len(run.cells.launches) > 1
+        run = ArenaRun(job, partial(CellEpochs, limits=room, by_node=lists), "epochs", apart=True)
+        launches = run.kernels.launches
+        assert not lists or launches[0].spec.by_node
+        assert not apart or len(launches) > 1
     elif "." in executor:
         run = import_module(f"clhines.simulator.{executor}").make(job)
     else:

@@ -1,0 +1,216 @@
+"""Mechanisms in the kernels of epochs: in lists of nodes, or instance by instance.
+
+Functions and arenas are those of `ArenaSpec`. In lists a lane does everything for its node that
+`Steps` does in two kernels: the end of a step, then events and currents of the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from clhines.simulator.gpu.words import WARP
+from clhines.simulator.kinds.spec import CallValues, KindBlocks, call_of
+from clhines.simulator.mechanisms.ir.program import Argument
+
+HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # of a step
+
+
+@dataclass(frozen=True)
+class ListBlocks(KindBlocks):
+    """A kind in the lists of an epoch; between launches `lined` states are in their arena, too."""
+
+    given: tuple[tuple[str, str, str], ...] = ()  # role, name, source: not read from their arena
+    held: bool = False  # currents come right after the states' step, with states in variables
+    num_values: int = 0  # lines of values of an instance in a list
+    quick: bool = False  # functions are those of `Lanes`
+    lined: bool = False  # states are in lines of the lists during a launch
+    local: bool = False  # these lines are in local memory
+    sums: tuple[str, ...] = ()  # ions whose currents are added up
+    apart: bool = False  # lanes take instances, not the nodes that these are at
+    constants: tuple[str, ...] = ()  # of functions, worked out once in a launch
+    first_constant: int = 0  # number of the first among those of all kinds
+    unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
+    shown: tuple[str, ...] = ()  # states in lines that pointers read in their arena
+    leads: bool = False  # see `EpochSpec`
+
+    @property
+    def in_lines(self) -> list[str]:
+        return [name for name in self.states if name not in self.unread]
+
+    @property
+    def alone(self) -> bool:
+        """Whether a step sets the kind's own states and nothing else."""
+        arguments = self.arguments("advance") if self.has("advance") else ()
+        return all(a.role == "state" for a in arguments if a.direction != "in")
+
+    def leading(self, block: str) -> tuple[str, ...]:
+        return ("series__",) * self.quick
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Parameters that are one number in all lists, for good."""
+        return tuple(
+            name for role, name, x in self.given if role == "parameter" and x.startswith("numbers.")
+        )
+
+    @property
+    def constants_call(self) -> str:
+        """Statements that work out the constants, and put them into ``once__``."""
+        values = {name: x for role, name, x in self.given if role == "parameter"}
+        ordered = [values[name] for name, _ in self.parameters if name in self.alike]
+        count, first = len(self.constants), self.first_constant
+        results = [f"c + {k}" for k in range(count)]
+        call = call_of(f"{self.name}_constants", ["series__", "dt", *ordered, *results], 8)
+        puts = "".join(f"        once__[{first + k}] = c[{k}];\n" for k in range(count))
+        return f"        real c[{count}];\n{call}{puts}"
+
+    def in_memory(self, name: str) -> str:
+        return super().kept("state", name)
+
+    def changed(self, block: str) -> list[str]:
+        if not self.has(block):
+            return []
+        return [a.name for a in self.arguments(block) if a.role == "state" and a.direction != "in"]
+
+    def kept(self, role: str, name: str) -> str:
+        if role != "state" or not (self.held or self.lined):
+            return super().kept(role, name)
+        if name in self.unread and not self.held:
+            return self.in_memory(name)
+        return f"s_{name}" if self.held else self.line(name)
+
+    def line(self, name: str) -> str:
+        if not self.lined:
+            return self.in_memory(name)
+        return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
+
+    def value(self, a: Argument, values: CallValues) -> str:
+        if a.role == "constant":
+            return f"once__[{self.first_constant + self.constants.index(a.name)}]"
+        if self.is_last(a):
+            return self.turn(a.name, values["turn"])
+        if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
+            return f"sum_{a.name}"  # of the kinds before
+        expressions = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
+        return expressions[0] if expressions else super().value(a, values)
+
+    def reads_node(self, block: str) -> bool:
+        """Whether a call needs the number of the active node, for variables of ions."""
+        constant = {name for role, name, _ in self.given if role == "ion"}
+        return any(
+            a.role == "ion" and a.name not in constant
+            and (a.direction != "out" or not self.adds_current(a, block))
+            for a in self.arguments(block)
+        )  # fmt: skip
+
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
+        if block == "current" and (current or a.role == "ion_current"):
+            share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            if a.name.removeprefix("i") not in self.sums:
+                return []
+            return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
+        if a.role == "state" and a.name in self.unread:  # the template's `seldom` puts it there
+            return [f"s_{a.name} = {local};"] if self.held else []
+        stores = super().stores(a, block, local)
+        if a.role == "state" and a.name in self.shown and not self.held:
+            stores.append(f"{self.in_memory(a.name)} = {local};")
+        if self.leads and a.role == "state" and a.name in self.last:
+            place = self.turn(a.name, "turn_now")
+            stores.append(f"if (j == last_{self.number}) {place} = {local};")
+        return stores
+
+
+@dataclass(frozen=True)
+class SiteBlocks(KindBlocks):
+    """A kind whose instances lanes take one by one: states in variables, currents in slots.
+
+    `literals` are the parameters that are one number; the others are read from their arena.
+    """
+
+    literals: tuple[tuple[str, str], ...] = ()
+    constants: tuple[str, ...] = ()  # of functions, worked out once in a launch
+    series: bool = False  # functions take the numbers of their series
+    most: int = 0  # instances of a work-group
+    factor: str = ""  # makes the factor of a node of its capacitance over dt
+    local: bool = True  # states are in local memory during a launch
+    first_target: int = 0  # number of instance 0 among the targets of events
+
+    def leading(self, block: str) -> tuple[str, ...]:
+        return ("series__",) * self.series
+
+    def kept(self, role: str, name: str) -> str:
+        return f"s_{name}" if role == "state" else super().kept(role, name)
+
+    def in_memory(self, name: str) -> str:
+        return super().kept("state", name)
+
+    def during(self, name: str) -> str:
+        """Where the state of the `q`-th instance of the work-group is during a launch."""
+        if self.local:
+            return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
+        return self.in_memory(name)
+
+    def value(self, a: Argument, values: CallValues) -> str:
+        if a.role == "parameter":
+            return dict(self.literals).get(a.name) or self.parameter(a.name)
+        if a.role == "constant":
+            return self.constant_names[self.constants.index(a.name)]
+        return values["sum"] if a.role == "weight" else super().value(a, values)
+
+    @property
+    def uses_noise(self) -> bool:
+        return any(a.role == "noise" for a in self.arguments("current"))
+
+    @property
+    def current_place(self) -> str:
+        """Where the current of instance j is kept for records; empty if none is recorded."""
+        return self.bare_current("current")
+
+    @property
+    def own_factor(self) -> str:
+        """Factor of instance j, if nodes have none."""
+        return f"mem[factor_{self.number} + j]"
+
+    @property
+    def constant_names(self) -> list[str]:
+        """Variables with the results of the function of constants."""
+        return [f"{self.name}__c{k}" for k in range(len(self.constants))]
+
+    @property
+    def constants_call(self) -> str:
+        results = [f"&{name}" for name in self.constant_names]
+        given = [*self.leading("constants"), "dt", *(x for _, x in self.literals), *results]
+        return call_of(f"{self.name}_constants", given, 4)
+
+    def advance(self, indent: int) -> str:
+        """Return the statements that advance the states over the step before."""
+        begin = "step_begin[step - 1 - first_time]"
+        return self.call("advance", self._at(begin, HALVES["end"]), indent)
+
+    def event(self, indent: int) -> str:
+        """Return the statements by which a sum of weights acts."""
+        values = self._at("step_begin[step - first_time]", HALVES["mid"])
+        return self.call("receive", {**values, "sum": "(real)sum * scale_of_events"}, indent)
+
+    def current(self, indent: int) -> str:
+        """Return the statements that compute current and conductance."""
+        values = self._at("step_begin[step - first_time]", HALVES["mid"])
+        plain = replace(self, outputs=())
+        return KindBlocks.call(plain, "current", {**values, "noise": "noise"}, indent)
+
+    def _at(self, begin: str, now: str) -> CallValues:
+        ends = {"begin": begin, "now": begin + now, "end": begin + HALVES["end"]}
+        return {"v": "v", "dt": "dt", **{f"t {name}": t for name, t in ends.items()}}
+
+    def current_again(self, indent: int) -> str:
+        """Return the statements that compute the current from values the compiler cannot know.
+
+        Where operations may be fused, the compiler decides which: the last bits of a cell may not
+        depend on whether the current is recorded.
+        """
+        space, names = " " * indent, ["v", *(f"s_{name}" for name in self.states)]
+        lines = [f"volatile real again__[{len(names)}] = {{{', '.join(names)}}};"]
+        lines += [f"const real {name} = again__[{n}];" for n, name in enumerate(names)]
+        text = "".join(f"{space}{line}\n" for line in lines)
+        return text + self.current(indent)

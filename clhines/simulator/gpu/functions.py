@@ -1,0 +1,347 @@
+"""Choose functions and layouts of mechanisms for the kernels of epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from clhines.simulator.gpu.blocks import ListBlocks, SiteBlocks
+from clhines.simulator.gpu.lists import NodeLists
+from clhines.simulator.gpu.series import terms
+from clhines.simulator.gpu.spec import EpochSpec, KindPlan
+from clhines.simulator.gpu.words import SPECIAL, WARP
+from clhines.simulator.kinds.layouts import active_nodes
+from clhines.simulator.kinds.spec import ArenaSpec, KindBlocks, fields_of
+from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.emit.lanes import Lanes
+from clhines.simulator.mechanisms.ir.program import Argument
+from clhines.simulator.model.model import ADVANCE_REVERSAL, Kind, Model
+from clhines.simulator.state.variables import Variables
+
+BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes come first
+_OF_INSTANCE = frozenset(
+    {
+        *("v", "t", "dt", "parameter", "state", "output", "i", "g", "table", "flag", "noise"),
+        *("weight", "other_weight", "send", "arm", "watch", "stream", "drawn"),
+    }
+)
+_ENDS = ("after_solve", "before_step", "before_breakpoint")
+_MOST_CLASSES = 3  # of nodes that have statements of their own
+_FEW_CLASSES = 8  # up to which some have
+_FEW_LISTS = 128  # in a launch: statements for classes then bring less than they take to compile
+_LONG = 8  # steps of a launch that can do the work of one more
+_MOST_NUMBERS = 256  # that are arguments of the kernel
+
+
+def takes_apart(model: Model) -> frozenset[int]:
+    """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
+    apart, played = set(), {p.kind for p in model.played}
+    played |= model.added_kinds | {to.kind for to in model.read.values()}
+    if model.needs & BY_LAYERS:
+        return frozenset()
+    for k, kind in enumerate(model.kinds):
+        program = kind.mechanism.program
+        roles = {a.role for block in program.blocks.values() for a in block}
+        several = bool((np.diff(kind.node) == 0).any())
+        several |= model.forest.num_cells > 1 and bool(kind.varying)
+        if kind.mechanism.kind != "point" or not several or k in played or model.of_last(k):
+            continue
+        if roles <= _OF_INSTANCE and not set(_ENDS) & set(program.blocks):
+            apart.add(k)
+    return frozenset(apart)
+
+
+def node_words(model: Model) -> np.ndarray:
+    """(n,) int64: number of each active node in its cell, with `SPECIAL`; -1 of others."""
+    active, bounds = active_nodes(model), model.forest.cell_offsets
+    first = np.searchsorted(active, bounds)
+    words = np.full(model.forest.num_nodes, -1)
+    words[active] = np.arange(len(active)) - np.repeat(first[:-1], np.diff(first))
+    special = np.zeros(len(words), bool)
+    special[model.sources.detector_node] = True
+    for played in model.played:
+        special[model.kinds[played.kind].node[played.instance]] = True
+    return np.where(special, words | SPECIAL, words)
+
+
+def is_quick(kind: KindBlocks) -> bool:
+    """Whether the functions of a kind are called in lists of nodes alone."""
+    return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
+
+
+def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
+    """Return a plan's spec with its kinds, whose instances lanes take one by one."""
+    pairs = zip(spec.kinds, functions.kinds, strict=True)
+    kinds = tuple(_at_sites(spec, plan, kind, model.kinds[kind.number]) for plan, kind in pairs)
+    return replace(
+        spec, arena=replace(functions, by_cell=True, calls=False, kinds=kinds), blocks=kinds
+    )
+
+
+def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> SiteBlocks:
+    """Return a kind with functions of one instance; what one number decides is printed as such."""
+    compiled, real = kind.mechanism.compiled, spec.real
+    names = [name for name in kind.mechanism.parameters if name in kind.singles]
+    lanes = Lanes(spec.ptx) if spec.takes_series else None
+    own = [block for block, *_ in text.blocks if block != "receive"]
+    events = [block for block, *_ in text.blocks if block == "receive"]
+    how = real, 1, tuple(names), (), lanes
+
+    def printed() -> tuple[str, list[str], dict[str, tuple[Argument, ...]]]:
+        functions = Functions(compiled, *how)
+        source, constants = functions.lifted(own, events)
+        calls = {block: functions.calls(block) for block in own}
+        one = Functions(compiled, real, lanes=lanes)
+        return source, constants, calls | {block: one.calls(block) for block in events}
+
+    source, constants, calls = compiled.once(("sites", *how), printed)
+    return SiteBlocks(
+        **{
+            **fields_of(text),
+            "functions": source,
+            "blocks": tuple((block, function, calls[block]) for block, function, _ in text.blocks),
+        },
+        literals=tuple((name, literal(float(kind.parameters[name]), real)) for name in names),
+        constants=tuple(constants),
+        series=spec.takes_series,
+        most=plan.most,
+        factor=plan.factor,
+        local=plan.local,
+        first_target=max(0, kind.first_target),
+    )
+
+
+def literal(value: float, real: str) -> str:
+    """Return a number as a literal of OpenCL."""
+    return f"({value!r}{'f' if real == 'float' else ''})"
+
+
+def with_lists(
+    spec: EpochSpec,
+    functions: ArenaSpec,
+    lists: NodeLists,
+    variables: Variables,
+    network: Model,
+    epoch: int,
+    leads: bool = False,
+) -> tuple[EpochSpec, list[float]]:
+    """Return a plan's spec with its kinds in lists, and numbers that are arguments."""
+    model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
+    apart = takes_apart(network)
+    held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
+    added = network.added_kinds
+    blocks, scalar = [], 0
+    for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
+        uniform = lists.numbers.uniform[k]
+        of_lane = [n for n in kind.varying if n not in uniform and k not in apart]
+        where = (
+            {name: f"scalar[{scalar + i}]" for i, name in enumerate(uniform)}
+            | {name: f"p[{i * WARP}]" for i, name in enumerate(of_lane)}
+            if k not in apart
+            else {}
+        )
+        expressions = [*ions, *_parameters(k, variables, where, numbers)]
+        scalar += len(uniform)
+        quick = is_quick(text)
+        lined = quick and bool(text.states) and k not in added
+        blocks.append(
+            ListBlocks(
+                **fields_of(text), given=tuple(expressions), num_values=len(of_lane), quick=quick,
+                held=k in held and k not in added, local=spec.kinds[k].local,
+                lined=lined, apart=k in apart, unread=lists.lanes.kinds[k].unread,
+                shown=network.states_read(k) if lined else (), leads=leads,
+            )
+        )  # fmt: skip
+    texts, blocks, numbers_of_terms = _with_functions(spec, functions.kinds, blocks, variables)
+    spec = replace(
+        spec,
+        arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
+        classes=() if lists.lanes.mixed or spec.crowded else _classes(lists),
+        mixed=lists.lanes.mixed,
+        selects=epoch >= _LONG and not spec.crowded,
+        terms=numbers_of_terms,
+        blocks=tuple(blocks),
+        num_numbers=len(numbers),
+        nernst=functions.nernst,
+        currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
+        reads_nodes=reads_nodes(network),
+    )
+    return spec, numbers
+
+
+def _parameters(
+    k: int, variables: Variables, where: dict[str, str], numbers: list[float]
+) -> list[tuple[str, str, str]]:
+    """Return expressions for the parameters of kind `k`; single ones become further `numbers`.
+
+    `where` has the expressions of those that differ between instances.
+    """
+    kind, expressions = variables.model.kinds[k], list[tuple[str, str, str]]()
+    played = {p.parameter for p in variables.model.played if p.kind == k}
+    for name in kind.mechanism.parameters:
+        value, expression = kind.parameters[name], where.get(name)
+        if np.ndim(value) == 0:
+            if len(numbers) >= _MOST_NUMBERS:
+                continue
+            expression = f"numbers.n{len(numbers)}"
+            numbers.append(float(np.append(variables.parameters[k].get(name, []), value)[0]))
+        if expression is not None and name not in played:
+            expressions.append(("parameter", name, expression))
+    return expressions
+
+
+def _with_functions(
+    spec: EpochSpec,
+    kinds: Sequence[KindBlocks],
+    blocks: Sequence[ListBlocks],
+    variables: Variables,
+) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
+    """Return kinds and blocks with functions for lists, and the numbers of terms in use."""
+    texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
+    for block, kind in zip(blocks, kinds, strict=True):
+        if not block.quick:
+            texts.append(kind)
+            printed.append(block)
+            continue
+        lanes = Lanes(spec.ptx, _few_terms(variables, kind.number, spec.real))
+        found = _for_lanes(block, variables, spec.real, lanes, spec.most_once - count)
+        texts.append(replace(kind, functions=found.functions))
+        printed.append(replace(found, first_constant=count))
+        count += len(found.constants)
+        every = {number for *_, number in lanes.terms}
+        terms |= {number for number in every if f"node_grown_{number}_(" in found.functions}
+    return texts, printed, tuple(sorted(terms))
+
+
+def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
+    """Columns of a kind's tables that can be time constants, see `Lanes`."""
+    columns = (
+        (table, column, terms(variables.model.dt, values[:, column], real))
+        for table, values in variables.tables[kind].items()
+        for column in range(values.shape[1])
+    )
+    return tuple(found for found in columns if found[2])
+
+
+def _for_lanes(
+    block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
+) -> ListBlocks:
+    """Return a kind with functions for lanes; they take at most `room` constants, or none."""
+    compiled = variables.model.kinds[block.number].mechanism.compiled
+    names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
+    how = real, 1, block.alike, outputs, lanes
+
+    def printed(lifts: bool) -> tuple[str, list[str], list[tuple[Argument, ...]]]:
+        functions = Functions(compiled, *how)
+        text, constants = functions.lifted(names) if lifts else (functions.text(names), [])
+        return text, constants, [functions.calls(name) for name in names]
+
+    for lifts in (True, False):
+        key = "lanes", *how, *names, lifts
+        text, constants, calls = compiled.once(key, partial(printed, lifts))
+        if len(constants) <= room:
+            break
+    functions = zip(block.blocks, calls, strict=True)
+    blocks = tuple((name, function, arguments) for (name, function, _), arguments in functions)
+    return replace(block, functions=text, blocks=blocks, constants=tuple(constants))
+
+
+def _classes(lists: NodeLists) -> tuple[int, ...]:
+    """Return sets of density mechanisms, as bits, that most lists have.
+
+    There are none if the launch has few lists, or the model many such sets.
+    """
+    if (lists.homes[:, 3] - lists.homes[:, 2]).sum() < _FEW_LISTS:
+        return ()
+    bits, count = np.unique(lists.rows[:, 0], return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    several = [int(b) for b in bits[order] if b]
+    return tuple(several[:_MOST_CLASSES]) if len(several) <= _FEW_CLASSES else ()
+
+
+def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Blocks and variables of ions of all arguments of some directions."""
+    return {
+        (block, a.name)
+        for kind in kinds
+        for block, _, arguments in kind.blocks
+        for a in arguments
+        if a.role == "ion" and a.direction in directions
+    }
+
+
+def _read(kinds: Sequence[KindBlocks]) -> set[str]:
+    return {name for _, name in _of_ions(kinds, ("in", "inout"))}
+
+
+def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
+    """Variables of ions that blocks set, besides currents that they add up."""
+    currents = {f"i{ion}" for ion in ions}
+    found = _of_ions(kinds, ("out", "inout"))
+    return {name for block, name in found if block != "current" or name not in currents}
+
+
+def constant_ions(
+    kinds: Sequence[KindBlocks], variables: Variables
+) -> tuple[list[tuple[str, str, str]], list[float]]:
+    """Variables of ions that are one number for good, and these numbers."""
+    written, constant = _written(kinds, [i.name for i in variables.model.ions]), []
+    numbers = list[float]()
+    for ion in variables.model.ions:
+        advances = ((ion.style & ADVANCE_REVERSAL) > 0).any()
+        for name in ion.variables[:3]:
+            values = variables.ions[name][ion.node]
+            changes = name in written or (advances and name == ion.variables[0])
+            if changes or not len(values) or (values != values[0]).any():
+                continue
+            constant.append(("ion", name, f"numbers.n{len(numbers)}"))
+            numbers.append(float(values[0]))
+    return constant, numbers
+
+
+def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
+    """Return kinds whose currents the end of a step does not change, so they may come first.
+
+    None if nodes meet between the end of a step and the next one's currents.
+    """
+    names = [ion.name for ion in network.ions]
+    needs = network.needs & {"read_currents", *BY_LAYERS}
+    if needs or reads_nodes(network) or any(kind.has(x) for kind in kinds for x in _ENDS):
+        return set()
+    changed = _written(kinds, names)
+    for ion in network.ions:
+        if ((ion.style & ADVANCE_REVERSAL) > 0).any():
+            changed.add(ion.variables[0])
+    played = {p.kind for p in network.played}
+    currents = {f"i{name}" for name in names}
+    return {
+        kind.number
+        for kind in kinds
+        if kind.kind == "density"
+        and not (kind.takes_events or kind.outputs or kind.number in played)
+        and _may_come_first(kind, changed, currents)
+    }
+
+
+def reads_nodes(model: Model) -> bool:
+    """Whether pointers lead to states at other nodes."""
+    kinds = model.kinds
+    nodes = ((kinds[k].node, kinds[to.kind].node[to.instance]) for (k, _), to in model.read.items())
+    return any((own != other).any() for own, other in nodes)
+
+
+def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
+    """Whether the current of a kind reads nothing that others change, and sets nothing of ions."""
+    if not kind.has("current") or {*kind.asks("current", "pointer")} & {*kind.reads}:
+        return False
+    arguments = kind.arguments("current")
+    sets = {
+        a.role
+        for a in arguments
+        if a.direction != "in" and not (a.role == "ion" and a.name in currents)
+    }
+    reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
+    return sets <= {"i", "g", "ion_current"} and not reads & changed

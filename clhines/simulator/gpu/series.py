@@ -1,0 +1,91 @@
+"""Numbers of the series of rate functions; see ``simulator/common/rates.mako``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import factorial, log
+from typing import ClassVar
+
+import numpy as np
+
+from clhines.simulator.mechanisms.emit.exponentials import LOG2, series
+from clhines.simulator.mechanisms.emit.helpers import bernoulli_coefficients
+
+NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
+
+
+def coefficients(real: str) -> dict[str, float]:
+    """Numbers that ``simulator/common/rates.mako`` takes, by name.
+
+    ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x`` but for 1 and
+    1/2; ``bernoulli_K`` that of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, enough of them for
+    ``|x| < NEAR``; ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
+    ``nearly_zero`` is so small that it changes no rate.
+    """
+    eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
+    columns = {}
+    for k, value in enumerate((1.0, 0.5, *series(real, -LOG2 / 2, LOG2 / 2, 32)[2:])):
+        columns[f"exp_{k}"] = _short(value, LOG2 / 2, k, eps)
+    for k, exact in enumerate(bernoulli_coefficients(real)):
+        columns[f"bernoulli_{k}"] = _short(float(exact), NEAR, 2 * k + 2, eps)
+        if abs(exact) * NEAR ** (2 * k + 2) < eps / 64:
+            break
+    high = float(np.float32(float(LOG2))) if real == "float" else float(LOG2)
+    columns |= {"log_high": high, "log_low": float(LOG2 - Fraction(high))}
+    columns["log_inverse"] = float(1 / LOG2)
+    return {**columns, "nearly_zero": 1e-290 if real == "double" else 1e-30}
+
+
+@dataclass(frozen=True)
+class SeriesNumbers:
+    """Numbers of ``simulator/common/rates.mako`` in one precision, as its template prints them."""
+
+    near: ClassVar[float] = NEAR
+    real: str
+
+    @property
+    def arguments(self) -> dict[str, float]:
+        """Numbers that need more than the 32 bits of a GPU's instruction: not literals."""
+        every = coefficients(self.real)
+        if self.real == "float":
+            return {"nearly_zero": every["nearly_zero"]}
+        return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
+
+    @property
+    def coefficients(self) -> dict[str, str]:
+        """Source of all numbers by name: of ``series__``, or literals."""
+        own, real = self.arguments, np.float64 if self.real == "double" else np.float32
+        return {
+            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
+            for name, value in coefficients(self.real).items()
+        }
+
+    @property
+    def suffix(self) -> str:
+        return "" if self.real == "double" else "f"
+
+
+def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:
+    """Leave out the last 32 bits of a coefficient where its term is too small to need them."""
+    if abs(value) * float(reach) ** power * 2.0**-21 > eps / 16:
+        return value
+    bits = (np.float64(value).view(np.int64) + (1 << 31)) & ~np.int64(0xFFFFFFFF)
+    return float(bits.view(np.float64))
+
+
+def terms(dt: float, tau: np.ndarray, real: str) -> int:
+    """Count the terms of ``(exp(-x) - 1) / x`` for ``x = dt/tau``; 0 where x can be too large.
+
+    >>> terms(0.025, np.array([1.0, 2.0]), "double"), terms(0.025, np.array([0.01, 2.0]), "double")
+    (8, 0)
+    """
+    if not (tau > 0).all():
+        return 0
+    most = dt / float(tau.min()) * (1 + 1e-6)
+    if not most < log(2) / 2:
+        return 0
+    eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
+    every = sum(name.startswith("exp_") for name in coefficients(real))
+    enough = (n for n in range(1, every) if most**n / factorial(n + 1) < eps / 4)
+    return next(enough, every)

@@ -1,0 +1,26 @@
+<%page args="spec"/>\
+## Functions of mechanisms, and where the regions of arenas begin: names that these may use come before the macros.
+<% e = spec.arena %>\
+typedef ${e.instant} instant;   // ms
+% if e.calls:
+static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
+#undef exp  // a macro in some compilers' headers
+#define exp called_exp
+
+% endif
+% if e.noise:
+${e.noise}
+% endif
+% for kind in e.kinds:
+// ---- kind ${kind.number}: ${kind.name}
+
+${e.functions(kind)}
+% endfor
+// where regions begin, and counts
+% if e.by_cell:
+typedef struct { int ${", ".join(e.regions)}; } regions_;
+% endif
+% for number, name in enumerate(e.regions):
+#define ${name} ${f"regions.{name}" if e.by_cell else f"at[{number}]"}
+% endfor
+
