@@ -47,7 +47,7 @@ The data contract. Arrays are flat over all cells, cell after cell ("natural ord
 ================  ==========================  ====================================================
 
 Inputs are not destroyed unless the caller allows it. NumPy in gives NumPy out; pyopencl arrays in
-give pyopencl arrays out, asynchronously, on the caller's queue. Cells have 1 to about 10^6 nodes
+give pyopencl arrays out, asynchronously, on the caller's queue. Cells have 1 to 10^7 nodes
 with any number of children. The same input gives the same bits in every run. A pivot that is zero,
 negative or not finite is reported with its cell and node.
 
