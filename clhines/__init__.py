@@ -95,10 +95,10 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "cli core core.draw neuron simulator simulator.analysis simulator.cells"
+        "cli core core.draw jax neuron simulator simulator.analysis simulator.cells"
         " simulator.fields simulator.mechanisms simulator.mechanisms.library simulator.model"
-        " simulator.network simulator.network.ring solver solver.device solver.jax"
-        " solver.literature solver.plan solver.reference solver.torch"
+        " simulator.network simulator.network.ring solver solver.device solver.literature"
+        " solver.plan solver.reference torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

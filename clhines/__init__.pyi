@@ -1,9 +1,11 @@
 """Types of the public names, which `__init__.py` imports when they are first used."""
 
 from clhines import cli as cli
+from clhines import jax as jax
 from clhines import neuron as neuron
 from clhines import simulator as simulator
 from clhines import solver as solver
+from clhines import torch as torch
 from clhines.core import draw as draw
 from clhines.core.errors import AccuracyWarning as AccuracyWarning
 from clhines.core.errors import BuildError as BuildError
@@ -51,11 +53,9 @@ from clhines.simulator.simulation import Simulation as Simulation
 from clhines.simulator.thresholds import Thresholds as Thresholds
 from clhines.simulator.thresholds import find_thresholds as find_thresholds
 from clhines.solver import device as device
-from clhines.solver import jax as jax
 from clhines.solver import literature as literature
 from clhines.solver import plan as plan
 from clhines.solver import reference as reference
-from clhines.solver import torch as torch
 from clhines.solver.factors import Factors as Factors
 from clhines.solver.forest import Forest as Forest
 from clhines.solver.plan.methods import METHODS as METHODS

@@ -52,6 +52,7 @@ ALLOWED = {  # package -> what its modules may import; imports for types count
     },
 }
 ALLOWED["cli"] = {*SOLVING, *ALLOWED, "cli"}
+ALLOWED["torch"] = ALLOWED["jax"] = {"solver", "simulator"}  # beside the parts: all are known there
 PICTURES = {
     "solver.plan.plan",
     "simulator.cells.cable",
@@ -106,6 +107,10 @@ def imports(tree):
             for alias in node.names:
                 assert not alias.name.startswith("clhines."), alias.name
                 outside.add(alias.name.split(".")[0])
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            name = getattr(node.args[0], "value", "")
+            if isinstance(name, str) and name.startswith("clhines."):  # found by a string
+                inside.add(name.removeprefix("clhines."))
     return inside - {""}, outside - {"clhines"}
 
 

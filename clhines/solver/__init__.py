@@ -17,9 +17,8 @@ Who owns what
     a solve with respect to d, u, l and b. `accuracy` reports lost digits. `known_answers`: the
     self-test of a device. `memory`: the memory budget and what a batch needs. `tridiagonal`:
     `Tridiagonal` and `solve_tridiagonal`, whose arrays are brought to Hines matrices and back;
-    `periodic`: their corners.
-    `torch` and `jax`: solves that these libraries differentiate, at `clhines.torch` and
-    `clhines.jax`.
+    `periodic`: their corners. `torch` and `jax`: solves that these libraries differentiate;
+    `clhines.torch` and `clhines.jax` have them, and simulations.
 
 >>> import numpy as np
 >>> from clhines import Forest, PivotError, Solver

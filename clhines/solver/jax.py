@@ -12,7 +12,6 @@ is refused by JAX. `jax.vmap` solves one element after another: give `b` of shap
 from __future__ import annotations
 
 from functools import partial
-from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -116,10 +115,3 @@ def _backward(
 
 
 _solve.defvjp(_forward, _backward)
-
-
-def __getattr__(name: str) -> object:
-    """Find ``clhines.jax.simulate``, of whole simulations, in the part above."""
-    if name == "simulate":
-        return import_module("clhines.simulator.gradients.jax").simulate
-    raise AttributeError(f"module {__name__} has no attribute {name!r}")

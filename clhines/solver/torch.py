@@ -11,8 +11,6 @@ through the host's memory: those of the CPU are read and written in place, other
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import torch
 
@@ -183,10 +181,3 @@ class TorchFactors:
 
 
 factor = Factors = TorchFactors  # as `Solver.factor`
-
-
-def __getattr__(name: str) -> object:
-    """Find ``clhines.torch.simulate``, of whole simulations, in the part above."""
-    if name == "simulate":
-        return import_module("clhines.simulator.gradients.torch").simulate
-    raise AttributeError(f"module {__name__} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 <%
     from clhines.simulator.mechanisms.emit.exponentials import TESTS
     w = spec.width
-    at_lane = "[lane]" if w > 1 else ""
+    twice = "2 * " if spec.secondorder else ""
 %>\
 <%def name="begin()">\
     const uint at = get_global_id(0);
@@ -10,24 +10,29 @@
     const int i = at / (uint)num_rows, q = at - i * num_rows;
     __global const int *restrict here = of_node + i * ${max(1, len(spec.kinds))};
 </%def>\
-<%def name="gather(name, source, where)">\
-    lanes ${name};
-% if w > 1:
-    for (int lane = 0; lane < ${w}; lane++) ((real *)&${name})[lane] = ${source}[place[${w} * (${where}) + lane]];
+<%def name="times(block)">\
+% if block == "advance":
+            const real t_begin = t_0, t_now = t_1, t_end = t_1;
 % else:
-    ${name} = ${source}[place[${where}]];
+            const real t_begin = t_1, t_now = t_2, t_end = t_3;
 % endif
 </%def>\
-<%def name="scatter(target, value)">\
-% if w > 1:
-    for (int lane = 0; lane < ${w}; lane++) ${target}[place[${w} * at + lane]] = ((const real *)&${value})[lane];
-% else:
-    ${target}[place[at]] = ${value};
-% endif
+<%def name="load(kind, prefix, owner)">\
+% for s in kind.states:
+        lanes ${prefix}_${s} = ${kind.state(owner, s)};
+% endfor
+</%def>\
+<%def name="store(kind, prefix, owner)">\
+% for s in kind.states:
+        ${kind.state(owner, s)} = ${prefix}_${s};
+% endfor
 </%def>\
 // Steps of copies of a network, forward and back. A work-item has a node of ${w} copies; arrays have rows of
 // all copies: entry (node or instance) * num_rows + row. A slot of `store` has what a step begins with:
-// voltages, states, then the diagonal and the change of voltages of the step.
+// voltages, then states. Systems, and the changes of voltages that solve them, are in the solver's order.
+//
+// A launch is between two steps: it ends the one from t_0 to t_1 and begins the one from t_1 to t_3, with
+// the middle t_2. At the first step, and at the last one, it does only one of both.
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -42,117 +47,143 @@ ${TESTS}\
 typedef real lanes;
 % endif
 
+static lanes gather(__global const real *source, __global const int *place, const uint at)
+{
+% if w > 1:
+    lanes values;
+    for (int lane = 0; lane < ${w}; lane++) ((real *)&values)[lane] = source[place[${w} * at + lane]];
+    return values;
+% else:
+    return source[place[at]];
+% endif
+}
+
+static void scatter(__global real *target, __global const int *place, const uint at, const lanes values)
+{
+% if w > 1:
+    for (int lane = 0; lane < ${w}; lane++) target[place[${w} * at + lane]] = ((const real *)&values)[lane];
+% else:
+    target[place[at]] = values;
+% endif
+}
+
 ${spec.functions}
-// phase 3: currents
-__kernel void begin_step(${signature(spec, "begin_step")})
+__kernel void take_step(${signature(spec, "take_step")})
 {
 ${begin()}\
-    __global lanes *v_of = store + now;
-    const lanes v = v_of[at];
-    lanes d = ${spec.column("capacitance", "i")} / solved_dt + ${spec.column("constant_d", "i")};
-    lanes b = ${spec.column("constant_b", "i")} - ${spec.column("constant_g", "i")} * v;
-    if (parent[i] >= 0) b += ${spec.column("u", "i")} * (v - v_of[parent[i] * num_rows + q]);
-    for (int c = child[i]; c >= 0; c = sibling[c])
-        b += ${spec.column("u", "c")} * (v - v_of[c * num_rows + q]);
+    __global const lanes *v_of = store + v_now;
+    lanes v = v_of[at];
+    if (ends) {
+        // phase 5: voltages
+        v += ${twice}gather(changes, place, at);
+        store[v_next + at] = v;
+        // phase 9: records
+        if (row >= 0 && column[i] >= 0) rows[((size_t)row * num_columns + column[i]) * num_rows + q] = v;
+    }
+    lanes d = 0, b = 0;
+    if (begins) {
+        d = ${spec.column("capacitance", "i")} / solved_dt + ${spec.column("constant_d", "i")};
+        b = ${spec.column("constant_b", "i")} - ${spec.column("constant_g", "i")} * v;
+<% near = "v_of[p] + (ends ? " + twice + "gather(changes, place, p) : 0)" %>\
+        if (parent[i] >= 0) {
+            const uint p = parent[i] * num_rows + q;
+            b += ${spec.column("u", "i")} * (v - (${near}));
+        }
+        for (int c = child[i]; c >= 0; c = sibling[c]) {
+            const uint p = c * num_rows + q;
+            b += ${spec.column("u", "c")} * (v - (${near}));
+        }
+    }
 % for kind in spec.kinds:
-% if kind.gives_current:
+% if kind.num_states or kind.gives_current:
     if (here[${kind.number}] >= 0) {
         const int j = here[${kind.number}];
-        __global const lanes *states = store + now + ${kind.states_at};
-${kind.call("current")}\
-        d += ${kind.factor} * g__;
-        b -= ${kind.factor} * i__;
-    }
-% endif
-% endfor
-    store[now + diagonal_at + at] = d;
-${scatter("system_d", "d")}\
-${scatter("system_b", "b")}\
-}
-
-// phase 5: voltages; phase 7: states
-__kernel void end_step(${signature(spec, "end_step")})
-{
-${begin()}\
-${gather("change", "solution", "at")}\
-    const lanes v = store[now + at] + ${"2 * " if spec.secondorder else ""}change;
-    store[now + diagonal_at + (size_t)num_nodes * num_rows + at] = change;
-    store[next + at] = v;
-    // phase 9: records
-    if (column[i] >= 0) rows[((size_t)row * num_columns + column[i]) * num_rows + q] = v;
-% for kind in spec.kinds:
 % if kind.num_states:
-    if (here[${kind.number}] >= 0) {
-        const int j = here[${kind.number}];
         __global const lanes *states = store + now + ${kind.states_at};
-        __global lanes *after = store + next + ${kind.states_at};
-${kind.call("advance") if kind.has("advance") else ""}\
-${kind.kept()}\
+${load(kind, "s", "states")}\
+        // phase 7: states
+        if (ends) {
+            __global lanes *after = store + next + ${kind.states_at};
+% if kind.has("advance"):
+${times("advance")}\
+            ${kind.call("advance")}
+% endif
+${store(kind, "s", "after")}\
+        }
+% endif
+% if kind.gives_current:
+        // phase 3: currents
+        if (begins) {
+${times("current")}\
+            ${kind.call("current")}
+            d += ${kind.factor} * g_g;
+            b -= ${kind.factor} * i_i;
+        }
+% endif
     }
 % endif
 % endfor
-}
-
-// Derivatives by voltages and states of the end of a step, taken back through the states.
-__kernel void back_states(${signature(spec, "back_states")})
-{
-${begin()}\
-    const lanes v = store[next + at];
-    lanes by_v = slopes[at];
-    if (column[i] >= 0) by_v += rows[((size_t)row * num_columns + column[i]) * num_rows + q];
-% for kind in spec.kinds:
-% if kind.has("advance__back"):
-    if (here[${kind.number}] >= 0) {
-        const int j = here[${kind.number}];
-        __global const lanes *states = store + now + ${kind.states_at};
-        __global lanes *by_state = slopes + ${kind.states_at};
-${kind.call("advance__back")}\
+    if (begins) {
+        scatter(system_d, place, at, d);
+        scatter(system_b, place, at, b);
     }
-% endif
-% endfor
-    slopes[at] = by_v;
-    const lanes right = ${"2 * " if spec.secondorder else ""}by_v, diagonal = store[now + diagonal_at + at];
-${scatter("system_d", "diagonal")}\
-${scatter("system_b", "right")}\
 }
 
-// And through the solve and the currents, to those of its begin.
-__kernel void back_currents(${signature(spec, "back_currents")})
+// Derivatives by what the later step begins with, taken back through its solve and its currents, and
+// then through the states of the earlier step. `now` is the slot of the later step, `next` of the earlier.
+__kernel void take_back(${signature(spec, "take_back")})
 {
 ${begin()}\
-${gather("by_b", "solution", "at")}\
     const lanes v = store[now + at];
-    __global const lanes *changes = store + now + diagonal_at + (size_t)num_nodes * num_rows;
-    const lanes change = changes[at], by_d = -by_b * change;
-    lanes by_v = slopes[at] - ${spec.column("constant_g", "i")} * by_b;
-    if (parent[i] >= 0) {
-        const uint p = parent[i] * num_rows + q;
-${gather("above", "solution", "p")}\
-        by_v += ${spec.column("u", "i")} * (by_b - above);
+    lanes by_v = slopes[at], by_b = 0, by_d = 0;
+    if (begins) {
+        const lanes change = gather(changes, place, at);
+        by_b = gather(solution, place, at);
+        by_d = -by_b * change;
+        by_v -= ${spec.column("constant_g", "i")} * by_b;
+        if (parent[i] >= 0) {
+            const uint p = parent[i] * num_rows + q;
+            const lanes above = gather(solution, place, p);
+            by_v += ${spec.column("u", "i")} * (by_b - above);
 % if spec.matrix:
-        by_u[at] += (v - store[now + p]) * (by_b - above) - by_b * changes[p] - above * change;
+            by_u[at] += (v - store[now + p]) * (by_b - above) - by_b * gather(changes, place, p) - above * change;
+% endif
+        }
+        for (int c = child[i]; c >= 0; c = sibling[c])
+            by_v += ${spec.column("u", "c")} * (by_b - gather(solution, place, c * num_rows + q));
+% if spec.matrix:
+        by_diagonal[at] += by_d;
+        by_right[at] += by_b;
+        by_conductance[at] -= by_b * v;
 % endif
     }
-    for (int c = child[i]; c >= 0; c = sibling[c]) {
-        const uint p = c * num_rows + q;
-${gather("below", "solution", "p")}\
-        by_v += ${spec.column("u", "c")} * (by_b - below);
-    }
-% if spec.matrix:
-    by_diagonal[at] += by_d;
-    by_right[at] += by_b;
-    by_conductance[at] -= by_b * v;
-% endif
+    if (ends && column[i] >= 0) by_v += rows[((size_t)row * num_columns + column[i]) * num_rows + q];
 % for kind in spec.kinds:
-% if kind.has("current__back"):
+% if kind.has("current__back") or kind.has("advance__back"):
     if (here[${kind.number}] >= 0) {
         const int j = here[${kind.number}];
-        __global const lanes *states = store + now + ${kind.states_at};
         __global lanes *by_state = slopes + ${kind.states_at};
-        const lanes seed_i = -${kind.factor} * by_b, seed_g = ${kind.factor} * by_d;
-${kind.call("current__back")}\
+${load(kind, "by", "by_state")}\
+% for block, when, slot in (("current", "begins", "now"), ("advance", "ends", "next")):
+% if kind.has(block + "__back"):
+        if (${when}) {
+            __global const lanes *states = store + ${slot} + ${kind.states_at};
+${load(kind, "s", "states")}\
+${times(block)}\
+% if block == "current":
+            const lanes seed_i_i = -${kind.factor} * by_b, seed_g_g = ${kind.factor} * by_d;
+% endif
+            ${kind.call(block + "__back")}
+% for line in kind.pulled(block):
+            ${line}
+% endfor
+        }
+% endif
+% endfor
+${store(kind, "by", "by_state")}\
     }
 % endif
 % endfor
     slopes[at] = by_v;
+    if (ends) scatter(system_b, place, at, ${twice}by_v);
 }

@@ -8,7 +8,6 @@ INITIAL, is taken back by the reference.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
 from math import isqrt
 from typing import Any
 
@@ -62,11 +61,16 @@ class DeviceGradient:
         self._solver = Solver(model.forest, "auto", self._dtype, None, queue)
         self._given = self._arguments()
         self._built = program.build(queue.context, self._spec)
+        self._kernels: dict[str, tuple[program.BoundKernel, list[str]]] = {}
 
-    def _bind(self, name: str, more: Mapping[str, Any]) -> program.BoundKernel:
-        rows = ("row", "now", "next") if name in ("end_step", "back_states") else ("now",)
-        changes = ("t_begin", "t_now", "t_end", *rows)
-        return program.bind(self._built, self._spec, name, {**self._given, **more}, changes)
+    def _bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
+        """Bind kernels to arrays."""
+        for name in names:
+            places = ("v_now", "v_next") if name == "take_step" else ()
+            changes = ("ends", "begins", "t_0", "t_1", "t_2", "t_3", "row", *places, "now", "next")
+            arguments = {**self._given, **more}
+            bound = program.bind(self._built, self._spec, name, arguments, changes)
+            self._kernels[name] = bound, [p.name for p in self._spec.parameters(name)]
 
     # -- what kernels take ---------------------------------------------------------------------
 
@@ -102,17 +106,23 @@ class DeviceGradient:
             "numbers": self._to_device(np.concatenate([np.zeros(0), *columns.numbers])),
             "values": self._to_device(_joined(columns.values)),
             "tables": self._to_device(plan.tables),
-            "system_d": self._to_device(np.ones(size)),
-            "system_b": self._to_device(np.zeros(size)),
-            "solution": self._to_device(np.zeros(size)),
+            "system_b": self._system(0),
+            "solution": self._system(0),
             "dt": self._dtype.type(model.dt),
             "solved_dt": self._dtype.type(model.solved_dt),
-            "diagonal_at": np.int64(self._plan.entries * layout.rows),
-            **dict.fromkeys(("t_begin", "t_now", "t_end"), self._dtype.type(0)),
-            "row": num(0),
-            **dict.fromkeys(("now", "next"), np.int64(0)),
+            **dict.fromkeys(("t_0", "t_1", "t_2", "t_3"), self._dtype.type(0)),
+            **dict.fromkeys(("ends", "begins", "row"), num(0)),
+            **dict.fromkeys(("v_now", "v_next", "now", "next"), np.int64(0)),
         }
         return arrays
+
+    def _system(self, value: float) -> cla.Array:
+        """Return a right-hand side or so, in the solver's order; lanes beyond it have room."""
+        size = self._size * self._dtype.itemsize
+        buffer = cl.Buffer(self._queue.context, cl.mem_flags.READ_WRITE, size)
+        cl.enqueue_fill_buffer(self._queue, buffer, self._dtype.type(value), 0, size)
+        shape = len(self._solver.plan.gather)
+        return cla.Array(self._queue, shape, self._dtype, data=buffer)
 
     def _to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
         return to_device(self._queue, values, dtype or self._dtype)
@@ -122,10 +132,10 @@ class DeviceGradient:
     def keep_every(self) -> int:
         """Return how many steps there are from one state that is kept to the next.
 
-        The square root of all of them, or fewer, so that both fit into `MEMORY`.
+        The square root of all of them, or fewer, so that both fit into `MEMORY`; an even number.
         """
         steps, room = max(1, self.steps), MEMORY / self._slot_bytes
-        for stretch in range(max(1, isqrt(steps)), 0, -1):
+        for stretch in range(isqrt(steps) // 2 * 2 + 2, 0, -2):
             if stretch + 1 + -(-steps // stretch) <= room:
                 return stretch
         raise InputError(
@@ -136,12 +146,14 @@ class DeviceGradient:
 
     @property
     def _slot(self) -> int:
-        """Rows of a slot: voltages and states, diagonal, change of voltages."""
-        return (self._plan.entries + 2 * self._layout.nodes) * self._layout.rows
+        """Rows of a slot: voltages and states."""
+        return self._plan.entries * self._layout.rows
 
     @property
     def _slot_bytes(self) -> int:
-        return self._slot * self._layout.width * self._dtype.itemsize
+        """Bytes of a slot, and of a system and its solution."""
+        lanes = self._slot * self._layout.width + 2 * self._size
+        return lanes * self._dtype.itemsize
 
     def _start(self) -> np.ndarray:
         """Values of voltages and states at the start, by entry."""
@@ -156,24 +168,31 @@ class DeviceGradient:
         layout = self._layout
         self._stretch = stretch = self.keep_every()
         lanes = layout.rows * layout.width
-        start = self._start()
-        self._store = cla.empty(self._queue, (stretch + 1) * self._slot * layout.width, self._dtype)
-        self._state_size = len(start)
-        self._kept = [self._to_device(start)]
+        slots = max(2, min(stretch, self.steps) + 1)
+        self._store = cla.empty(self._queue, slots * self._slot * layout.width, self._dtype)
+        self._kept = [self._to_device(self._start())]
         width = max(1, len(self._recorded))
         self._rows = cla.zeros(self._queue, (self.steps + 1) * width * lanes, self._dtype)
-        more = {"store": self._store, "rows": self._rows}
-        self._steps = {name: self._bind(name, more) for name in ("begin_step", "end_step")}
+        self._systems = [(self._system(1), self._system(0))]
+        d, x = self._systems[0]
+        self._bind(["take_step"], {**self._arrays, "system_d": d, "changes": x})
         self._clock = Clock(self.model.dt)
         self._load(0)
-        for step in range(self.steps):
-            if step and step % stretch == 0:
-                self._kept.append(self._store[: self._state_size].copy(self._queue))
-            self._take(step, 0, 0)
+        for step in range(self.steps + 1):  # states stay in a slot; neighbours read voltages
+            v_slots = max(step - 1, 0) % 2, step % 2
+            self._launch("take_step", step, step > 0, step < self.steps, step, *v_slots, 0, 0)
+            if step and step % stretch == 0 and step < self.steps:
+                self._kept.append(self._store[: self._kept[0].size].copy(self._queue))
+            if step < self.steps:
+                self._solve(d, x)
         rows = self._rows.get(self._queue).reshape(self.steps + 1, width, lanes)
         rows[0] = layout.packed(self._host.variables.v)[self._recorded]
         self._check(rows)
         return [self._of_record(record, rows) for record in self.records]
+
+    @property
+    def _arrays(self) -> dict[str, cla.Array]:
+        return {"store": self._store, "rows": self._rows}
 
     def _check(self, rows: np.ndarray) -> None:
         if not np.isfinite(rows).all():
@@ -193,37 +212,29 @@ class DeviceGradient:
         kept = self._kept[number]
         cl.enqueue_copy(self._queue, self._store.base_data, kept.base_data, byte_count=kept.nbytes)
 
-    def _times(self, step: int, at_end: bool) -> tuple[Any, Any, Any]:
-        begin = self._clock.at(step)
-        middle = begin + 0.5 * self.model.dt
-        end = middle + 0.5 * self.model.dt
-        real = self._dtype.type
-        return real(begin), real(end if at_end else middle), real(end)
+    def _times(self, step: int) -> list[Any]:
+        """Return the begin of the step before, and begin, middle and end of a step."""
+        before = self._clock.at(step - 1) if step else 0.0
+        middle = self._clock.middle(step)
+        times = before, self._clock.at(step), middle, middle + 0.5 * self.model.dt
+        return [*map(self._dtype.type, times)]
 
-    def _take(self, step: int, now: int, after: int) -> None:
-        """Take a step from one slot to another, or in place."""
-        here, there = np.int64(now * self._slot), np.int64(after * self._slot)
-        self._steps["begin_step"].change(*self._times(step, False), here)
-        self._launch(self._steps["begin_step"])
-        self._solve()
-        times = self._times(step, True)
-        self._steps["end_step"].change(*times, np.int32(step + 1), here, there)
-        self._launch(self._steps["end_step"])
-
-    def _launch(self, kernel: program.BoundKernel) -> None:
+    def _launch(
+        self, name: str, step: int, ends: bool, begins: bool, row: int, *slots: int, **arrays: Any
+    ) -> None:
+        """Launch a kernel between two steps, the second of which is `step`."""
+        kernel, names = self._kernels[name]
+        for argument, array in arrays.items():
+            kernel[names.index(argument)] = array
+        places = (np.int64(slot * self._slot) for slot in slots)
+        num = np.int32
+        kernel.change(num(ends), num(begins), *self._times(step), num(row), *places)
         items = self._layout.nodes * self._layout.rows
         (total,), (group,) = devices.small_groups(self._queue.device, items)
         kernel.launch(self._queue, total, group)
 
-    @cached_property
-    def _system(self) -> tuple[cla.Array, ...]:
-        size = len(self._solver.plan.gather)
-        arrays = (self._given[name] for name in ("system_d", "system_b", "solution"))
-        return tuple(a if len(a) == size else a[:size] for a in arrays)
-
-    def _solve(self) -> None:
-        d, b, x = self._system  # which may have places behind it
-        self._solver.enqueue(d, self._u, b, out=x, packed=True)
+    def _solve(self, d: cla.Array, x: cla.Array) -> None:
+        self._solver.enqueue(d, self._u, self._given["system_b"], out=x, packed=True)
 
     # -- back ----------------------------------------------------------------------------------
 
@@ -232,25 +243,41 @@ class DeviceGradient:
         layout, stretch = self._layout, self._stretch
         by_rows = self._by_rows(cotangents)
         self._rows.set(by_rows.reshape(-1), self._queue)
-        again = cla.empty(self._queue, self._rows.size, self._dtype)
         slopes, values = self._zeros(self._plan.entries), self._zeros(self._plan.num_values)
         names = ("by_diagonal", "by_u", "by_right", "by_conductance") if self._spec.matrix else ()
         matrix = {name: self._zeros(layout.nodes) for name in names}
-        more = {"store": self._store, "rows": again}
-        self._steps = {name: self._bind(name, more) for name in ("begin_step", "end_step")}
-        more = {**more, "rows": self._rows, "slopes": slopes, "by_values": values, **matrix}
-        self._steps |= {name: self._bind(name, more) for name in ("back_states", "back_currents")}
+        while len(self._systems) < min(stretch, self.steps):
+            self._systems.append((self._system(1), self._system(0)))
+        more = {**self._arrays, "slopes": slopes, "by_values": values, **matrix}
+        d, x = self._systems[0]
+        self._bind(["take_step", "take_back"], {**more, "system_d": d, "changes": x})
         end = self.steps
         for number in reversed(range(len(self._kept))):
             begin = number * stretch
             self._load(number)
-            for step in range(begin, end):
-                self._take(step, step - begin, step - begin + 1)
-            for step in reversed(range(begin, end)):
-                self._take_back(step, step - begin)
-            self._kept.pop()
+            self._take_back(begin, end - begin)
             end = begin
         return self._adjoint(slopes, values, matrix, by_rows[0])
+
+    def _take_back(self, begin: int, steps: int) -> None:
+        """Take steps again, keep all of them, and take them back."""
+        systems = self._systems
+        for k in range(steps + 1):
+            before = max(k - 1, 0)
+            arrays = {"changes": systems[before][1]}
+            if k < steps:
+                arrays["system_d"] = systems[k][0]
+            slots = before, k, before, k
+            self._launch("take_step", begin + k, k > 0, k < steps, -1, *slots, **arrays)
+            if k < steps:
+                self._solve(*systems[k])
+        for k in reversed(range(steps + 1)):
+            changes = systems[min(k, steps - 1)][1]
+            self._launch(
+                "take_back", begin + k, k > 0, k < steps, begin + k, k, k - 1, changes=changes
+            )
+            if k:
+                self._solve(systems[k - 1][0], self._given["solution"])
 
     def _zeros(self, entries: int) -> cla.Array:
         lanes = self._layout.rows * self._layout.width
@@ -268,15 +295,6 @@ class DeviceGradient:
             where = at, record.index // layout.nodes
             np.add.at(by_column, where, values.T.astype(self._dtype))
         return by_rows
-
-    def _take_back(self, step: int, slot: int) -> None:
-        here, there = np.int64(slot * self._slot), np.int64((slot + 1) * self._slot)
-        states, currents = self._steps["back_states"], self._steps["back_currents"]
-        states.change(*self._times(step, True), np.int32(step + 1), here, there)
-        self._launch(states)
-        self._solve()
-        currents.change(*self._times(step, False), here)
-        self._launch(currents)
 
     def _adjoint(
         self,

@@ -56,7 +56,7 @@ class ReferenceGradient:
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
         for begin in reversed([*self._kept]):
-            run.load(self._kept.pop(begin))
+            run.load(self._kept[begin])
             with np.errstate(all="ignore"):
                 entries = [run.step_traced(step) for step in range(begin, end)]
             for step in reversed(range(begin, end)):

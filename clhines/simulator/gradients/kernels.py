@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from clhines.simulator.mechanisms.emit.functions import Functions
-from clhines.simulator.mechanisms.ir.adjoints import BACK, adjoint_of, label
+from clhines.simulator.mechanisms.ir.adjoints import BACK, adjoint_of
 from clhines.simulator.mechanisms.ir.compiled import Compiled
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -17,10 +17,9 @@ BLOCKS = ("current", "advance")
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
 _WHERE = "int num_nodes, int num_rows, const int *restrict of_node, const int *restrict place"
 _TREE = "const int *restrict parent, const int *restrict child, const int *restrict sibling"
-_TIME = "real t_begin, real t_now, real t_end, real dt, real solved_dt"
+_TIMES = "int ends, int begins, real t_0, real t_1, real t_2, real t_3, real dt, real solved_dt"
 _VALUES = "const real *restrict numbers, const lanes *restrict values, const real *restrict tables"
 _RECORDS = "const int *restrict column, int num_columns, int row"
-_BACK = "lanes *slopes, lanes *by_values"
 
 
 @dataclass(frozen=True)
@@ -71,80 +70,69 @@ class GradientKind:
     def has(self, block: str) -> bool:
         return any(name == block for name, _, _ in self.blocks)
 
+    def _arguments(self, block: str) -> tuple[str, tuple[Argument, ...]]:
+        """Return the function of a block, and its arguments."""
+        return next((f, a) for b, f, a in self.blocks if b == block)
+
     @property
     def gives_current(self) -> bool:
-        found = (a for block, _, arguments in self.blocks if block == "current" for a in arguments)
+        found = self._arguments("current")[1] if self.has("current") else ()
         return {"i", "g"} <= {a.role for a in found}
 
-    def _state(self, owner: str, name: str) -> str:
+    def state(self, owner: str, name: str) -> str:
         entry = self.states.index(name) * self.count
         return f"{owner}[({entry}L + j) * num_rows + q]"
 
-    def _given(self, a: Argument, seeds: Mapping[str, str]) -> str:
-        """Return what a function takes for an argument."""
+    def _input(self, a: Argument) -> str:
+        """Return what a function takes for an argument that it reads."""
         if a.role in ("v", "dt"):
             return a.role
         if a.role == "t":
             return f"t_{a.name}"
         if a.role == "state":
-            return self._state("states", a.name)
+            return f"s_{a.name}"
         if a.role == "table":
             return f"tables + {dict(self.tables)[a.name]}"
         if a.role == "seed":
-            return seeds[a.name]
+            return (
+                a.name.replace("state_", "by_") if a.name.startswith("state_") else f"seed_{a.name}"
+            )
         return dict(self.columns)[a.name].at("j")
 
     def call(self, block: str) -> str:
-        """Return the call of a block's function, and what becomes of its results."""
-        name, arguments = next((f, a) for b, f, a in self.blocks if b == block)
-        seeds = {"i_i": "seed_i", "g_g": "seed_g"}
-        if block == BACK.format("advance"):
-            seeds = {f"state_{s}": self._state("by_state", s) for s in self.states}
-        before, given, after = list[str](), list[str](), list[str]()
+        """Return the call of a block's function; states are in locals, ``s_NAME``."""
+        name, arguments = self._arguments(block)
+        before, values = list[str](), list[str]()
         for a in arguments:
             if a.direction == "in":
-                given.append(self._given(a, seeds))
-                continue
-            local = f"{a.role}__" if a.role in ("i", "g") else f"r_{len(before)}"
-            start = f" = {self._given(a, seeds)}" if a.direction == "inout" else ""
-            before.append(f"lanes {local}{start};")
-            given.append(f"&{local}")
-            after += self._kept_result(block, a, local)
-        if block == BACK.format("advance"):  # of states that it sets, only what it says
-            _, _, forward = next(b for b in self.blocks if b[0] == "advance")
-            found = {a.name for a in arguments if a.role == "adjoint"}
-            after += [
-                f"{self._state('by_state', a.name)} = 0;"
-                for a in forward
-                if a.role == "state" and a.direction != "in" and label(a) not in found
-            ]
-        lines = [*before, f"{name}({', '.join(given)});", *after]
-        return "".join(f"        {line}\n" for line in lines)
+                values.append(self._input(a))
+            elif a.role == "state":
+                values.append(f"&s_{a.name}")
+            else:
+                before.append(f"lanes {a.role}_{a.name};")
+                values.append(f"&{a.role}_{a.name}")
+        return " ".join((*before, f"{name}({', '.join(values)});"))
 
-    def _kept_result(self, block: str, a: Argument, local: str) -> list[str]:
-        """Return the statement that keeps a result."""
-        if a.role == "state":
-            return [f"{self._state('after', a.name)} = {local};"]
-        if a.role != "adjoint":
-            return []  # i and g, and currents of ions, which nothing reads
-        role, _, name = a.name.partition("_")
-        if role == "v":
-            return [f"by_v += {local};"]
-        if role == "state":
-            sign = "+=" if block == BACK.format("current") or not self._sets(name) else "="
-            return [f"{self._state('by_state', name)} {sign} {local};"]
-        begin = dict(self.by)[name]
-        return [f"by_values[({begin}L + j) * num_rows + q] += {local};"]
+    def pulled(self, block: str) -> list[str]:
+        """Return statements that add what a call back gives; derivatives are ``by_NAME``."""
+        back = BACK.format(block)
+        sets = self._set_states() if block == "advance" else set[str]()
+        found = [a.name for a in self._arguments(back)[1] if a.role == "adjoint"]
+        lines = [f"by_{s} = 0;" for s in sorted(sets) if f"state_{s}" not in found]
+        for label_of in found:
+            role, _, name = label_of.partition("_")
+            result = f"adjoint_{label_of};"
+            if role in ("v", "state"):
+                to = "by_v" if role == "v" else f"by_{name}"
+                lines.append(f"{to} {'=' if role == 'state' and name in sets else '+='} {result}")
+            else:
+                begin = dict(self.by)[name]
+                lines.append(f"by_values[({begin}L + j) * num_rows + q] += {result}")
+        return lines
 
-    def _sets(self, state: str) -> bool:
-        _, _, forward = next(b for b in self.blocks if b[0] == "advance")
-        return any((a.role, a.name) == ("state", state) and a.direction != "in" for a in forward)
-
-    def kept(self) -> str:
-        """Return statements that keep states which no block sets."""
-        names = [s for s in self.states if not (self.has("advance") and self._sets(s))]
-        lines = (f"{self._state('after', s)} = {self._state('states', s)};" for s in names)
-        return "".join(f"        {line}\n" for line in lines)
+    def _set_states(self) -> set[str]:
+        arguments = self._arguments("advance")[1]
+        return {a.name for a in arguments if a.role == "state" and a.direction != "in"}
 
 
 @dataclass(frozen=True)
@@ -153,26 +141,18 @@ class GradientSpec(TemplateSpec):
 
     template: ClassVar[str] = "simulator/gradients"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "begin_step": (
-            *(_WHERE, _TREE, _TIME, _VALUES),
-            "long now, long diagonal_at, lanes *store, real *restrict system_d",
+        "take_step": (
+            *(_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
+            "long v_now, long v_next, long now, long next, lanes *store",
+            "const real *restrict changes, lanes *restrict rows",
+            "real *restrict system_d, real *restrict system_b",
+        ),
+        "take_back": (
+            *(_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
+            "long now, long next, const lanes *restrict store",
+            "const real *restrict changes, const real *restrict solution",
+            "const lanes *restrict rows, lanes *slopes, lanes *by_values",
             "real *restrict system_b",
-        ),
-        "end_step": (
-            *(_WHERE, _TIME, _VALUES, _RECORDS),
-            "long now, long next, long diagonal_at, lanes *store",
-            "const real *restrict solution, lanes *restrict rows",
-        ),
-        "back_states": (
-            *(_WHERE, _TIME, _VALUES, _RECORDS),
-            "long now, long next, long diagonal_at, const lanes *restrict store",
-            "const lanes *restrict rows",
-            *(_BACK, "real *restrict system_d, real *restrict system_b"),
-        ),
-        "back_currents": (
-            *(_WHERE, _TREE, _TIME, _VALUES),
-            "long now, long diagonal_at, const lanes *restrict store",
-            *("const real *restrict solution", _BACK),
             "lanes *by_diagonal if matrix, lanes *by_u if matrix",
             "lanes *by_right if matrix, lanes *by_conductance if matrix",
         ),
