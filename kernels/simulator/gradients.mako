@@ -5,9 +5,9 @@
     twice = "2 * " if spec.secondorder else ""
 %>\
 <%def name="begin()">\
-    const uint at = get_global_id(0);
-    if (at >= (uint)num_nodes * num_rows) return;
-    const int i = at / (uint)num_rows, q = at - i * num_rows;
+    const int q = get_global_id(0), i = get_global_id(1);
+    if (q >= num_rows) return;
+    const uint at = i * num_rows + q;
     __global const int *restrict here = of_node + i * ${max(1, len(spec.kinds))};
 </%def>\
 <%def name="times(block)">\
@@ -98,6 +98,7 @@ ${begin()}\
 % if kind.num_states or kind.gives_current:
     if (here[${kind.number}] >= 0) {
         const int j = here[${kind.number}];
+        const uint e = j * num_rows + q;
 % if kind.num_states:
         __global const lanes *states = store + now + ${kind.states_at};
 ${load(kind, "s", "states")}\
@@ -162,6 +163,7 @@ ${begin()}\
 % if kind.has("current__back") or kind.has("advance__back"):
     if (here[${kind.number}] >= 0) {
         const int j = here[${kind.number}];
+        const uint e = j * num_rows + q;
         __global lanes *by_state = slopes + ${kind.states_at};
 ${load(kind, "by", "by_state")}\
 % for block, when, slot in (("current", "begins", "now"), ("advance", "ends", "next")):

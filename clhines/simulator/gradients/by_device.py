@@ -30,6 +30,7 @@ from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver
 
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
+_GROUP = 128  # work-items
 MEMORY = 8e9  # bytes on the device, at most
 
 
@@ -229,9 +230,7 @@ class DeviceGradient:
         places = (np.int64(slot * self._slot) for slot in slots)
         num = np.int32
         kernel.change(num(ends), num(begins), *self._times(step), num(row), *places)
-        items = self._layout.nodes * self._layout.rows
-        (total,), (group,) = devices.small_groups(self._queue.device, items)
-        kernel.launch(self._queue, total, group)
+        kernel.launch_columns(self._queue, self._layout.rows, self._layout.nodes, _GROUP)
 
     def _solve(self, d: cla.Array, x: cla.Array) -> None:
         self._solver.enqueue(d, self._u, self._given["system_b"], out=x, packed=True)
@@ -274,7 +273,7 @@ class DeviceGradient:
         for k in reversed(range(steps + 1)):
             changes = systems[min(k, steps - 1)][1]
             self._launch(
-                "take_back", begin + k, k > 0, k < steps, begin + k, k, k - 1, changes=changes
+                "take_back", begin + k, k > 0, k < steps, begin + k, k, max(k - 1, 0), changes=changes
             )
             if k:
                 self._solve(systems[k - 1][0], self._given["solution"])

@@ -35,7 +35,7 @@ class CopyColumn:
         if self.single:
             return f"numbers[{self.begin}]"
         if self.each:
-            return f"values[({self.begin}L + {index}) * num_rows + q]"
+            return f"values[({self.begin} + {index}) * (uint)num_rows + q]"
         return f"(lanes)(numbers[{self.begin} + {index}])"
 
 
@@ -61,7 +61,7 @@ class GradientKind:
     @property
     def states_at(self) -> str:
         """Where its states begin in a slot."""
-        return f"{self.first_state}L * num_rows"
+        return f"{self.first_state}u * num_rows"
 
     @property
     def factor(self) -> str:
@@ -80,8 +80,7 @@ class GradientKind:
         return {"i", "g"} <= {a.role for a in found}
 
     def state(self, owner: str, name: str) -> str:
-        entry = self.states.index(name) * self.count
-        return f"{owner}[({entry}L + j) * num_rows + q]"
+        return f"{owner}[e + {self.states.index(name) * self.count}u * num_rows]"
 
     def _input(self, a: Argument) -> str:
         """Return what a function takes for an argument that it reads."""
@@ -127,7 +126,7 @@ class GradientKind:
                 lines.append(f"{to} {'=' if role == 'state' and name in sets else '+='} {result}")
             else:
                 begin = dict(self.by)[name]
-                lines.append(f"by_values[({begin}L + j) * num_rows + q] += {result}")
+                lines.append(f"by_values[e + {begin}u * num_rows] += {result}")
         return lines
 
     def _set_states(self) -> set[str]:
@@ -151,7 +150,7 @@ class GradientSpec(TemplateSpec):
             *(_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
             "long now, long next, const lanes *restrict store",
             "const real *restrict changes, const real *restrict solution",
-            "const lanes *restrict rows, lanes *slopes, lanes *by_values",
+            "const lanes *restrict rows, lanes *restrict slopes, lanes *restrict by_values",
             "real *restrict system_b",
             "lanes *by_diagonal if matrix, lanes *by_u if matrix",
             "lanes *by_right if matrix, lanes *by_conductance if matrix",
