@@ -5,8 +5,9 @@
     twice = "2 * " if spec.secondorder else ""
 %>\
 <%def name="begin()">\
-    const int q = get_global_id(0), i = get_global_id(1);
-    if (q >= num_rows) return;
+    const int q = get_global_id(0) / ${spec.tile}, k = get_global_id(1) * ${spec.tile} + get_global_id(0) % ${spec.tile};
+    if (q >= num_rows || k >= num_nodes) return;
+    const int i = order[k];
     const uint at = i * num_rows + q;
     __global const int *restrict here = of_node + i * ${max(1, len(spec.kinds))};
 </%def>\
@@ -33,6 +34,11 @@
 //
 // A launch is between two steps: it ends the one from t_0 to t_1 and begins the one from t_1 to t_3, with
 // the middle t_2. At the first step, and at the last one, it does only one of both.
+% if spec.tile > 1:
+//
+// ${spec.tile} nodes that are neighbours in the solver's order go to neighbouring work-items, so that both orders are
+// read and written in whole sectors.
+% endif
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -165,12 +171,19 @@ ${begin()}\
         const int j = here[${kind.number}];
         const uint e = j * num_rows + q;
         __global lanes *by_state = slopes + ${kind.states_at};
+        __global const lanes *later = store + now + ${kind.states_at}, *earlier = store + next + ${kind.states_at};
 ${load(kind, "by", "by_state")}\
-% for block, when, slot in (("current", "begins", "now"), ("advance", "ends", "next")):
+${load(kind, "later", "later")}\
+${load(kind, "earlier", "earlier")}\
+% for name, place in kind.parameters:
+        lanes of_${name} = ${place};
+% endfor
+% for block, when, slot in (("current", "begins", "later"), ("advance", "ends", "earlier")):
 % if kind.has(block + "__back"):
         if (${when}) {
-            __global const lanes *states = store + ${slot} + ${kind.states_at};
-${load(kind, "s", "states")}\
+% for s in kind.states:
+            const lanes s_${s} = ${slot}_${s};
+% endfor
 ${times(block)}\
 % if block == "current":
             const lanes seed_i_i = -${kind.factor} * by_b, seed_g_g = ${kind.factor} * by_d;
@@ -183,6 +196,9 @@ ${times(block)}\
 % endif
 % endfor
 ${store(kind, "by", "by_state")}\
+% for name, place in kind.parameters:
+        ${place} = of_${name};
+% endfor
     }
 % endif
 % endfor

@@ -8,6 +8,7 @@ INITIAL, is taken back by the reference.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import isqrt
 from typing import Any
 
@@ -31,6 +32,7 @@ from clhines.solver.solver import Solver
 
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
 _GROUP = 128  # work-items
+_SECTOR = 32  # bytes that GPUs read and write at once
 MEMORY = 8e9  # bytes on the device, at most
 
 
@@ -58,9 +60,10 @@ class DeviceGradient:
         self._layout = CopyLayout(model, width)
         variables, real = self._host.variables, real_name(self._dtype)
         self._plan = GradientPlan(variables, self._layout, wanted, matrix, real)
-        self._spec = self._plan.spec
         self._solver = Solver(model.forest, "auto", self._dtype, None, queue)
-        self._given = self._arguments()
+        places = self._places()
+        self._spec = replace(self._plan.spec, tile=self._tile(places))
+        self._given = self._arguments(places)
         self._built = program.build(queue.context, self._spec)
         self._kernels: dict[str, tuple[program.BoundKernel, list[str]]] = {}
 
@@ -75,22 +78,34 @@ class DeviceGradient:
 
     # -- what kernels take ---------------------------------------------------------------------
 
-    def _arguments(self) -> dict[str, Any]:
-        plan, columns = self._plan, self._plan.columns
-        model, layout, n = self.model, self._layout, self._layout.nodes
-        tree = neighbours(model.forest)[:, :n]
-        gather = self._solver.plan.gather
+    def _places(self) -> np.ndarray:
+        """(nodes, lanes): where each is in the solver's order; copies that fill up are behind."""
+        layout, gather = self._layout, self._solver.plan.gather
         at = np.flatnonzero(gather >= 0)
         places = layout.packed(at[inverse(gather[at])])
         filled = layout.rows * layout.width - layout.count
-        if filled:  # copies that fill up go beside the system
-            spare = len(gather) + np.arange(n)[:, None] * filled + np.arange(filled)
+        self._size = len(gather) + layout.nodes * filled
+        if filled:
+            spare = np.arange(len(gather), self._size).reshape(layout.nodes, filled)
             places[:, layout.count :] = spare
-        size = len(gather) + n * filled
+        return places
+
+    def _tile(self, places: np.ndarray) -> int:
+        """Return how many nodes go side by side, where copies do not lie so in the solver."""
+        if devices.is_cpu(self._queue.device):
+            return 1
+        if self._layout.rows == 1:
+            return 32
+        return 1 if places[0, 1] == places[0, 0] + 1 else _SECTOR // self._dtype.itemsize
+
+    def _arguments(self, places: np.ndarray) -> dict[str, Any]:
+        plan, columns = self._plan, self._plan.columns
+        model, layout, n = self.model, self._layout, self._layout.nodes
+        tree = neighbours(model.forest)[:, :n]
         nodes = np.unique([i for r in self.records for i in r.index % n])
         column = np.full(n, -1, np.int32)
         column[nodes] = np.arange(len(nodes))
-        self._recorded, self._size = nodes, size
+        self._recorded = nodes
         self._u = self._solver.to_device_order(model.u)
         parent, child, sibling = tree
         num = np.int32
@@ -98,6 +113,7 @@ class DeviceGradient:
             "num_nodes": num(n),
             "num_rows": num(layout.rows),
             "num_columns": num(len(nodes)),
+            "order": self._to_device(np.argsort(places[:, 0]), np.int32),
             "of_node": self._to_device(plan.of_node.T, np.int32),
             "place": self._to_device(places, np.int32),
             "parent": self._to_device(parent, np.int32),
@@ -230,7 +246,11 @@ class DeviceGradient:
         places = (np.int64(slot * self._slot) for slot in slots)
         num = np.int32
         kernel.change(num(ends), num(begins), *self._times(step), num(row), *places)
-        kernel.launch_columns(self._queue, self._layout.rows, self._layout.nodes, _GROUP)
+        columns, rows = (
+            self._layout.rows * self._spec.tile,
+            -(-self._layout.nodes // self._spec.tile),
+        )
+        kernel.launch_columns(self._queue, columns, rows, _GROUP)
 
     def _solve(self, d: cla.Array, x: cla.Array) -> None:
         self._solver.enqueue(d, self._u, self._given["system_b"], out=x, packed=True)
@@ -273,7 +293,14 @@ class DeviceGradient:
         for k in reversed(range(steps + 1)):
             changes = systems[min(k, steps - 1)][1]
             self._launch(
-                "take_back", begin + k, k > 0, k < steps, begin + k, k, max(k - 1, 0), changes=changes
+                "take_back",
+                begin + k,
+                k > 0,
+                k < steps,
+                begin + k,
+                k,
+                max(k - 1, 0),
+                changes=changes,
             )
             if k:
                 self._solve(systems[k - 1][0], self._given["solution"])

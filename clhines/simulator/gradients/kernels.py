@@ -15,7 +15,10 @@ from clhines.solver.plan.kernel_spec import TemplateSpec
 
 BLOCKS = ("current", "advance")
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
-_WHERE = "int num_nodes, int num_rows, const int *restrict of_node, const int *restrict place"
+_WHERE = (
+    "int num_nodes, int num_rows, const int *restrict order, const int *restrict of_node",
+    "const int *restrict place",
+)
 _TREE = "const int *restrict parent, const int *restrict child, const int *restrict sibling"
 _TIMES = "int ends, int begins, real t_0, real t_1, real t_2, real t_3, real dt, real solved_dt"
 _VALUES = "const real *restrict numbers, const lanes *restrict values, const real *restrict tables"
@@ -79,6 +82,11 @@ class GradientKind:
         found = self._arguments("current")[1] if self.has("current") else ()
         return {"i", "g"} <= {a.role for a in found}
 
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """Parameters that derivatives are taken by, and where these are."""
+        return [(name, f"by_values[e + {begin}u * num_rows]") for name, begin in self.by]
+
     def state(self, owner: str, name: str) -> str:
         return f"{owner}[e + {self.states.index(name) * self.count}u * num_rows]"
 
@@ -125,8 +133,7 @@ class GradientKind:
                 to = "by_v" if role == "v" else f"by_{name}"
                 lines.append(f"{to} {'=' if role == 'state' and name in sets else '+='} {result}")
             else:
-                begin = dict(self.by)[name]
-                lines.append(f"by_values[e + {begin}u * num_rows] += {result}")
+                lines.append(f"of_{name} += {result}")
         return lines
 
     def _set_states(self) -> set[str]:
@@ -141,13 +148,13 @@ class GradientSpec(TemplateSpec):
     template: ClassVar[str] = "simulator/gradients"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "take_step": (
-            *(_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
+            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
             "long v_now, long v_next, long now, long next, lanes *store",
             "const real *restrict changes, lanes *restrict rows",
             "real *restrict system_d, real *restrict system_b",
         ),
         "take_back": (
-            *(_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
+            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
             "long now, long next, const lanes *restrict store",
             "const real *restrict changes, const real *restrict solution",
             "const lanes *restrict rows, lanes *restrict slopes, lanes *restrict by_values",
@@ -158,6 +165,7 @@ class GradientSpec(TemplateSpec):
     }
     real: str
     width: int
+    tile: int  # nodes that are neighbours in the solver's order, side by side
     secondorder: bool
     matrix: bool
     columns: tuple[tuple[str, CopyColumn], ...]  # of the matrix, see `MATRIX`

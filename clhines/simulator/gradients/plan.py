@@ -150,6 +150,7 @@ class GradientPlan:
         self.spec = GradientSpec(
             real=real,
             width=layout.width,
+            tile=1,
             secondorder=model.secondorder,
             matrix=matrix,
             columns=of_matrix,
