@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import isqrt
 from typing import Any
 
@@ -193,7 +194,6 @@ class DeviceGradient:
         self._systems = [(self._system(1), self._system(0))]
         d, x = self._systems[0]
         self._bind(["take_step"], {**self._arrays, "system_d": d, "changes": x})
-        self._clock = Clock(self.model.dt)
         self._load(0)
         for step in range(self.steps + 1):  # states stay in a slot; neighbours read voltages
             v_slots = max(step - 1, 0) % 2, step % 2
@@ -229,12 +229,14 @@ class DeviceGradient:
         kept = self._kept[number]
         cl.enqueue_copy(self._queue, self._store.base_data, kept.base_data, byte_count=kept.nbytes)
 
-    def _times(self, step: int) -> list[Any]:
-        """Return the begin of the step before, and begin, middle and end of a step."""
-        before = self._clock.at(step - 1) if step else 0.0
-        middle = self._clock.middle(step)
-        times = before, self._clock.at(step), middle, middle + 0.5 * self.model.dt
-        return [*map(self._dtype.type, times)]
+    @cached_property
+    def _times(self) -> np.ndarray:
+        """(steps + 1, 4): the begin of the step before, and begin, middle and end of a step."""
+        clock, half = Clock(self.model.dt), 0.5 * self.model.dt
+        begin = np.array([clock.at(step) for step in range(self.steps + 1)])
+        before = np.concatenate([[0.0], begin[:-1]])
+        times = np.stack([before, begin, begin + half, begin + half + half], axis=1)
+        return times.astype(self._dtype)
 
     def _launch(
         self, name: str, step: int, ends: bool, begins: bool, row: int, *slots: int, **arrays: Any
@@ -245,7 +247,7 @@ class DeviceGradient:
             kernel[names.index(argument)] = array
         places = (np.int64(slot * self._slot) for slot in slots)
         num = np.int32
-        kernel.change(num(ends), num(begins), *self._times(step), num(row), *places)
+        kernel.change(num(ends), num(begins), *self._times[step], num(row), *places)
         columns, rows = (
             self._layout.rows * self._spec.tile,
             -(-self._layout.nodes // self._spec.tile),
