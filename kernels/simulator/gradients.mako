@@ -4,10 +4,10 @@
     w = spec.width
     twice = "2 * " if spec.secondorder else ""
 %>\
-<%def name="begin()">\
-    const int q = get_global_id(0) / ${spec.tile}, k = get_global_id(1) * ${spec.tile} + get_global_id(0) % ${spec.tile};
+<%def name="begin(tile)">\
+    const int q = get_global_id(0) / ${tile}, k = get_global_id(1) * ${tile} + get_global_id(0) % ${tile};
     if (q >= num_rows || k >= num_nodes) return;
-    const int i = order[k];
+    const int i = order[from_end ? num_nodes - 1 - k : k];
     const uint at = i * num_rows + q;
     __global const int *restrict here = of_node + i * ${max(1, len(spec.kinds))};
 </%def>\
@@ -33,11 +33,12 @@
 // voltages, then states. Systems, and the changes of voltages that solve them, are in the solver's order.
 //
 // A launch is between two steps: it ends the one from t_0 to t_1 and begins the one from t_1 to t_3, with
-// the middle t_2. At the first step, and at the last one, it does only one of both.
+// the middle t_2. At the first step, and at the last one, it does only one of both. Launches go through the
+// nodes in turn forwards and `from_end`, so that one begins with what the one before has left in the cache.
 % if spec.tile > 1:
 //
-// ${spec.tile} nodes that are neighbours in the solver's order go to neighbouring work-items, so that both orders are
-// read and written in whole sectors.
+// Steps forward give ${spec.tile} nodes that are neighbours in the solver's order to neighbouring work-items, so that
+// both orders are read and written in whole sectors. Back, with more to read, more copies side by side win.
 % endif
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if spec.real == "double":
@@ -76,7 +77,7 @@ static void scatter(__global real *target, __global const int *place, const uint
 ${spec.functions}
 __kernel void take_step(${signature(spec, "take_step")})
 {
-${begin()}\
+${begin(spec.tile)}\
     __global const lanes *v_of = store + v_now;
     lanes v = v_of[at];
     if (ends) {
@@ -140,7 +141,7 @@ ${times("current")}\
 // then through the states of the earlier step. `now` is the slot of the later step, `next` of the earlier.
 __kernel void take_back(${signature(spec, "take_back")})
 {
-${begin()}\
+${begin(1)}\
     const lanes v = store[now + at];
     lanes by_v = slopes[at], by_b = 0, by_d = 0;
     if (begins) {
@@ -152,7 +153,7 @@ ${begin()}\
             const uint p = parent[i] * num_rows + q;
             const lanes above = gather(solution, place, p);
             by_v += ${spec.column("u", "i")} * (by_b - above);
-% if spec.matrix:
+% if spec.axial:
             by_u[at] += (v - store[now + p]) * (by_b - above) - by_b * gather(changes, place, p) - above * change;
 % endif
         }

@@ -33,6 +33,7 @@ from clhines.solver.solver import Solver
 
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
 _GROUP = 128  # work-items
+_REGISTERS = 64  # of a work-item
 _SECTOR = 32  # bytes that GPUs read and write at once
 MEMORY = 8e9  # bytes on the device, at most
 
@@ -49,11 +50,12 @@ class DeviceGradient:
         dtype: np.dtype,
         wanted: Mapping[int, Collection[str]],
         matrix: bool,
-        through_start: bool = True,
+        axial: bool,
+        starts: bool = True,
     ) -> None:
         self.model, self.records, self.steps = model, records, steps
         self._queue, self._dtype = queue, np.dtype(dtype)
-        self._through_start = through_start
+        self._starts = starts
         self._host = TracedRun(model, ())
         vectors = devices.is_cpu(queue.device)
         vectors &= all(takes_vectors(k.mechanism) for k in model.kinds)
@@ -63,7 +65,9 @@ class DeviceGradient:
         self._plan = GradientPlan(variables, self._layout, wanted, matrix, real)
         self._solver = Solver(model.forest, "auto", self._dtype, None, queue)
         places = self._places()
-        self._spec = replace(self._plan.spec, tile=self._tile(places))
+        registers = _REGISTERS if devices.limits(queue.device).ptx and real == "double" else 0
+        tile = self._tile(places)
+        self._spec = replace(self._plan.spec, tile=tile, axial=axial, registers=registers)
         self._given = self._arguments(places)
         self._built = program.build(queue.context, self._spec)
         self._kernels: dict[str, tuple[program.BoundKernel, list[str]]] = {}
@@ -72,7 +76,19 @@ class DeviceGradient:
         """Bind kernels to arrays."""
         for name in names:
             places = ("v_now", "v_next") if name == "take_step" else ()
-            changes = ("ends", "begins", "t_0", "t_1", "t_2", "t_3", "row", *places, "now", "next")
+            changes = (
+                "from_end",
+                "ends",
+                "begins",
+                "t_0",
+                "t_1",
+                "t_2",
+                "t_3",
+                "row",
+                *places,
+                "now",
+                "next",
+            )
             arguments = {**self._given, **more}
             bound = program.bind(self._built, self._spec, name, arguments, changes)
             self._kernels[name] = bound, [p.name for p in self._spec.parameters(name)]
@@ -129,7 +145,7 @@ class DeviceGradient:
             "dt": self._dtype.type(model.dt),
             "solved_dt": self._dtype.type(model.solved_dt),
             **dict.fromkeys(("t_0", "t_1", "t_2", "t_3"), self._dtype.type(0)),
-            **dict.fromkeys(("ends", "begins", "row"), num(0)),
+            **dict.fromkeys(("from_end", "ends", "begins", "row"), num(0)),
             **dict.fromkeys(("v_now", "v_next", "now", "next"), np.int64(0)),
         }
         return arrays
@@ -247,11 +263,10 @@ class DeviceGradient:
             kernel[names.index(argument)] = array
         places = (np.int64(slot * self._slot) for slot in slots)
         num = np.int32
-        kernel.change(num(ends), num(begins), *self._times[step], num(row), *places)
-        columns, rows = (
-            self._layout.rows * self._spec.tile,
-            -(-self._layout.nodes // self._spec.tile),
-        )
+        turns = num(step % 2), num(ends), num(begins)
+        kernel.change(*turns, *self._times[step], num(row), *places)
+        tile = self._spec.tile if name == "take_step" else 1
+        columns, rows = self._layout.rows * tile, -(-self._layout.nodes // tile)
         kernel.launch_columns(self._queue, columns, rows, _GROUP)
 
     def _solve(self, d: cla.Array, x: cla.Array) -> None:
@@ -265,7 +280,8 @@ class DeviceGradient:
         by_rows = self._by_rows(cotangents)
         self._rows.set(by_rows.reshape(-1), self._queue)
         slopes, values = self._zeros(self._plan.entries), self._zeros(self._plan.num_values)
-        names = ("by_diagonal", "by_u", "by_right", "by_conductance") if self._spec.matrix else ()
+        names = ["by_diagonal", "by_right", "by_conductance"] if self._spec.matrix else []
+        names += ["by_u"] if self._spec.axial else []
         matrix = {name: self._zeros(layout.nodes) for name in names}
         while len(self._systems) < min(stretch, self.steps):
             self._systems.append((self._system(1), self._system(0)))
@@ -334,15 +350,16 @@ class DeviceGradient:
         """Return the derivatives at the start, and take them back through it."""
         layout, model, adjoint = self._layout, self.model, Adjoint(self._host)
         lanes = layout.rows * layout.width
-        by_entry = slopes.get(self._queue).reshape(-1, lanes)
+        wanted = slopes if self._starts else slopes[: layout.nodes * lanes]
+        by_entry = wanted.get(self._queue).reshape(-1, lanes)
         by_v = by_entry[: layout.nodes].copy()
         by_v[self._recorded] += by_first_row[: len(self._recorded)]
         adjoint.v = layout.unpacked(by_v)
-        by_value = values.get(self._queue).reshape(-1, lanes)
         for kind, of_kind in zip(self._spec.kinds, adjoint.states, strict=True):
-            for number, name in enumerate(kind.states):
+            for number, name in enumerate(kind.states if self._starts else ()):
                 first = kind.first_state + number * kind.count
                 of_kind[name][:] = layout.unpacked(by_entry[first : first + kind.count])
+        by_value = values.get(self._queue).reshape(-1, lanes)
         for k, name, first in self._plan.by:
             count = model.kinds[k].count // layout.count
             by_parameter = layout.unpacked(by_value[first : first + count])
@@ -352,12 +369,12 @@ class DeviceGradient:
             adjoint.matrix = {
                 "capacitance": found["by_diagonal"] / model.solved_dt,
                 "constant_d": found["by_diagonal"],
-                "u": found["by_u"],
+                "u": found.get("by_u", np.zeros(len(adjoint.v))),
                 "constant_b": found["by_right"],
                 "constant_g": found["by_conductance"],
             }
         adjoint.keep_start()
-        if self._through_start:
+        if self._starts:
             adjoint.take_back(self._host.start_entries)
         adjoint.finish()
         return adjoint

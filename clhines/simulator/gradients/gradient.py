@@ -83,7 +83,8 @@ class RunGradient:
             *(quantities.model, records, steps, *place),
             wanted=quantities.parameters(),
             matrix=quantities.by_matrix,
-            through_start=quantities.through_start,
+            axial="Ra" in quantities.of,
+            starts=quantities.of_start,
         )
 
     @property

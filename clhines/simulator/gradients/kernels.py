@@ -20,7 +20,10 @@ _WHERE = (
     "const int *restrict place",
 )
 _TREE = "const int *restrict parent, const int *restrict child, const int *restrict sibling"
-_TIMES = "int ends, int begins, real t_0, real t_1, real t_2, real t_3, real dt, real solved_dt"
+_TIMES = (
+    "int from_end, int ends, int begins",
+    "real t_0, real t_1, real t_2, real t_3, real dt, real solved_dt",
+)
 _VALUES = "const real *restrict numbers, const lanes *restrict values, const real *restrict tables"
 _RECORDS = "const int *restrict column, int num_columns, int row"
 
@@ -143,23 +146,23 @@ class GradientKind:
 
 @dataclass(frozen=True)
 class GradientSpec(TemplateSpec):
-    """``gradients.mako``; `matrix`: derivatives by the matrix are wanted."""
+    """``gradients.mako``; `matrix`, `axial`: derivatives by diagonals, by `u` are wanted."""
 
     template: ClassVar[str] = "simulator/gradients"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "take_step": (
-            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
+            *(*_WHERE, _TREE, *_TIMES, _VALUES, _RECORDS),
             "long v_now, long v_next, long now, long next, lanes *store",
             "const real *restrict changes, lanes *restrict rows",
             "real *restrict system_d, real *restrict system_b",
         ),
         "take_back": (
-            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
+            *(*_WHERE, _TREE, *_TIMES, _VALUES, _RECORDS),
             "long now, long next, const lanes *restrict store",
             "const real *restrict changes, const real *restrict solution",
             "const lanes *restrict rows, lanes *restrict slopes, lanes *restrict by_values",
             "real *restrict system_b",
-            "lanes *by_diagonal if matrix, lanes *by_u if matrix",
+            "lanes *by_diagonal if matrix, lanes *by_u if axial",
             "lanes *by_right if matrix, lanes *by_conductance if matrix",
         ),
     }
@@ -168,9 +171,15 @@ class GradientSpec(TemplateSpec):
     tile: int  # nodes that are neighbours in the solver's order, side by side
     secondorder: bool
     matrix: bool
+    axial: bool
+    registers: int  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
     columns: tuple[tuple[str, CopyColumn], ...]  # of the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
     functions: str
+
+    @property
+    def build_options(self) -> tuple[str, ...]:
+        return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()
 
     def column(self, name: str, index: str) -> str:
         return dict(self.columns)[name].at(index)

@@ -79,9 +79,10 @@ class CopyLayout:
 
     def packed(self, values: np.ndarray) -> np.ndarray:
         """(entries, rows * width): values by entry, of copies in turn."""
-        by_entry = np.asarray(values).reshape(self.count, -1).T
-        last = np.arange(self.rows * self.width).clip(max=self.count - 1)
-        return np.ascontiguousarray(by_entry[:, last])
+        by_copy = np.asarray(values).reshape(self.count, -1)
+        if self.count < self.rows * self.width:
+            by_copy = by_copy[np.arange(self.rows * self.width).clip(max=self.count - 1)]
+        return np.ascontiguousarray(by_copy.T)
 
     def unpacked(self, values: np.ndarray) -> np.ndarray:
         """Return values of all copies, one copy after another."""
@@ -153,6 +154,8 @@ class GradientPlan:
             tile=1,
             secondorder=model.secondorder,
             matrix=matrix,
+            axial=matrix,
+            registers=0,
             columns=of_matrix,
             kinds=tuple(kinds),
             functions="\n".join(texts),

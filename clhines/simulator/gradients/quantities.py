@@ -99,6 +99,13 @@ class Quantities:
             is_of_start(group.mechanism, name) for group, name in of_groups
         )
 
+    @property
+    def of_start(self) -> bool:
+        """Whether any derivative is by what a run starts with, or goes through INITIAL."""
+        of_groups = (one for one in self.of if not isinstance(one, str))
+        states = any(name in group.mechanism.states for group, name in of_groups)
+        return states or self.through_start
+
     def parameters(self) -> dict[int, set[str]]:
         """Return the parameters that derivatives are taken by, by number of the kind."""
         found: dict[int, set[str]] = {}
