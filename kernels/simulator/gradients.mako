@@ -7,7 +7,7 @@
 <%def name="begin(tile)">\
     const int q = get_global_id(0) / ${tile}, k = get_global_id(1) * ${tile} + get_global_id(0) % ${tile};
     if (q >= num_rows || k >= num_nodes) return;
-    const int i = order[from_end ? num_nodes - 1 - k : k];
+    const int i = order[k];
     const uint at = i * num_rows + q;
     __global const int *restrict here = of_node + i * ${max(1, len(spec.kinds))};
 </%def>\
@@ -33,8 +33,7 @@
 // voltages, then states. Systems, and the changes of voltages that solve them, are in the solver's order.
 //
 // A launch is between two steps: it ends the one from t_0 to t_1 and begins the one from t_1 to t_3, with
-// the middle t_2. At the first step, and at the last one, it does only one of both. Launches go through the
-// nodes in turn forwards and `from_end`, so that one begins with what the one before has left in the cache.
+// the middle t_2. At the first step, and at the last one, it does only one of both.
 % if spec.tile > 1:
 //
 // Steps forward give ${spec.tile} nodes that are neighbours in the solver's order to neighbouring work-items, so that
@@ -206,3 +205,104 @@ ${store(kind, "by", "by_state")}\
     slopes[at] = by_v;
     if (ends) scatter(system_b, place, at, ${twice}by_v);
 }
+% if spec.directions:
+<%
+    K = len(spec.directions)
+    def of_kind(kind): return [(r, *d[1:]) for r, d in enumerate(spec.directions) if d[0] == kind.number]
+%>
+<%def name="product(kind, block, result)">\
+<% found = kind.adjoints(block + "__back") %>\
+            for (int r = 0; r < ${K}; r++) {
+                lanes sum = ${"adjoint_v_v * by_v[r]" if ("v", "v") in found else "0"};
+% for s in kind.states:
+% if ("state", s) in found:
+                sum += adjoint_state_${s} * T(now, r, e + ${kind.states_at} + ${kind.states.index(s) * kind.count}u * num_rows);
+% endif
+% endfor
+% for r, name, begin in of_kind(kind):
+% if ("parameter", name) in found:
+                if (r == ${r}) sum += adjoint_parameter_${name} * seeds[e + ${begin}u * num_rows];
+% endif
+% endfor
+                ${result}
+            }
+</%def>\
+// Derivatives of voltages and states by ${K} numbers, forward: `now` and `next` are slots of these and of the states.
+// Of each result of a block the derivatives by what it reads are those that a loss would have that is this result.
+#define T(slot, r, place) tangents[(slot) * ${K} + (size_t)(r) * num_entries * num_rows + (place)]
+
+__kernel void take_tangents(${signature(spec, "take_tangents")})
+{
+${begin(1)}\
+    const lanes v = store[(ends ? next : now) + at], change = begins ? gather(changes, place, at) : 0;
+    const size_t system = (size_t)num_nodes * num_rows * ${w};
+    lanes by_v[${K}], right[${K}];
+    for (int r = 0; r < ${K}; r++) {
+        __global const real *x = tangent_changes + r * system;
+        by_v[r] = T(now, r, at) + (ends ? ${twice}gather(x, place, at) : 0);
+        T(next, r, at) = by_v[r];
+        if (column[i] >= 0) rows[(((size_t)row * ${K} + r) * num_columns + column[i]) * num_rows + q] = by_v[r];
+        right[r] = -${spec.column("constant_g", "i")} * by_v[r];
+        if (parent[i] >= 0) {
+            const uint p = parent[i] * num_rows + q;
+            right[r] += ${spec.column("u", "i")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, place, p) : 0)));
+        }
+        for (int c = child[i]; c >= 0; c = sibling[c]) {
+            const uint p = c * num_rows + q;
+            right[r] += ${spec.column("u", "c")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, place, p) : 0)));
+        }
+    }
+% for kind in spec.kinds:
+% if kind.has("current__back") or kind.num_states:
+    if (here[${kind.number}] >= 0) {
+        const int j = here[${kind.number}];
+        const uint e = j * num_rows + q;
+% if kind.num_states:
+        if (ends) {
+            __global const lanes *states = store + now + ${kind.states_at};
+${load(kind, "s", "states")}\
+${times("advance")}\
+% for s in kind.states:
+<% place = f"T(next, r, e + {kind.states_at} + {kind.states.index(s) * kind.count}u * num_rows)" %>\
+% if s in kind.set_states:
+        {
+            lanes ${", ".join(f"by_{x} = {int(x == s)}" for x in kind.states)};
+% if kind.has("advance__back"):
+            ${kind.call("advance__back")}
+${product(kind, "advance", place + " = sum;")}\
+% endif
+        }
+% else:
+            for (int r = 0; r < ${K}; r++) ${place} = ${place.replace("next", "now")};
+% endif
+% endfor
+        }
+        if (!ends)
+            for (int r = 0; r < ${K}; r++) {
+% for s in kind.states:
+<% place = f"T(next, r, e + {kind.states_at} + {kind.states.index(s) * kind.count}u * num_rows)" %>\
+                ${place} = ${place.replace("next", "now")};
+% endfor
+            }
+% endif
+% if kind.has("current__back"):
+        if (begins) {
+            __global const lanes *states = store + (ends ? next : now) + ${kind.states_at};
+${load(kind, "s", "states")}\
+${times("current")}\
+% for result, factor in (("i_i", ""), ("g_g", " * change")):
+        {
+            const lanes seed_i_i = ${int(result == "i_i")}, seed_g_g = ${int(result == "g_g")};
+            ${kind.call("current__back")}
+${product(kind, "current", f"right[r] -= {kind.factor} * sum{factor};").replace("T(now", "T(next")}\
+        }
+% endfor
+        }
+% endif
+    }
+% endif
+% endfor
+    if (begins)
+        for (int r = 0; r < ${K}; r++) scatter(system_b + r * system, place, at, right[r]);
+}
+% endif

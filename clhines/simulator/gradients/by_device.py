@@ -77,7 +77,6 @@ class DeviceGradient:
         for name in names:
             places = ("v_now", "v_next") if name == "take_step" else ()
             changes = (
-                "from_end",
                 "ends",
                 "begins",
                 "t_0",
@@ -145,7 +144,7 @@ class DeviceGradient:
             "dt": self._dtype.type(model.dt),
             "solved_dt": self._dtype.type(model.solved_dt),
             **dict.fromkeys(("t_0", "t_1", "t_2", "t_3"), self._dtype.type(0)),
-            **dict.fromkeys(("from_end", "ends", "begins", "row"), num(0)),
+            **dict.fromkeys(("ends", "begins", "row"), num(0)),
             **dict.fromkeys(("v_now", "v_next", "now", "next"), np.int64(0)),
         }
         return arrays
@@ -263,7 +262,7 @@ class DeviceGradient:
             kernel[names.index(argument)] = array
         places = (np.int64(slot * self._slot) for slot in slots)
         num = np.int32
-        turns = num(step % 2), num(ends), num(begins)
+        turns = num(ends), num(begins)
         kernel.change(*turns, *self._times[step], num(row), *places)
         tile = self._spec.tile if name == "take_step" else 1
         columns, rows = self._layout.rows * tile, -(-self._layout.nodes // tile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.ir.adjoints import BACK, adjoint_of
@@ -20,10 +20,7 @@ _WHERE = (
     "const int *restrict place",
 )
 _TREE = "const int *restrict parent, const int *restrict child, const int *restrict sibling"
-_TIMES = (
-    "int from_end, int ends, int begins",
-    "real t_0, real t_1, real t_2, real t_3, real dt, real solved_dt",
-)
+_TIMES = "int ends, int begins, real t_0, real t_1, real t_2, real t_3, real dt, real solved_dt"
 _VALUES = "const real *restrict numbers, const lanes *restrict values, const real *restrict tables"
 _RECORDS = "const int *restrict column, int num_columns, int row"
 
@@ -125,13 +122,11 @@ class GradientKind:
 
     def pulled(self, block: str) -> list[str]:
         """Return statements that add what a call back gives; derivatives are ``by_NAME``."""
-        back = BACK.format(block)
-        sets = self._set_states() if block == "advance" else set[str]()
-        found = [a.name for a in self._arguments(back)[1] if a.role == "adjoint"]
-        lines = [f"by_{s} = 0;" for s in sorted(sets) if f"state_{s}" not in found]
-        for label_of in found:
-            role, _, name = label_of.partition("_")
-            result = f"adjoint_{label_of};"
+        sets = self.set_states if block == "advance" else set[str]()
+        found = self.adjoints(BACK.format(block))
+        lines = [f"by_{s} = 0;" for s in sorted(sets) if ("state", s) not in found]
+        for role, name in found:
+            result = f"adjoint_{role}_{name};"
             if role in ("v", "state"):
                 to = "by_v" if role == "v" else f"by_{name}"
                 lines.append(f"{to} {'=' if role == 'state' and name in sets else '+='} {result}")
@@ -139,8 +134,15 @@ class GradientKind:
                 lines.append(f"of_{name} += {result}")
         return lines
 
-    def _set_states(self) -> set[str]:
-        arguments = self._arguments("advance")[1]
+    def adjoints(self, block: str) -> list[tuple[str, str]]:
+        """Return role and name of all that a block back gives derivatives by."""
+        found = self._arguments(block)[1] if self.has(block) else ()
+        return [(a.name.partition("_")[0], a.name.partition("_")[2]) for a in found
+                if a.role == "adjoint"]  # fmt: skip
+
+    @property
+    def set_states(self) -> set[str]:
+        arguments = self._arguments("advance")[1] if self.has("advance") else ()
         return {a.name for a in arguments if a.role == "state" and a.direction != "in"}
 
 
@@ -151,19 +153,26 @@ class GradientSpec(TemplateSpec):
     template: ClassVar[str] = "simulator/gradients"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "take_step": (
-            *(*_WHERE, _TREE, *_TIMES, _VALUES, _RECORDS),
+            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
             "long v_now, long v_next, long now, long next, lanes *store",
             "const real *restrict changes, lanes *restrict rows",
             "real *restrict system_d, real *restrict system_b",
         ),
         "take_back": (
-            *(*_WHERE, _TREE, *_TIMES, _VALUES, _RECORDS),
+            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
             "long now, long next, const lanes *restrict store",
             "const real *restrict changes, const real *restrict solution",
             "const lanes *restrict rows, lanes *restrict slopes, lanes *restrict by_values",
             "real *restrict system_b",
             "lanes *by_diagonal if matrix, lanes *by_u if axial",
             "lanes *by_right if matrix, lanes *by_conductance if matrix",
+        ),
+        "take_tangents": (
+            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
+            "long now, long next, int num_entries, const lanes *restrict store",
+            "const real *restrict changes, const real *restrict tangent_changes",
+            "const lanes *restrict seeds, lanes *tangents, lanes *restrict rows",
+            "real *restrict system_b",
         ),
     }
     real: str
@@ -172,6 +181,7 @@ class GradientSpec(TemplateSpec):
     secondorder: bool
     matrix: bool
     axial: bool
+    directions: tuple[tuple[int, str, int], ...]  # kind, parameter, where its seeds begin
     registers: int  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
     columns: tuple[tuple[str, CopyColumn], ...]  # of the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
@@ -185,30 +195,38 @@ class GradientSpec(TemplateSpec):
         return dict(self.columns)[name].at(index)
 
 
+Printed: TypeAlias = tuple[str, list[tuple[str, str, tuple[Argument, ...]]]]
+
+
 def functions_of(
     mechanism: Mechanism, wanted: Collection[str], real: str, width: int, single: Collection[str]
-) -> tuple[str, list[tuple[str, str, tuple[Argument, ...]]]]:
+) -> Printed:
     """Return the functions of a mechanism's blocks, forward and back, and their arguments.
 
-    Derivatives by parameters are those by the `wanted` ones.
+    Derivatives by parameters are those by the `wanted` ones. They are printed once.
     """
 
     def counts(a: Argument) -> bool:
         return a.role in ("v", "i", "g", "state") or (a.role == "parameter" and a.name in wanted)
 
-    compiled: Compiled = mechanism.compiled
-    names = [block for block in BLOCKS if block in mechanism.program.blocks]
-    for block in names[:]:
-        adjoint = adjoint_of(compiled, block, counts=counts)
-        if adjoint is not None and adjoint.by:
-            compiled = adjoint.compiled
-            names.append(adjoint.name)
-    printed = Functions(compiled, real, width, tuple(single))
-    blocks = [
-        (name, f"{printed.prefix}_{compiled.bodies[name].suffix or name}", printed.calls(name))
-        for name in names
-    ]
-    return printed.text(names), blocks
+    def make() -> Printed:
+        compiled: Compiled = mechanism.compiled
+        names = [block for block in BLOCKS if block in mechanism.program.blocks]
+        for block in names[:]:
+            adjoint = adjoint_of(compiled, block, counts=counts)
+            if adjoint is not None and adjoint.by:
+                compiled = adjoint.compiled
+                names.append(adjoint.name)
+        printed = Functions(compiled, real, width, tuple(single))
+        blocks = [
+            (name, f"{printed.prefix}_{compiled.bodies[name].suffix or name}", printed.calls(name))
+            for name in names
+        ]
+        return printed.text(names), blocks
+
+    key = ("back", tuple(sorted(wanted)), real, width, tuple(single))
+    found: Printed = mechanism.compiled.once(key, make)
+    return found
 
 
 def takes_vectors(mechanism: Mechanism) -> bool:

@@ -155,6 +155,7 @@ class GradientPlan:
             secondorder=model.secondorder,
             matrix=matrix,
             axial=matrix,
+            directions=(),
             registers=0,
             columns=of_matrix,
             kinds=tuple(kinds),
