@@ -364,6 +364,7 @@ class Simulation(Holder):
         of: Sequence[GradientQuantity],
         *,
         surrogate: float | None = None,
+        mode: str = "auto",
     ) -> Gradient:
         """Return the derivatives of a loss of the records of a run from t = 0, as after `reset`.
 
@@ -384,22 +385,30 @@ class Simulation(Holder):
             `weights`. ``played``: an array for each `Network.play`, by its ``y``.
         surrogate : float, optional, mV
             Give spikes in whole steps the slope of a sigmoid of the voltage of this width.
+        mode : {"auto", "forward", "reverse"}
+            Forward, with one more solve a step for each parameter, or back from the end at a cost
+            that does not grow with them. ``auto`` counts numbers: at most three go forward.
 
         Returns
         -------
         Gradient
-            ``gradient.value``, and ``gradient[one]`` for each of `of`.
+            ``gradient.value``, and ``gradient[one]`` for each of `of`; ``gradient.how`` says where.
 
         Raises
         ------
         InputError
             Something has no derivative; raised before any step.
         """
-        return self.vjp(duration, of, surrogate=surrogate).of_loss(loss)
+        return self.vjp(duration, of, surrogate=surrogate, mode=mode).of_loss(loss)
 
     @collective
     def vjp(
-        self, duration: float, of: Sequence[GradientQuantity], *, surrogate: float | None = None
+        self,
+        duration: float,
+        of: Sequence[GradientQuantity],
+        *,
+        surrogate: float | None = None,
+        mode: str = "auto",
     ) -> RunGradient:
         """Return a run from t = 0 whose records are differentiated; see `gradient`.
 
@@ -415,7 +424,8 @@ class Simulation(Holder):
         records, _ = self._recordings.of_run(0, steps)
         queue = self._runner.request.queue
         place = None if queue is None else (queue, self.dtype)
-        return RunGradient(quantities, records, steps, surrogate_width(surrogate), place)
+        width = surrogate_width(surrogate)
+        return RunGradient(quantities, records, steps, width, place, mode)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:

@@ -210,13 +210,13 @@ ${store(kind, "by", "by_state")}\
     K = len(spec.directions)
     def of_kind(kind): return [(r, *d[1:]) for r, d in enumerate(spec.directions) if d[0] == kind.number]
 %>
-<%def name="product(kind, block, result)">\
+<%def name="product(kind, block, slot, result)">\
 <% found = kind.adjoints(block + "__back") %>\
             for (int r = 0; r < ${K}; r++) {
                 lanes sum = ${"adjoint_v_v * by_v[r]" if ("v", "v") in found else "0"};
 % for s in kind.states:
 % if ("state", s) in found:
-                sum += adjoint_state_${s} * T(now, r, e + ${kind.states_at} + ${kind.states.index(s) * kind.count}u * num_rows);
+                sum += adjoint_state_${s} * T(${slot}, r, e + ${kind.states_at} + ${kind.states.index(s) * kind.count}u * num_rows);
 % endif
 % endfor
 % for r, name, begin in of_kind(kind):
@@ -235,13 +235,12 @@ __kernel void take_tangents(${signature(spec, "take_tangents")})
 {
 ${begin(1)}\
     const lanes v = store[(ends ? next : now) + at], change = begins ? gather(changes, place, at) : 0;
-    const size_t system = (size_t)num_nodes * num_rows * ${w};
     lanes by_v[${K}], right[${K}];
     for (int r = 0; r < ${K}; r++) {
-        __global const real *x = tangent_changes + r * system;
+        __global const real *x = tangent_changes + r * size;
         by_v[r] = T(now, r, at) + (ends ? ${twice}gather(x, place, at) : 0);
-        T(next, r, at) = by_v[r];
-        if (column[i] >= 0) rows[(((size_t)row * ${K} + r) * num_columns + column[i]) * num_rows + q] = by_v[r];
+        if (ends) T(next, r, at) = by_v[r];
+        if (ends && column[i] >= 0) rows[(((size_t)row * ${K} + r) * num_columns + column[i]) * num_rows + q] = by_v[r];
         right[r] = -${spec.column("constant_g", "i")} * by_v[r];
         if (parent[i] >= 0) {
             const uint p = parent[i] * num_rows + q;
@@ -269,7 +268,7 @@ ${times("advance")}\
             lanes ${", ".join(f"by_{x} = {int(x == s)}" for x in kind.states)};
 % if kind.has("advance__back"):
             ${kind.call("advance__back")}
-${product(kind, "advance", place + " = sum;")}\
+${product(kind, "advance", "now", place + " = sum;")}\
 % endif
         }
 % else:
@@ -277,13 +276,6 @@ ${product(kind, "advance", place + " = sum;")}\
 % endif
 % endfor
         }
-        if (!ends)
-            for (int r = 0; r < ${K}; r++) {
-% for s in kind.states:
-<% place = f"T(next, r, e + {kind.states_at} + {kind.states.index(s) * kind.count}u * num_rows)" %>\
-                ${place} = ${place.replace("next", "now")};
-% endfor
-            }
 % endif
 % if kind.has("current__back"):
         if (begins) {
@@ -294,7 +286,7 @@ ${times("current")}\
         {
             const lanes seed_i_i = ${int(result == "i_i")}, seed_g_g = ${int(result == "g_g")};
             ${kind.call("current__back")}
-${product(kind, "current", f"right[r] -= {kind.factor} * sum{factor};").replace("T(now", "T(next")}\
+${product(kind, "current", "next", f"right[r] -= {kind.factor} * sum{factor};")}\
         }
 % endfor
         }
@@ -303,6 +295,6 @@ ${product(kind, "current", f"right[r] -= {kind.factor} * sum{factor};").replace(
 % endif
 % endfor
     if (begins)
-        for (int r = 0; r < ${K}; r++) scatter(system_b + r * system, place, at, right[r]);
+        for (int r = 0; r < ${K}; r++) scatter(system_b + r * size, place, at, right[r]);
 }
 % endif

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import isqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -34,6 +34,7 @@ from clhines.solver.solver import Solver
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
 _GROUP = 128  # work-items
 _REGISTERS = 64  # of a work-item
+Direction: TypeAlias = tuple[int, str, np.ndarray]  # a kind, a parameter, of some instances
 _SECTOR = 32  # bytes that GPUs read and write at once
 MEMORY = 8e9  # bytes on the device, at most
 
@@ -52,14 +53,17 @@ class DeviceGradient:
         matrix: bool,
         axial: bool,
         starts: bool = True,
+        directions: Sequence[Direction] = (),
     ) -> None:
         self.model, self.records, self.steps = model, records, steps
         self._queue, self._dtype = queue, np.dtype(dtype)
-        self._starts = starts
+        self._starts, self.directions = starts, directions
         self._host = TracedRun(model, ())
         vectors = devices.is_cpu(queue.device)
         vectors &= all(takes_vectors(k.mechanism) for k in model.kinds)
         width = _VECTOR_BYTES // self._dtype.itemsize if vectors else 1
+        if directions and model.forest.num_cells % width:
+            width = 1  # no copies that fill up
         self._layout = CopyLayout(model, width)
         variables, real = self._host.variables, real_name(self._dtype)
         self._plan = GradientPlan(variables, self._layout, wanted, matrix, real)
@@ -67,10 +71,18 @@ class DeviceGradient:
         places = self._places()
         registers = _REGISTERS if devices.limits(queue.device).ptx and real == "double" else 0
         tile = self._tile(places)
-        self._spec = replace(self._plan.spec, tile=tile, axial=axial, registers=registers)
+        self._spec = replace(self._plan.spec, tile=tile, axial=axial, registers=registers,
+                             directions=self._seeded())  # fmt: skip
         self._given = self._arguments(places)
         self._built = program.build(queue.context, self._spec)
         self._kernels: dict[str, tuple[program.BoundKernel, list[str]]] = {}
+
+    def _seeded(self) -> tuple[tuple[int, str, int], ...]:
+        """Return kinds and parameters of directions, and where the seeds of each begin."""
+        count = [self.model.kinds[k].count // self._layout.count for k, _, _ in self.directions]
+        begins = np.cumsum([0, *count])
+        directions = zip(self.directions, begins[:-1], strict=True)
+        return tuple((k, name, int(begin)) for (k, name, _), begin in directions)
 
     def _bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
         """Bind kernels to arrays."""
@@ -217,6 +229,12 @@ class DeviceGradient:
                 self._kept.append(self._store[: self._kept[0].size].copy(self._queue))
             if step < self.steps:
                 self._solve(d, x)
+        return self._recorded_rows()
+
+    def _recorded_rows(self) -> list[np.ndarray]:
+        """Return the rows of each record, of all that the device has recorded."""
+        layout = self._layout
+        lanes, width = layout.rows * layout.width, max(1, len(self._recorded))
         rows = self._rows.get(self._queue).reshape(self.steps + 1, width, lanes)
         rows[0] = layout.packed(self._host.variables.v)[self._recorded]
         self._check(rows)

@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhines.core.checks import as_number, shown
+from clhines.core.checks import as_choice, as_number, shown
 from clhines.core.errors import InputError
 from clhines.simulator.gradients.by_device import DeviceGradient
 from clhines.simulator.gradients.by_reference import ReferenceGradient
-from clhines.simulator.gradients.plan import is_supported
+from clhines.simulator.gradients.by_tangents import TangentGradient
+from clhines.simulator.gradients.plan import CopyLayout, unsupported
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities, as_cotangents
 from clhines.simulator.gradients.refused import check_model, check_records
 from clhines.simulator.records.records import Record
 
 _log = logging.getLogger(__name__)
 Loss = Callable[..., Any]
+MODES = ("auto", "forward", "reverse")
+FEW = 3  # numbers at most for which forward is faster, see bench/notes/gradients.md
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +37,15 @@ class Gradient(Mapping[Any, Any]):
         The loss.
     records : list of (rows, columns) float64
         What it was a function of.
+    how : str
+        Forward or reverse, and where; on the host with the reason.
     """
 
     value: float
     records: list[np.ndarray] = field(repr=False)
     of: tuple[GradientQuantity, ...] = field(repr=False)
     slopes: list[Any] = field(repr=False)
+    how: str
 
     def __getitem__(self, key: Any) -> Any:
         if key not in self.of:
@@ -66,25 +72,42 @@ class RunGradient:
         steps: int,
         surrogate: float | None = None,
         place: tuple[cl.CommandQueue, np.dtype] | None = None,
+        mode: str = "auto",
     ) -> None:
         self.quantities, self._records, self._steps = quantities, list(records), steps
         self._surrogate, self._place = surrogate, place
         check_records(records)
         check_model(quantities.model, surrogate)
+        self._why = "no device" if place is None else unsupported(quantities.model, records)
+        copies = CopyLayout(quantities.model, 1).count
+        directions = [] if self._why else quantities.directions(copies)
+        if as_choice("mode", mode, MODES) == "forward" and not directions:
+            why = self._why or "derivatives by more than parameters that only steps read"
+            raise InputError(f"mode is 'forward'; expected 'reverse' ({why})")
+        forward = mode == "forward" or (mode == "auto" and len(directions) <= FEW)
+        self._directions = directions if forward else []
+
+    @property
+    def how(self) -> str:
+        """How, and where, derivatives are computed."""
+        if self._why:
+            return f"reverse, on the host in float64 ({self._why})"
+        return f"{'forward' if self._directions else 'reverse'}, on the device"
 
     @cached_property
     def _run(self) -> DeviceGradient | ReferenceGradient:
         quantities, records, steps, place = self.quantities, self._records, self._steps, self._place
-        if place is None or not is_supported(quantities.model, records):
-            _log.info("a gradient is computed by the reference, in NumPy and float64")
+        _log.info("a gradient is computed: %s", self.how)
+        if place is None or self._why:
             return ReferenceGradient(quantities.model, records, steps, self._surrogate)
-        _log.info("a gradient is computed on the device")
-        return DeviceGradient(
+        chosen = TangentGradient if self._directions else DeviceGradient
+        return chosen(
             *(quantities.model, records, steps, *place),
             wanted=quantities.parameters(),
             matrix=quantities.by_matrix,
             axial="Ra" in quantities.of,
             starts=quantities.of_start,
+            directions=self._directions,
         )
 
     @property
@@ -105,7 +128,7 @@ class RunGradient:
         rows = self.forward()
         value, cotangents = valued(loss, rows)
         slopes = self.backward(cotangents)
-        return Gradient(value, rows, tuple(self.quantities.of), slopes)
+        return Gradient(value, rows, tuple(self.quantities.of), slopes, self.how)
 
 
 def valued(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, list[np.ndarray]]:

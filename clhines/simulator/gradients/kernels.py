@@ -169,7 +169,7 @@ class GradientSpec(TemplateSpec):
         ),
         "take_tangents": (
             *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
-            "long now, long next, int num_entries, const lanes *restrict store",
+            "long now, long next, int num_entries, long size, const lanes *restrict store",
             "const real *restrict changes, const real *restrict tangent_changes",
             "const lanes *restrict seeds, lanes *tangents, lanes *restrict rows",
             "real *restrict system_b",

@@ -16,6 +16,7 @@ from clhines.simulator.gradients.kernels import (
 )
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, Argument
 from clhines.simulator.model.model import ADVANCE_REVERSAL, Kind, Model
+from clhines.simulator.model.needs import phrases
 from clhines.simulator.records.records import VOLTAGE, Record
 from clhines.simulator.state.variables import Variables
 
@@ -28,14 +29,18 @@ _NEEDS = frozenset(
 )
 
 
-def is_supported(model: Model, records: Sequence[Record]) -> bool:
-    """Whether kernels take back the steps of a model; others are for the reference."""
-    if model.needs & _NEEDS or model.on_grid or model.netcons.count:
-        return False
+def unsupported(model: Model, records: Sequence[Record]) -> str:
+    """Return why no kernels take back the steps of a model, so that the reference does; else ''."""
+    if words := model.needs & _NEEDS:
+        return phrases(words)
+    if model.on_grid or model.netcons.count:
+        return "events"
     if any((ion.style & ADVANCE_REVERSAL).any() for ion in model.ions):
-        return False
-    recorded = all(r.kind == VOLTAGE for r in records)
-    return recorded and all(_is_simple(kind) for kind in model.kinds)
+        return "concentrations that change"
+    if any(r.kind != VOLTAGE for r in records):
+        return "records of more than voltages"
+    names = (kind.mechanism.name for kind in model.kinds if not _is_simple(kind))
+    return next((f"{name} of blocks that only the host takes back" for name in names), "")
 
 
 def _is_simple(kind: Kind) -> bool:

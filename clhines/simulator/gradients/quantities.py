@@ -115,6 +115,23 @@ class Quantities:
                 found.setdefault(kind, set()).add(name)
         return found
 
+    def directions(self, copies: int) -> list[tuple[int, str, np.ndarray]]:
+        """Return kind, parameter and instances of each number that all derivatives are by.
+
+        A number for all instances is one, else one for each instance of a copy. It is an empty list
+        if there are derivatives by more than parameters that only steps read.
+        """
+        if self.by_matrix or self.of_start or any(isinstance(one, str) for one in self.of):
+            return []
+        found = []
+        for group, name in (one for one in self.of if not isinstance(one, str)):
+            k, instances = self.model.instances[group.number]
+            number = np.ndim(self.groups[group.number].parameters.get(name, np.zeros(1))) == 0
+            each = instances % (self.model.kinds[k].count // copies)
+            for j in [None] if number else np.unique(each):
+                found.append((k, name, instances if j is None else instances[each == j]))
+        return found
+
     def slopes(self, adjoint: Adjoint) -> list[np.ndarray | list[np.ndarray]]:
         """Return the derivatives by each, in order."""
         return [self._slope(adjoint, one) for one in self.of]

@@ -8,7 +8,7 @@ import small_networks
 import clhines
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.gradients import by_device
-from clhines.simulator.gradients.plan import is_supported
+from clhines.simulator.gradients.plan import unsupported
 
 TABLED = """NEURON { SUFFIX tabled USEION na READ ena WRITE ina RANGE gbar GLOBAL shift }
 PARAMETER { gbar = 0.02 shift = 1 }
@@ -45,13 +45,13 @@ def tree(copies, tabled, seed=4):
     return net, [*groups, (clamp, "amp"), "v_init", "cm"]
 
 
-def gradient_of(net, of, duration, **given):
+def gradient_of(net, of, duration, mode="auto", **given):
     with Simulation(net, 0.025, **given) as sim:
         sim.record("v", net.soma)
         sim.record("v", net.soma + 2, every=0.05, matrix=np.ones((1, net.num_cells)))
         rows, _ = central_differences.rows_of(sim, duration, 2)
         loss = central_differences.weighted_squares(rows)
-        return sim.gradient(duration, loss, of)
+        return sim.gradient(duration, loss, of, mode=mode)
 
 
 @pytest.mark.parametrize(("tabled", "secondorder"), [(False, False), (True, False), (False, True)])
@@ -103,7 +103,7 @@ def test_other_networks_are_for_the_reference(word):
     sim = Simulation(small_networks.NETWORKS[word][0](), 0.05, engine="reference")
     sim.record("v", [0])
     records, _ = sim._recordings.of_run(0, 1)
-    assert is_supported(sim.model, records) == (word == "grid_times")
+    assert (not unsupported(sim.model, records)) == (word == "grid_times")
 
 
 def test_records_of_states_are_for_the_reference(fast_queue, caplog):
@@ -112,5 +112,37 @@ def test_records_of_states_are_for_the_reference(fast_queue, caplog):
     sim = clhines.Simulation(net, 0.05, queue=fast_queue)
     sim.record("hh.m", [0])
     gradient = sim.gradient(1.0, lambda m: (m.sum(), np.ones_like(m)), ["v_init"])
-    assert "a gradient is computed by the reference" in caplog.text
-    assert gradient["v_init"][0] and not is_supported(sim.model, sim._recordings.of_run(0, 1)[0])
+    how = "reverse, on the host in float64 (records of more than voltages)"
+    assert f"a gradient is computed: {how}" in caplog.text and how in repr(gradient)
+    assert gradient["v_init"][0]
+
+
+@pytest.mark.parametrize(("tabled", "secondorder"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("copies", [1, 6])
+def test_tangents_are_those_of_the_reference(fast_queue, copies, tabled, secondorder):
+    net, of = tree(copies, tabled)
+    numbers = ("gbar", "shift") if tabled else ("gnabar", "el")
+    of = [(net.groups[1], name) for name in numbers] + [(net.groups[2], "amp")]
+    given = {"secondorder": secondorder}
+    expected = gradient_of(net, of, 2.0, engine="reference", **given)
+    found = gradient_of(net, of, 2.0, "forward", queue=fast_queue, **given)
+    assert found.how == "forward, on the device"
+    assert found.value == pytest.approx(expected.value, rel=1e-9)
+    for one in of:
+        size = np.abs(expected[one]).max()
+        assert size > 0
+        np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
+
+
+def test_few_numbers_go_forward(fast_queue):
+    net, of = tree(6, False)
+    for some, mode, how in (
+        (of[2:4], "auto", "forward, on the device"),
+        (of[2:4], "reverse", "reverse, on the device"),
+        (of, "auto", "reverse, on the device"),  # the start and the matrix
+    ):
+        assert gradient_of(net, some, 0.1, mode, queue=fast_queue).how == how
+    with pytest.raises(InputError, match="more than parameters that only steps read"):
+        gradient_of(net, of, 0.1, "forward", queue=fast_queue)
+    with pytest.raises(InputError, match="expected 'reverse' .no device"):
+        gradient_of(net, of[2:4], 0.1, "forward", engine="reference")
