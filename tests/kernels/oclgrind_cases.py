@@ -1,5 +1,6 @@
 """Cases that must run on Oclgrind without a report, for every kernel."""
 
+import itertools
 import os
 import sys
 from dataclasses import replace
@@ -242,17 +243,17 @@ def lanes_case(queue, sizes, symmetric):
     assert engine.found_finite
 
 
-def gradient_case(queue, dtype):
-    """A few steps of two cells and back, and the derivatives beside those of NumPy."""
-    found = []
-    for given in ({"queue": queue, "dtype": dtype}, {"engine": "reference"}):
+def gradient_case(queue, dtype, mode):
+    """A few steps of two cells, and the derivatives beside those of NumPy."""
+    found, device = [], {"queue": queue, "dtype": dtype}
+    for given, how in ((device, mode), ({"engine": "reference"}, "auto")):
         net = Network(discretise(ring_cell(2, 0.9, 2, seed=1), max_length=100.0), 2)
         channel = net.insert("hh", "soma", gnabar=[0.1, 0.12])
         clamp = net.add("iclamp", at=net.soma, dur=1.0, amp=[0.2, 0.3])
         sim = Simulation(net, 0.025, **given)
         sim.record("v", net.soma)
-        of = [(channel, "gnabar"), (clamp, "amp"), "v_init"]
-        gradient = sim.gradient(0.1, lambda v: (float((v**2).sum()), 2 * v), of)
+        of = [(channel, "gnabar"), (clamp, "amp"), *(["v_init"] if mode == "reverse" else [])]
+        gradient = sim.gradient(0.1, lambda v: (float((v**2).sum()), 2 * v), of, mode=how)
         found.append([gradient[one] for one in of])
     near = 1e-9 if dtype == "float64" else 1e-3
     for ours, theirs in zip(*found, strict=True):
@@ -618,15 +619,13 @@ def clean_cases():
             label = f"chains in lanes: {sizes}, {symmetric}"
             yield label, lambda queue, a=arguments: lanes_case(queue, *a)
 
-
-def racing_cases():
-    """Name and function of cases in which Oclgrind 21.10 takes set values for uninitialised."""
-    for dtype in ("float64", "float32"):
-        yield f"gradients: {dtype}", lambda queue, a=dtype: gradient_case(queue, a)
+    for dtype, mode in itertools.product(("float64", "float32"), ("forward", "reverse")):
+        yield (
+            f"gradients: {dtype}, {mode}",
+            lambda queue, a=(dtype, mode): gradient_case(queue, *a),
+        )
 
 
 def share_of(part):
-    """Name and function of every eighth case, for ``clean 0`` to ``clean 7``; or of the racing."""
-    if part == "clean races":
-        return list(racing_cases())
+    """Name and function of every eighth case, for ``clean 0`` to ``clean 7``."""
     return list(clean_cases())[int(part[-1]) :: 8]

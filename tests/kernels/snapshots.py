@@ -228,9 +228,11 @@ def gradient_specs(dtype):
         net.insert(name if name == "hh" else Path(__file__).parents[2] / "bench/mods/calva.mod")
         model = compile(net, 0.025)
         variables = Variables(model, wires_of(model))
-        wanted = {0: {"gbar" if name == "calva" else "gnabar"}}
+        parameter = "gbar" if name == "calva" else "gnabar"
         layout = CopyLayout(model, width)
-        yield GradientPlan(variables, layout, wanted, name == "hh", real_name(dtype)).spec
+        planned = (layout, {0: {parameter}}, name == "hh", real_name(dtype))
+        spec = GradientPlan(variables, *planned).spec
+        yield from (spec, replace(spec, directions=((0, parameter, 0),), tile=8, registers=64))
 
 
 def other_specs(dtype):

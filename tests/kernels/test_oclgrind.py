@@ -50,12 +50,20 @@ def main(part):
         self.set(np.zeros(self.shape, self.dtype))
 
     def copy_within(queue, to, of, **given):
-        if to is not of:
+        """Write a buffer whole: if the host has written a part of it, what kernels write to the
+        rest is taken for uninitialised by later kernels (Oclgrind 21.10)."""
+        count = given.get("byte_count")
+        if (
+            not isinstance(to, cl.Buffer)
+            or not isinstance(of, cl.Buffer)
+            or count in (None, to.size)
+        ):
             return copy(queue, to, of, **given)
-        values, count = np.empty(to.size, np.uint8), given["byte_count"]
+        source, values = np.empty(of.size, np.uint8), np.empty(to.size, np.uint8)
+        copy(queue, source, of)
         copy(queue, values, to)
-        begin, end = given["src_offset"], given["dst_offset"]
-        values[end : end + count] = values[begin : begin + count].copy()
+        begin, end = given.get("src_offset", 0), given.get("dst_offset", 0)
+        values[end : end + count] = source[begin : begin + count]
         return copy(queue, to, values)
 
     def copy_pattern(queue, buffer, pattern, offset, size, wait_for=None):
@@ -89,8 +97,6 @@ def reports_of(part):
         "OCLGRIND_UNINITIALIZED": "1",
         "OCLGRIND_MAX_ERRORS": "1000000",  # a thousand, else: later cases would look clean
     }
-    if part == "clean races":
-        del checks["OCLGRIND_UNINITIALIZED"]
     done = subprocess.run(
         [sys.executable, __file__, part],
         env={**os.environ, **checks, "PYOPENCL_NO_CACHE": "1"},
@@ -116,12 +122,6 @@ def reports(text):
     found = re.split(r"\n+(?=[^\s])", text.strip())
     wrong = re.compile(r"Uninitialized value written to global .*\n(.*\n)*?.*@_Z10atomic_max")
     return "\n\n".join(report for report in found if not wrong.match(report))
-
-
-def test_gradients_have_no_races_and_no_invalid_accesses():
-    found = reports_of("clean races")
-    assert list(found) == [name for name, _ in share_of("clean races")]
-    assert {name: text for name, text in found.items() if text} == {}
 
 
 @pytest.mark.parametrize("part", [f"clean {k}" for k in range(8)])

@@ -8,23 +8,12 @@ from typing import Any
 import numpy as np
 
 from clhines.simulator.engines.reference import axial_currents
-from clhines.simulator.gradients.trace import (
-    ClearedCurrents,
-    Entry,
-    NernstCall,
-    PlayedValue,
-    SpikesSent,
-    StepEnd,
-    SumsTaken,
-    TracedCall,
-    TracedRun,
-    VoltageChange,
-)
+from clhines.simulator.gradients.trace import Entry, TracedCall, TracedRun
 from clhines.simulator.mechanisms.emit.functions import numpy_function
 from clhines.simulator.mechanisms.ir import adjoints
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.model.model import DENSITY, Model
+from clhines.simulator.model.model import DENSITY, IonNodes, Model, Played
 from clhines.simulator.records.records import CURRENT
 from clhines.simulator.state.variables import nernst_scale
 from clhines.solver import reference
@@ -77,22 +66,12 @@ class Adjoint:
         self.start: dict[str, Any] = {}
         self._g, self._i = np.zeros(n), np.zeros(n)  # by sums of conductances and of currents
         self._slot = 0
-        self._steps: dict[type, Callable[[Any], None]] = {
-            TracedCall: self._call,
-            NernstCall: self._nernst,
-            ClearedCurrents: self._clear,
-            VoltageChange: self._change,
-            PlayedValue: self._play,
-            SpikesSent: self._send,
-            SumsTaken: self._take,
-            StepEnd: self._spikes,
-        }
 
     def take_back(self, entries: Sequence[Entry]) -> None:
         """Take the derivatives back before these entries."""
         with np.errstate(all="ignore"):  # np.where computes what it does not take
-            for entry in reversed(entries):
-                self._steps[type(entry)](entry)
+            for name, values in reversed(entries):
+                getattr(self, name)(*values)
 
     def keep_start(self) -> None:
         """Keep the derivatives by the state that INITIAL leaves."""
@@ -115,7 +94,8 @@ class Adjoint:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def _call(self, call: TracedCall) -> None:
+    def call(self, call: TracedCall) -> None:
+        """Take a block of some instances back."""
         k, block = call.kind, call.block
         if block.startswith(("grid_", "table_")):
             return
@@ -191,26 +171,32 @@ class Adjoint:
 
     # -- between calls -------------------------------------------------------------------------
 
-    def _nernst(self, entry: NernstCall) -> None:
-        e, inside, outside, _ = entry.ion.variables
-        scale = nernst_scale(self.model.celsius, entry.ion.valence)
-        seed = scale * _taken(self.ions[e], entry.node)
-        defined = (entry.inside > 0) & (entry.outside > 0)
-        self.ions[inside][entry.node] -= np.where(defined, seed / entry.inside, 0.0)
-        self.ions[outside][entry.node] += np.where(defined, seed / entry.outside, 0.0)
+    def to_nernst(
+        self, ion: IonNodes, node: np.ndarray, inside: np.ndarray, outside: np.ndarray
+    ) -> None:
+        """Take back reversal potentials at nodes, of these concentrations."""
+        e, name_inside, name_outside, _ = ion.variables
+        seed = nernst_scale(self.model.celsius, ion.valence) * _taken(self.ions[e], node)
+        defined = (inside > 0) & (outside > 0)
+        self.ions[name_inside][node] -= np.where(defined, seed / inside, 0.0)
+        self.ions[name_outside][node] += np.where(defined, seed / outside, 0.0)
 
-    def _clear(self, entry: ClearedCurrents) -> None:
+    def clear_currents(self) -> None:
+        """Take back that the currents of all ions were set to 0."""
         for ion in self.model.ions:
             self.ions[ion.variables[3]][:] = 0.0
             self.ions[f"d{ion.variables[3]}"][:] = 0.0
         self._g[:], self._i[:] = 0.0, 0.0
 
-    def _change(self, entry: VoltageChange) -> None:
-        """Take back ``A dv = constant_b - constant_g v - i + axial(v)``; A is symmetric."""
-        model, v, dv = self.model, entry.v, entry.dv
+    def change_voltages(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
+        """Take back ``A dv = constant_b - constant_g v - i + axial(v)``; A is symmetric.
+
+        `d` is its diagonal, `dv` the change before any extrapolation.
+        """
+        model = self.model
         forest, u, matrix = model.forest, model.u, self.matrix
         seed = 2 * self.v if model.secondorder else self.v
-        by_b, _ = reference.solve_with_pivots(forest, entry.d, u, seed, steps=self.run.elimination)
+        by_b, _ = reference.solve_with_pivots(forest, d, u, seed, steps=self.run.elimination)
         by_d = -by_b * dv
         child = np.flatnonzero(forest.parent >= 0)
         parent = forest.parent[child]
@@ -223,34 +209,35 @@ class Adjoint:
         self._g, self._i = by_d, -by_b
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
-    def _play(self, entry: PlayedValue) -> None:
-        played = entry.played
+    def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
+        """Take back a value that was set by entries of what is played, each with its share."""
         at = np.array([played.instance])
         slope = _taken(self.parameters[played.kind][played.parameter], at)[0]
-        for k, share in entry.shares:
+        for k, share in shares:
             self._played[id(played)][k] += share * slope
 
-    def _send(self, entry: SpikesSent) -> None:
-        target = self.model.connections.target[entry.connection]
-        by_weight = self.sums[entry.slot, target]
-        np.add.at(self.grid_weight, entry.connection, by_weight)
+    def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
+        """Take back weights that spikes added to the sums of later steps."""
+        by_weight = self.sums[slot, self.model.connections.target[connection]]
+        np.add.at(self.grid_weight, connection, by_weight)
 
-    def _take(self, entry: SumsTaken) -> None:
-        self._slot = entry.slot
-        self.sums[entry.slot] = 0.0
+    def take_sums(self, slot: int) -> None:
+        """Take back that the sums of a step were set to 0, after they acted."""
+        self._slot = slot
+        self.sums[slot] = 0.0
 
-    def _spikes(self, entry: StepEnd) -> None:
-        """Add the slopes of spikes: those of a sigmoid of the voltage, in mV, if any."""
+    def end_step(self, step: int, v: np.ndarray, free: np.ndarray) -> None:
+        """Add the slopes of spikes, if any: those of a sigmoid of the voltages v of detectors."""
         if self.surrogate is None:
             return
         grid, sources = self.model.connections, self.model.sources
-        slot = (entry.step + 1 + grid.delay) % len(self.sums)
+        slot = (step + 1 + grid.delay) % len(self.sums)
         by_spike = np.bincount(
             grid.source, self.sums[slot, grid.target] * grid.weight, sources.count
         )
-        z = np.clip((entry.v - sources.detector_threshold) / self.surrogate, -500, 500)
+        z = np.clip((v - sources.detector_threshold) / self.surrogate, -500, 500)
         share = 1 / (1 + np.exp(-z))
-        slope = share * (1 - share) / self.surrogate * entry.free
+        slope = share * (1 - share) / self.surrogate * free
         by_v = slope * by_spike[sources.detector_source]
         np.add.at(self.v, sources.detector_node, by_v)
 

@@ -29,72 +29,8 @@ class TracedCall:
     values: list[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class NernstCall:
-    """Reversal potentials of an ion at nodes, of these concentrations."""
-
-    ion: IonNodes
-    node: np.ndarray
-    inside: np.ndarray
-    outside: np.ndarray
-
-
-@dataclass(frozen=True)
-class ClearedCurrents:
-    """The currents of all ions set to 0."""
-
-
-@dataclass(frozen=True, eq=False)
-class VoltageChange:
-    """A solve: its diagonal, the voltages before, and their change before any extrapolation."""
-
-    d: np.ndarray
-    v: np.ndarray
-    dv: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class PlayedValue:
-    """A value set by entries of what is played, each with its share."""
-
-    played: Played
-    shares: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class SpikesSent:
-    """Weights of connections added to the sums that act in later steps."""
-
-    slot: np.ndarray
-    connection: np.ndarray
-
-
-@dataclass(frozen=True)
-class SumsTaken:
-    """The sums of a step set to 0, after they acted."""
-
-    slot: int
-
-
-@dataclass(frozen=True, eq=False)
-class StepEnd:
-    """The end of a step: voltages of detectors, and which of them could send an event."""
-
-    step: int
-    v: np.ndarray
-    free: np.ndarray
-
-
-Entry: TypeAlias = (
-    TracedCall
-    | NernstCall
-    | ClearedCurrents
-    | VoltageChange
-    | PlayedValue
-    | SpikesSent
-    | SumsTaken
-    | StepEnd
-)
+# A method of `Adjoint` that takes an entry back, and its arguments.
+Entry: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class StepTrace:
@@ -103,9 +39,9 @@ class StepTrace:
     def __init__(self) -> None:
         self.on, self.entries = False, list[Entry]()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, back: str, *values: Any) -> None:
         if self.on:
-            self.entries.append(entry)
+            self.entries.append((back, values))
 
 
 class TracedPlays(PlayedValues):
@@ -116,7 +52,7 @@ class TracedPlays(PlayedValues):
         self._trace = variables.trace
 
     def note(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        self._trace.add(PlayedValue(played, shares))
+        self._trace.add("play", played, shares)
 
 
 class TracedGrid(HostGrid):
@@ -138,14 +74,14 @@ class TracedGrid(HostGrid):
             if kind.first_target >= 0:
                 some = np.arange(kind.count)
                 yield k, some, sums[kind.first_target + some]
-        self._notes.add(SumsTaken(slot))
+        self._notes.add("take_sums", slot)
 
     def send(self, step: int, sources: np.ndarray) -> None:
         super().send(step, sources)
         if self._notes.on:
             connection = self.connections_of(sources)
             slot = (step + 1 + self.model.connections.delay[connection]) % self.slots
-            self._notes.add(SpikesSent(slot, connection))
+            self._notes.add("send", slot, connection)
 
 
 class TracedVariables(Variables):
@@ -165,16 +101,16 @@ class TracedVariables(Variables):
     def note_call(
         self, k: int, block: str, some: np.ndarray, given: BlockCall, values: list[object]
     ) -> None:
-        self.trace.add(TracedCall(k, block, some, given, values))
+        self.trace.add("call", TracedCall(k, block, some, given, values))
 
     def clear_currents(self) -> None:
         super().clear_currents()
-        self.trace.add(ClearedCurrents())
+        self.trace.add("clear_currents")
 
     def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
         _, inside, outside, _ = ion.variables
         values = self.ions[inside][node], self.ions[outside][node]
-        self.trace.add(NernstCall(ion, node, *values))
+        self.trace.add("to_nernst", ion, node, *values)
         super().to_nernst(ion, node)
 
 
@@ -200,9 +136,9 @@ class TracedRun(Reference):
         held = self.variables.exact.held.copy()
         self.step(step)
         v = self.variables.v[self.model.sources.detector_node]
-        self.trace.add(StepEnd(step, v, held == 0))
+        self.trace.add("end_step", step, v, held == 0)
         self.trace.on = False
         return self.trace.entries
 
     def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
-        self.trace.add(VoltageChange(d, v, dv))
+        self.trace.add("change_voltages", d, v, dv)
