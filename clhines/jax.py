@@ -1,22 +1,89 @@
 """JAX: solves, and whole simulations, that `jax.grad` differentiates.
 
-`solve` is of `clhines.solver.jax`, `simulate` is of `clhines.simulator.gradients.jax`.
+`solve` is of `clhines.solver.jax`, which needs no simulator.
+
+>>> import clhines  # doctest: +SKIP
+>>> loss = lambda g: clhines.jax.simulate(sim, 5.0, [(hh, "gnabar")], g)[0].sum()  # doctest: +SKIP
+>>> jax.grad(loss)(0.12)  # doctest: +SKIP
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.solver.jax import solve
 
 if TYPE_CHECKING:
-    from clhines.simulator.gradients.jax import simulate
+    from clhines.simulator.gradients.quantities import GradientQuantity
+    from clhines.simulator.simulation import Simulation
 
 __all__ = ["simulate", "solve"]
 
+JaxArrays = tuple[jax.Array, ...]
 
-def __getattr__(name: str) -> object:
-    """Import `simulate` when it is used: solves need no simulator."""
-    if name == "simulate":
-        from clhines.simulator.gradients.jax import simulate
 
-        return simulate
-    raise AttributeError(f"module {__name__} has no attribute {name!r}")
+def simulate(
+    simulation: Simulation,
+    duration: float,
+    of: Sequence[GradientQuantity],
+    *values: ArrayLike,
+    surrogate: float | None = None,
+) -> JaxArrays:
+    """Run from t = 0 with these values; return the rows of each record, differentiable once.
+
+    Arguments are as of `clhines.torch.simulate`. The run is a callback to the host; its gradient
+    is one more run, forward and back.
+    """
+    from clhines.simulator.gradients.outside import check_settable
+
+    check_settable(of, values)
+    arrays = tuple(jnp.asarray(value, float) for value in values)
+    return _simulate((simulation, float(duration), tuple(of), surrogate), *arrays)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _simulate(given: tuple[Any, ...], *values: jax.Array) -> JaxArrays:
+    from clhines.simulator.gradients.outside import run_with
+
+    simulation, duration, of, surrogate = given
+    dtype = values[0].dtype
+
+    def on_host(*values: jax.Array) -> tuple[np.ndarray, ...]:
+        arrays = [np.asarray(value, float) for value in values]
+        rows = run_with(simulation, duration, of, arrays, surrogate).forward()
+        return tuple(r.astype(dtype) for r in rows)
+
+    shapes = simulation.vjp(duration, of, surrogate=surrogate).shapes
+    like = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
+    return tuple(jax.pure_callback(on_host, like, *values, vmap_method="sequential"))
+
+
+def _forward(given: tuple[Any, ...], *values: jax.Array) -> tuple[JaxArrays, JaxArrays]:
+    return _simulate(given, *values), values
+
+
+def _backward(given: tuple[Any, ...], values: JaxArrays, by_rows: JaxArrays) -> JaxArrays:
+    from clhines.simulator.gradients.outside import as_slopes, run_with
+
+    simulation, duration, of, surrogate = given
+    count = len(values)
+
+    def on_host(*arrays: jax.Array) -> tuple[np.ndarray, ...]:
+        numbers = [np.asarray(a, float) for a in arrays]
+        run = run_with(simulation, duration, of, numbers[:count], surrogate)
+        run.forward()
+        slopes = as_slopes(run.backward(numbers[count:]), numbers[:count])
+        return tuple(np.asarray(s, v.dtype) for s, v in zip(slopes, values, strict=True))
+
+    like = tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in values)
+    return tuple(jax.pure_callback(on_host, like, *values, *by_rows, vmap_method="sequential"))
+
+
+_simulate.defvjp(_forward, _backward)

@@ -1,23 +1,91 @@
 """PyTorch: solves, and whole simulations, that `torch.autograd` differentiates.
 
-`solve`, `factor` and `Factors` are of `clhines.solver.torch`, `simulate` is of
-`clhines.simulator.gradients.torch`.
+`solve`, `factor` and `Factors` are of `clhines.solver.torch`, which needs no simulator.
+
+>>> import clhines  # doctest: +SKIP
+>>> (v,) = clhines.torch.simulate(sim, 5.0, [(hh, "gnabar")], gnabar)  # doctest: +SKIP
+>>> ((v - target) ** 2).mean().backward()  # doctest: +SKIP
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from clhines.core.errors import InputError
 from clhines.solver.torch import Factors, TorchFactors, factor, solve
 
 if TYPE_CHECKING:
-    from clhines.simulator.gradients.torch import simulate
+    from clhines.simulator.gradients.quantities import GradientQuantity
+    from clhines.simulator.simulation import Simulation
 
 __all__ = ["Factors", "TorchFactors", "factor", "simulate", "solve"]
 
 
-def __getattr__(name: str) -> object:
-    """Import `simulate` when it is used: solves need no simulator."""
-    if name == "simulate":
-        from clhines.simulator.gradients.torch import simulate
+class _Simulate(torch.autograd.Function):
+    """Rows of records from values; inputs are simulation, duration, of, surrogate, values."""
 
-        return simulate
-    raise AttributeError(f"module {__name__} has no attribute {name!r}")
+    @staticmethod
+    def forward(
+        ctx: Any,
+        simulation: Any,
+        duration: float,
+        of: Sequence[GradientQuantity],
+        surrogate: float | None,
+        *values: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        from clhines.simulator.gradients.outside import run_with
+
+        ctx.values = [v.detach().cpu().double().numpy() for v in values]
+        ctx.run = run_with(simulation, duration, of, ctx.values, surrogate)
+        ctx.types = [(v.dtype, v.device) for v in values]
+        like = values[0]
+        rows = ctx.run.forward()
+        return tuple(torch.from_numpy(r).to(dtype=like.dtype, device=like.device) for r in rows)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        from clhines.simulator.gradients.outside import as_slopes
+
+        slopes = ctx.run.backward([g.cpu().double().numpy() for g in grads])
+        tensors = (
+            torch.from_numpy(np.asarray(slope)).to(dtype=dtype, device=device)
+            for slope, (dtype, device) in zip(as_slopes(slopes, ctx.values), ctx.types, strict=True)
+        )
+        return None, None, None, None, *tensors
+
+
+def simulate(
+    simulation: Simulation,
+    duration: float,
+    of: Sequence[GradientQuantity],
+    *values: torch.Tensor,
+    surrogate: float | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """Run from t = 0 with these values; return the rows of each record, differentiable once.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        Its records are returned; the values stay set in it.
+    duration : float, ms
+    of : sequence
+        As of `Simulation.gradient`, of what a simulation sets: ``(group, parameter)``, ``v_init``
+        and ``weight``.
+    *values : tensors
+        One for each of `of`: () for all instances, or (count,).
+    surrogate : float, optional, mV
+        As of `Simulation.gradient`.
+    """
+    from clhines.simulator.gradients.outside import check_settable
+
+    check_settable(of, values)
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            raise InputError(f"got a {type(value).__name__}; expected a torch.Tensor")
+    rows: tuple[torch.Tensor, ...] = _Simulate.apply(simulation, duration, of, surrogate, *values)
+    return rows

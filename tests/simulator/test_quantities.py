@@ -426,7 +426,18 @@ def test_every_argument_is_tried():
     tried |= {"d", "u", "l", "b"}
     no_numbers = {
         *("self", "cls", "cables", "branched_from", "mechanism", "parameters", "target", "rule"),
-        *("name", "continuous", "group", "what", "dtype", "device", "queue", "method", "engine"),
+        *(
+            "name",
+            "continuous",
+            "group",
+            "what",
+            "dtype",
+            "device",
+            "queue",
+            "method",
+            "engine",
+            "mode",
+        ),
         *("network", "comm", "options", "values", "path", "reduce", "to", "morphology", "names"),
         *("changes", "arrays", "state", "saved", "unit", "nodes", "value", "out", "overwrite"),
         *("copied", "groups", "added", "wiring", "paths", "label"),
