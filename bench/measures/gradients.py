@@ -1,16 +1,23 @@
 """Gradients by all conductances of copies of a neuron, beside runs of them.
 
     python -m bench gradients [--device SPEC] [--copies 1000] [--duration 100] [--neurons NAME ...]
+                              [--jaxley-steps 200]
 
 Neurons are those of `bench.neurons`. The loss is the mean square of the soma's voltages, the
 derivatives are those by the density of each channel in each node of each copy. `first s` is the
 time of the first gradient, of 4 steps, compilation included; `gradient` and `run` are microseconds
 per step of later calls, the host's work included. `apart` is the largest difference from the
 reference's gradient of two copies, relative to the largest derivative by the same channel.
+`forward` is a gradient by two numbers for all copies, forward.
+
+Where Jaxley is installed, it computes the same gradient in a process of its own (`jaxley`,
+microseconds per step, over fewer steps as it is slow), and derivatives of a small cable, which are
+compared relative to the largest one by the same channel.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +26,9 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
-from bench import neurons, record, table
+from bench import child, neurons, record, table
 from bench.neurons import given_as
+from bench.peers import gradients_jaxley as jaxley
 
 DT, REST = 0.025, -75.0  # ms, mV
 COMPARED = 1.0  # ms of the run that is compared with the reference
@@ -41,11 +49,12 @@ class Subject:
         self.simulation.record("v", network.soma)
         channels = [g for g in network.groups if g.mechanism.name != "iclamp"]
         self.of = [(group, given_as(group.mechanism.name)) for group in channels]
+        self.few = [(g, "e") for g in channels if "e" in g.mechanism.parameters][-2:]
 
-    def gradient(self, duration: float) -> tuple[list[np.ndarray], float]:
+    def gradient(self, duration: float, of: Any = None) -> tuple[list[np.ndarray], float]:
         """Return the derivatives, and the seconds that they took."""
         begin = time.perf_counter()
-        gradient = self.simulation.gradient(duration, loss, self.of)
+        gradient = self.simulation.gradient(duration, loss, of or self.of)
         return gradient.slopes, time.perf_counter() - begin
 
     def run(self, duration: float) -> float:
@@ -72,13 +81,50 @@ def measured(name: str, queue: cl.CommandQueue, copies: int, duration: float) ->
     seconds = min(subject.gradient(duration)[1] for _ in range(2))
     subject.run(duration)
     run = min(subject.run(duration) for _ in range(2))
+    few = min(subject.gradient(duration, subject.few)[1] for _ in range(2)) if subject.few else None
     return {
         "neuron": name,
         "first": first,
         "gradient": seconds / steps * 1e6,
+        "forward": few and few / steps * 1e6,
         "run": run / steps * 1e6,
         "apart": difference,
     }
+
+
+def small(queue: cl.CommandQueue) -> dict[str, list[float]]:
+    """Return the derivatives for the small cable of `bench.peers.gradients_jaxley`."""
+    n, (length, radius) = jaxley.NODES, (jaxley.LENGTH, jaxley.RADIUS)
+    area, axial = 2 * np.pi * radius * length, 100 * np.pi * radius**2 / (jaxley.RA * length)
+    parent = np.arange(-1, n - 1)
+    arrays = [area] * n, [0.0] + [axial] * (n - 1), [area * 1e-5] * n
+    network = clhines.Network.from_arrays(parent, [0, n], *arrays)
+    network.celsius = neurons.CELSIUS
+    groups = [network.insert(clhines.Mechanism(neurons.CHANNELS[c]), gbar=np.full(n, density))
+              for c, density in jaxley.SMALL.items()]  # fmt: skip
+    network.add("iclamp", at=[0], delay=0.0, dur=1e9, amp=jaxley.AMP)
+    simulation = clhines.Simulation(network, DT, v_init=neurons.V_INIT, queue=queue)
+    simulation.record("v", [0])
+
+    def of_steps(v: np.ndarray) -> tuple[float, np.ndarray]:
+        return float((v[1:] ** 2).mean()), 2 * v / (len(v) - 1)
+
+    of = [(group, "gbar") for group in groups]
+    slopes = simulation.gradient(jaxley.STEPS * DT, of_steps, of).slopes
+    return dict(zip(jaxley.SMALL, slopes, strict=True))
+
+
+def beside_jaxley(
+    name: str, queue: cl.CommandQueue, copies: int, steps: int, most: float
+) -> dict[str, Any]:
+    """Return what Jaxley took, and how far its derivatives for the small cable are away."""
+    given = json.dumps({"cell": name, "copies": copies, "steps": steps})
+    row = child.run("peers.gradients_jaxley", [given], most)
+    if "small" in row:
+        expected, found = row.pop("small"), small(queue)
+        pairs = ((np.array(expected[c]), found[c]) for c in expected)
+        row["apart"] = max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs)
+    return {**row, "neuron": name, "steps": steps}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -87,14 +133,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--copies", type=int, default=1000)
     parser.add_argument("--duration", type=float, default=100.0, help="ms")
     parser.add_argument("--neurons", nargs="+", default=["l5pc", "l5pc-table"])
+    parser.add_argument("--jaxley-steps", type=int, default=196, help="a square; 0 for no Jaxley")
+    parser.add_argument("--most", type=float, default=300.0, help="s, for Jaxley")
     given = parser.parse_args(arguments)
     queue = record.queue(given.device, ["float64"])
     rows = [measured(name, queue, given.copies, given.duration) for name in given.neurons]
+    texts = [n for n in given.neurons if given.jaxley_steps and not neurons.NEURONS[n].from_files]
+    peer = [beside_jaxley(n, queue, given.copies, given.jaxley_steps, given.most) for n in texts]
     found = {
         "record": record.record(queue, "gradients", arguments),
         "copies": given.copies,
         "duration": given.duration,
         "rows": rows,
+        "jaxley": peer,
     }
     record.write("gradients", queue, found, text(found), given.out)
     return int(any(row["apart"] > NEEDED for row in rows))
@@ -104,10 +155,23 @@ def text(result: dict[str, Any]) -> str:
     """Return the table."""
     steps = round(result["duration"] / DT)
     head = f"{result['copies']} copies, {steps} steps, float64; microseconds per step"
-    title = f"{'neuron':<14}{'first s':>9}{'gradient':>10}{'run':>8}{'ratio':>7}{'apart':>10}"
+    title = f"{'neuron':<14}{'first s':>9}{'gradient':>10}{'forward':>9}{'run':>8}{'ratio':>7}"
+    title += f"{'apart':>10}"
     lines = [
-        f"{row['neuron']:<14}{row['first']:>9.2f}{row['gradient']:>10.0f}{row['run']:>8.0f}"
+        f"{row['neuron']:<14}{row['first']:>9.2f}{row['gradient']:>10.0f}"
+        f"{row['forward'] or float('nan'):>9.0f}{row['run']:>8.0f}"
         f"{row['gradient'] / row['run']:>7.1f}{row['apart']:>10.1e}"
         for row in result["rows"]
     ]
-    return f"{head}\n\n{table.ruled(title, lines)}"
+    peers = [_of_jaxley(row) for row in result["jaxley"]]
+    return "\n".join([head, "", table.ruled(title, lines), *peers])
+
+
+def _of_jaxley(row: dict[str, Any]) -> str:
+    if "reason" in row:
+        return f"{row['neuron']}: no Jaxley, {row['reason'].strip().splitlines()[-1]}"
+    return (
+        f"{row['neuron']}: {row['gradient']:.0f} by {row['name']} ({row['steps']} steps; "
+        f"{row['bytes'] / 1e9:.1f} GB, {row['first']:.1f} s compile); derivatives for a small "
+        f"cable differ by {row['apart']:.1e}"
+    )
