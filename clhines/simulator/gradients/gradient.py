@@ -24,7 +24,7 @@ from clhines.simulator.records.records import Record
 _log = logging.getLogger(__name__)
 Loss = Callable[..., Any]
 MODES = ("auto", "forward", "reverse")
-FEW = 3  # numbers at most for which forward is faster, see bench/notes/gradients.md
+FEW = 3  # numbers at most that go forward, by a count: bench/notes/gradients.md
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,6 +68,32 @@ def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, second
         np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
 
 
+def test_axial_resistivity(fast_queue):
+    """Two copies of a cell, in which derivatives by entries of the matrix are summed."""
+    cable = clhines.discretise(clhines.sample_cells()[0], max_length=200)
+    net = Network([cable, cable])
+    hh = net.insert("hh", net.soma, gnabar=[0.1, 0.2])
+    of = ["Ra", "cm", (hh, "gnabar")]
+    expected = gradient_of(net, of, 0.5, engine="reference")
+    found = gradient_of(net, of, 0.5, queue=fast_queue)
+    for one in of:
+        size = np.abs(expected[one]).max()
+        np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
+
+
+def test_a_run_goes_back_as_often_as_wanted(fast_queue):
+    net, of = tree(2, False)
+    for given in ({"engine": "reference"}, {"queue": fast_queue}):
+        with Simulation(net, 0.025, **given) as sim:
+            sim.record("v", net.soma)
+            run = sim.vjp(0.5, of)
+            rows = run.forward()
+            first, again = run.backward(rows), run.backward(rows)
+        for a, b in zip(first, again, strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert np.abs(a).max() > 0
+
+
 def test_single_precision(fast_queue):
     net, of = tree(6, False)
     expected = gradient_of(net, of, 2.0, engine="reference")
