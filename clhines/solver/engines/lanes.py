@@ -148,7 +148,7 @@ class LanesEngine(SolveEngine):
         with FinishOnError(self.queue):
             buffers = self._kept.of(self._matrix_buffers("l" not in matrix))
             memory = {name: buffers[name].base_data for name in buffers.listed}
-            made = self._eliminate(matrix, memory, self._status, kept=False)
+            made = self._eliminate(matrix, memory, self._status)
             made.solve_host(arrays["b"], target)
         pivots = made.bad_pivots()
         self._bad = lambda: pivots
@@ -163,20 +163,19 @@ class LanesEngine(SolveEngine):
             access, context = cl.mem_flags.READ_WRITE, self.queue.context
             listed = self._matrix_buffers(symmetric)
             buffers = {one.name: cl.Buffer(context, access, one.nbytes) for one in listed}
-            return self._eliminate(matrix, buffers, self._new_status(), kept=True)
+            return self._eliminate(matrix, buffers, self._new_status())
 
     def _eliminate(
         self,
         matrix: dict[str, np.ndarray],
         buffers: Mapping[str, cl.Buffer],
         status: cla.Array,
-        kept: bool,
     ) -> EliminatedLanes:
         values = {name: self.on_device(name, a) for name, a in matrix.items()}
         arguments = {**values, **buffers, "status": status.base_data}
         self.kernel_events = []
         self.launch("eliminate", "up" not in buffers, arguments, self.items(1))
-        return EliminatedLanes(self, matrix, buffers, status, kept)
+        return EliminatedLanes(self, matrix, buffers, status)
 
     def _new_status(self) -> cla.Array:
         cells = (self.forest.num_cells,)
@@ -262,12 +261,11 @@ class EliminatedLanes:
         matrix: dict[str, np.ndarray],
         buffers: Mapping[str, cl.Buffer],
         status: cla.Array,
-        kept: bool = True,
     ) -> None:
-        self._kept = kept
         self._engine, self._matrix, self._buffers = engine, matrix, buffers
         self._symmetric, self._status = "up" not in buffers, status
-        self._small: _SmallSolve | None = None
+        self._small: _SmallSolve | None = None  # made by the second solve: many are solved once
+        self._solved_before = False
 
     def bad_pivots(self) -> BadPivots:
         status = values_of(self._status, self._engine.queue)
