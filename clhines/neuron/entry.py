@@ -342,7 +342,7 @@ def kept_or_read(
         kept = kept_model(request) if vectors is None else None
     kept = kept_by_all(ranks, kept)
     if kept is None and ranks.size == 1:
-        load_compiler(request.device, request.dtype, digest_of_texts(h))
+        load_compiler(request.device, digest_of_texts(h))
     model = kept.model if kept else read_model(h, vectors, ranks=ranks)
     rejected = [*_unsolved(model)] if request.solves else []
     rejected += [] if kept is not None else model.rejected

@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
-from numpy.typing import DTypeLike
 
 from clhines.core.errors import BuildError, ClhinesError, DeviceError, InputError
 from clhines.core.progress import phase
@@ -247,7 +246,7 @@ def bind(
     return BoundKernel(built, name, [arguments[n] for n in names], changing)
 
 
-def load_compiler(device: object, dtype: DTypeLike, name: str) -> threading.Thread | None:
+def load_compiler(device: object, name: str) -> threading.Thread | None:
     """Let a thread load PoCL's compiler before the first program is built.
 
     The first program of a process takes about 0.4 s of a core longer than later ones, as PoCL loads
@@ -258,7 +257,7 @@ def load_compiler(device: object, dtype: DTypeLike, name: str) -> threading.Thre
     if build_seconds or not (device is None or isinstance(device, str | cl.Device)):
         return None
     with suppress(ClhinesError, cl.Error):  # reported where the device is used
-        chosen = devices.choose(device, dtype)
+        chosen = devices.choose(device)
         if devices.is_cpu(chosen) and "Portable Computing" in chosen.platform.name:
             context = devices.context_of(chosen)
             name_processor(chosen)

@@ -84,13 +84,13 @@ def test_the_compiler_is_loaded_by_a_small_program(tmp_path, monkeypatch):
         pytest.skip("needs PoCL")
     name = hashlib.sha256(str(tmp_path).encode()).hexdigest()
     for _ in range(2):
-        program.load_compiler(indices[0], "float64", name).join()
+        program.load_compiler(indices[0], name).join()
         files = caches.pocl_folder().rglob("program.bc")
         small = [path for path in files if path.exists() and path.stat().st_size < SMALL]
         assert sum(f"of_{name}".encode() in path.read_bytes() for path in small) == 1
-    assert program.load_compiler("no such device", "float64", name) is None
+    assert program.load_compiler("no such device", name) is None
     program.build_seconds.append(0.1)
-    assert program.load_compiler(indices[0], "float64", name) is None
+    assert program.load_compiler(indices[0], name) is None
 
 
 def test_vectors_wider_than_the_registers_are_no_remark(fast_queue):
