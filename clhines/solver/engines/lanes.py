@@ -305,14 +305,10 @@ class EliminatedLanes:
         if out is not target:
             target[...] = out
         engine.found_finite = engine.take_finite()
-        small = (
-            self._kept
-            and rows == 1
-            and b.size <= _SMALL_VALUES
-            and copies.fine_grained(engine.queue.device)
-        )
-        if small and self._small is None:
+        small = rows == 1 and b.size <= _SMALL_VALUES and copies.fine_grained(engine.queue.device)
+        if small and self._solved_before and self._small is None:
             self._small = _SmallSolve(engine, self._symmetric, self._buffers)
+        self._solved_before = True
 
     def _launch(self, b: cl.Buffer, x: cl.Buffer, rows: int) -> None:
         engine, items = self._engine, self._engine.items(rows)
