@@ -24,7 +24,6 @@ from clhines.simulator.refusals import refusal
 # effects of statements that only some blocks have: ``prime``, ``equation``, KINETIC's
 Rules = dict[str, Callable[[Statement], None]]
 
-
 MAX_CHOSEN = 1024  # elements of an array whose index is not constant
 MADE = "TABLE {}"  # name, among tables of FUNCTION_TABLE, of a TABLE that NEURON has made
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
