@@ -424,7 +424,7 @@ ${kind.call_constants()}
 %>\
     for (int i = first; i < end; i++) b[i] = ${"constant_b[i] - constant_g[i] * v[i]" if spec.constant else "0"};
 % if spec.alone:
-    int delivered = *grid_count;
+    int delivered = min(*grid_count, capacity);
 % endif
     int ahead = 0;
     for (int s = 0; s < num_steps; s++) {
@@ -467,7 +467,7 @@ ${kind.call_constants()}
                 mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 % if spec.alone:
         // delivery of what this step has sent in whole steps; there is no other work-item
-        const int sent = *grid_count;
+        const int sent = min(*grid_count, capacity);
         for (; delivered < sent; delivered++) {
             const int source = grid_source[delivered], last = first_of[source + 1];
             for (int c = first_of[source]; c < last;) {   // run by run of one delay
