@@ -116,9 +116,13 @@ def test_an_editable_install_is_a_path(tmp_path):
     shutil.unpack_archive(wheel, site, "zip")
     assert [path.suffix for path in site.iterdir() if path.is_file()] == [".pth"]
     assert next(site.glob("*.pth")).read_text().split() == [str(copy)]
-    code = "import clhines; from clhines.solver.plan import templates; print(templates.FOLDER)"
+    code = (
+        f"import site, sys; before = {{*sys.path}}; site.addsitedir({str(site)!r})\n"
+        "sys.path.sort(key=lambda path: path in before)  # before another installation\n"
+        "from clhines.solver.plan import templates; print(templates.FOLDER)"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"import site; site.addsitedir({str(site)!r}); {code}"],
+        [sys.executable, "-c", code],
         cwd=site, env={**os.environ, "PYTHONPATH": ""}, check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert Path(done.stdout.strip()) == copy / "kernels"

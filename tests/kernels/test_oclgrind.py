@@ -150,6 +150,7 @@ def test_every_template_is_covered():
         "solver/around/permute",
         "solver/around/chains",
         "solver/around/floor",
+        "solver/by_cell/lanes",
         "solver/by_cell/many",
         "simulator/gradients",
         "simulator/delivery",
