@@ -321,5 +321,5 @@ def _blocks_of(forest: Forest, dtype: np.dtype, device: cl.Device) -> ChainBlock
 def logged(engine: _Any) -> _Any:
     if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
         needed = "; ".join(map(str, engine.memory))
-        _log.info("engine %s: %s", type(engine).__name__.lower(), needed)
+        _log.info("engine %s: %s", type(engine).__name__.removesuffix("Engine").lower(), needed)
     return engine

@@ -208,7 +208,7 @@ ${store(kind, "by", "by_state")}\
 % if spec.directions:
 <%
     K = len(spec.directions)
-    def of_kind(kind): return [(r, *d[1:]) for r, d in enumerate(spec.directions) if d[0] == kind.number]
+    def of_kind(kind): return spec.directions_of(kind.number)
 %>
 <%def name="product(kind, block, slot, result)">\
 <% found = kind.adjoints(block + "__back") %>\

@@ -18,7 +18,7 @@ def test_a_name_gives_the_same_engine_again(fast_queue, needs, build):
     needs(fast_queue, "float64")
     words, seen = compile(build(), DT).needs, set()
     on = "cpu" if devices.is_cpu(fast_queue.device) else "gpu"
-    asked = ["auto", "epochs", *(e.name for e in ENGINES if e.kernels_for(words) and e.runs_on(on))]
+    asked = ["auto", "epochs", *(e.name for e in ENGINES if e.supports(words) and e.runs_on(on))]
     for engine in asked:
         sim = Simulation(build(), DT, queue=fast_queue, engine=engine)
         again = Simulation(build(), DT, queue=fast_queue, engine=sim.engine)

@@ -41,7 +41,7 @@ def test_a_solver_says_device_method_engine_and_build(said, forest, fast_queue):
     solver = clhines.Solver(forest, queue=fast_queue)
     lines = said()
     assert one(lines, "method").startswith(f"method {solver.plan.method} (auto, by the cost model)")
-    assert re.search(r"engine whole: [\d.]+ [KM]iB on the device", one(lines, "engine"))
+    assert re.search(r"engine whole: [\d.]+ [KM]iB on the device", one(lines, "engine whole"))
     assert forest_built(lines)
     clhines.Solver(forest, queue=fast_queue)
     assert not forest_built(said())  # built before

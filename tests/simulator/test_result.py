@@ -49,7 +49,9 @@ def test_pictures_of_results_and_cables(cable, tmp_path):
     assert len(below.lines) == 10
     assert np.array_equal(below.lines[3].get_ydata(), result["v"][:, 3])
     assert below.get_ylabel() == "voltage [mV]"
-    assert raster.get_title(loc="left") == f"{len(result.spike_time)} spikes; 10 of 12 traces"
+    count = len(result.spike_time)
+    title = f"{count} spike{'s' * (count != 1)} of 12 cells; 10 of 12 traces"
+    assert raster.get_title(loc="left") == title
     below = result.plot("hh.m").axes[1]
     assert below.get_ylabel() == "hh.m"
     assert [line.get_label() for line in below.lines] == ["cell 0", "cell 1"]

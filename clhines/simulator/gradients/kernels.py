@@ -187,6 +187,10 @@ class GradientSpec(TemplateSpec):
     kinds: tuple[GradientKind, ...]
     functions: str
 
+    def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
+        """Return the number, parameter and begin of the seeds of each direction of a kind."""
+        return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
+
     @property
     def build_options(self) -> tuple[str, ...]:
         return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()

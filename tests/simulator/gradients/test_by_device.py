@@ -114,7 +114,7 @@ def test_a_little_memory_keeps_fewer_states(fast_queue, monkeypatch):
         return kept[-1]
 
     monkeypatch.setattr(by_device.DeviceGradient, "keep_every", keep_every)
-    for memory, fewest in ((1e9, 6), (7000.0, 2)):
+    for memory, fewest in ((1e9, 6), (8500.0, 2)):
         monkeypatch.setattr(by_device, "MEMORY", memory)
         found = gradient_of(net, of, 1.0, queue=fast_queue)
         np.testing.assert_allclose(found["v_init"], expected["v_init"], rtol=1e-8, atol=1e-12)
