@@ -397,6 +397,11 @@ class CellEpochs(ArenaKernels):
         """Plans whose instances are taken one by one."""
         return [launch for launch in self.launches if launch.lists is None]
 
+    @property
+    def _with_lists(self) -> list[tuple[PlanLaunch, NodeLists]]:
+        """Plans whose lanes take nodes, and their lists."""
+        return [(launch, launch.lists) for launch in self.launches if launch.lists is not None]
+
     def _tables(self, plan: EpochPlan, base: int) -> dict[str, Any]:
         """Put the tables of a plan on the device, the first of whose places is `base`."""
         table, units, num = plan.table, plan.units.copy(), np.int32
@@ -508,12 +513,10 @@ class CellEpochs(ArenaKernels):
                     alike &= value is earlier or np.array_equal(value, earlier)
         if alike:
             return True
-        lists = [launch for launch in self.launches if launch.lists is not None]
-        if not all(launch.lists.renew(model, self._inflow) for launch in lists if launch.lists):
+        if not all(lists.renew(model, self._inflow) for _, lists in self._with_lists):
             return False
-        for launch in lists:
-            assert launch.lists is not None
-            numbers = launch.lists.numbers
+        for launch, lists in self._with_lists:
+            numbers = lists.numbers
             for name, a in (("node_scalars", numbers.scalars), ("node_values", numbers.values)):
                 values = to_device(self.queue, a, self.dtype)
                 copy_onto(launch.given[name], values, self.queue)
@@ -524,8 +527,7 @@ class CellEpochs(ArenaKernels):
     def renew_constants(self) -> bool:
         model = self.model
         flows = model.constant_b.any() or model.constant_g.any()
-        lists = [launch for launch in self.launches if launch.lists is not None]
-        own = all(launch.lists.of_own_cells for launch in lists if launch.lists is not None)
+        own = all(lists.of_own_cells for _, lists in self._with_lists)
         if not own or (flows and not self._inflow):
             return False
         if self._at_sites:
@@ -533,11 +535,8 @@ class CellEpochs(ArenaKernels):
         spread = Spread(self.queue, self.dtype, model)
         total = model.capacitance_over_dt + model.constant_d
         lines = [total, model.constant_g, model.constant_b][: 3 if self._inflow else 1]
-        for launch in lists:
-            assert launch.lists is not None
-            at, node = (
-                to_device(self.queue, a, np.int32) for a in launch.lists.numbers.places_of_nodes
-            )
+        for launch, lists in self._with_lists:
+            at, node = (to_device(self.queue, a, np.int32) for a in lists.numbers.places_of_nodes)
             for line, values in enumerate(lines, 1):
                 spread.values(launch.given["node_values"], at, node, values, line * WARP)
         return True

@@ -88,18 +88,8 @@ class DeviceGradient:
         """Bind kernels to arrays."""
         for name in names:
             places = ("v_now", "v_next") if name == "take_step" else ()
-            changes = (
-                "ends",
-                "begins",
-                "t_0",
-                "t_1",
-                "t_2",
-                "t_3",
-                "row",
-                *places,
-                "now",
-                "next",
-            )
+            times = "t_0", "t_1", "t_2", "t_3"
+            changes = ("ends", "begins", *times, "row", *places, "now", "next")
             arguments = {**self._given, **more}
             bound = program.bind(self._built, self._spec, name, arguments, changes)
             self._kernels[name] = bound, [p.name for p in self._spec.parameters(name)]
