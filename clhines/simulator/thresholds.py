@@ -118,18 +118,7 @@ def find_thresholds(
         if fired.any():
             k = int(np.argmax(fired))
             raise InputError(f"cell {k} fires at low, {below[k]:g}; expected a lower one")
-        above = np.full(count, np.nan)
-        while True:
-            climbs = np.isnan(above)
-            climbs &= below < most
-            halves = above > below * (1 + tolerance)
-            if not (climbs | halves).any():
-                break
-            tried = np.where(climbs, np.minimum(below * _STEP, most), below)
-            tried[halves] = np.sqrt(below[halves] * above[halves])
-            fired = trial.fires(tried) & (climbs | halves)
-            above = np.where(fired, tried, above)
-            below = np.where(fired, below, tried)
+        above, below = trial.bracket(below, most, tolerance)
     none = np.isnan(above)
     if none.any() and missing == "raise":
         k = int(np.argmax(none))
@@ -174,6 +163,22 @@ class _Trial:
         self.runs += 1
         fired: np.ndarray = simulation.run(self._duration - self._after)[self._count] > 0
         return fired.reshape(-1)
+
+    def bracket(
+        self, below: np.ndarray, most: np.ndarray, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return amplitudes that fire, NaN if none does, and such below them that do not."""
+        above = np.full(len(below), np.nan)
+        while True:
+            climbs = np.isnan(above) & (below < most)
+            halves = above > below * (1 + tolerance)
+            if not (climbs | halves).any():
+                return above, below
+            tried = np.where(climbs, np.minimum(below * _STEP, most), below)
+            tried[halves] = np.sqrt(below[halves] * above[halves])
+            fired = self.fires(tried) & (climbs | halves)
+            above = np.where(fired, tried, above)
+            below = np.where(fired, below, tried)
 
 
 def _bounds(name: str, values: ArrayLike, count: int) -> np.ndarray:

@@ -25,18 +25,12 @@ from clhines.solver.forest import Forest
 
 MOST = 8000  # values of waveforms
 _TEXT = """
-NEURON {{ POINT_PROCESS {name} RANGE amp, scale, waveform, i ELECTRODE_CURRENT i }}
-PARAMETER {{ amp = 0 (nA) scale = 1 waveform = 0 }}
+NEURON {{ POINT_PROCESS {name} RANGE amp, scale{which}, i ELECTRODE_CURRENT i }}
+PARAMETER {{ amp = 0 (nA) scale = 1{first} }}
 ASSIGNED {{ i (nA) }}
-FUNCTION_TABLE value(t (ms), waveform)
-BREAKPOINT {{ i = scale*amp*value(t, waveform) }}
+FUNCTION_TABLE value(t (ms){which})
+BREAKPOINT {{ i = scale*amp*value(t{which}) }}
 """
-_SINGLE = (
-    _TEXT.replace("RANGE amp, scale, waveform", "RANGE amp, scale")
-    .replace("scale = 1 waveform = 0", "scale = 1")
-    .replace("(t (ms), waveform)", "(t (ms))")
-    .replace("(t, waveform)", "(t)")
-)
 
 
 def driven_currents(
@@ -77,11 +71,12 @@ def field_mechanism(
         times = np.repeat(times, 2)
     if rows.size > MOST:
         raise InputError(f"waveforms have {rows.size} values; expected at most {MOST}")
-    if len(rows) == 1:
-        table = {"value": (times, rows[0])}
-        return Mechanism.from_nmodl(_SINGLE.format(name=name), function_tables=table), 1
-    tables = {"value": (times, np.arange(len(rows)), rows.T)}
-    return Mechanism.from_nmodl(_TEXT.format(name=name), function_tables=tables), len(rows)
+    table: tuple[np.ndarray, ...] = (times, rows[0])
+    text = _TEXT.format(name=name, which="", first="")
+    if len(rows) > 1:
+        table = (times, np.arange(len(rows)), rows.T)
+        text = _TEXT.format(name=name, which=", waveform", first=" waveform = 0")
+    return Mechanism.from_nmodl(text, function_tables={"value": table}), len(rows)
 
 
 def field_of(

@@ -12,7 +12,7 @@ same number is the mean potential of a segment that 1 nA from a point electrode 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -262,8 +262,12 @@ def _along(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndar
 
 
 def _matrix(
-    at: Geometry | ArrayLike, electrodes: ArrayLike, medium: Medium | None, mean: object
+    at: Geometry | ArrayLike,
+    electrodes: ArrayLike,
+    medium: Medium | None,
+    mean: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
+    """Return the potentials at electrodes; `mean` is of 1/distance, along segments."""
     medium, places = medium or Medium(), _centres(at)
     if not isinstance(medium, Medium):
         raise InputError(f"medium is {type(medium).__name__}; expected a Medium")
@@ -278,10 +282,10 @@ def _matrix(
         some = slice(first, first + rows)
         one = where[some, None]
         _check_apart("electrode", _distance(one, begin, end), radius, first)
-        matrix[some] = mean(one * scale, begin * scale, end * scale)  # type: ignore[operator]
+        matrix[some] = mean(one * scale, begin * scale, end * scale)
         if medium.surface is not None:
             image = medium.mirrored(where[some])[:, None]
-            matrix[some] += medium.image * mean(image * scale, begin * scale, end * scale)  # type: ignore[operator]
+            matrix[some] += medium.image * mean(image * scale, begin * scale, end * scale)
     return medium.factor * matrix
 
 
