@@ -79,13 +79,20 @@ def test_every_package_and_its_data_are_listed(setup):
     assert listed == found | {"clhines.kernels"}
 
 
+def copy_project(folder, *more):
+    """Copy files and folders that a build needs, and some more; return the folder."""
+    folder.mkdir(exist_ok=True)
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("clhines", "kernels", "docs", *more):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
 def test_a_build_installs_nothing_that_an_earlier_one_left(tmp_path):
     """setuptools installs all that lies in build/lib, of whatever age."""
     pytest.importorskip("setuptools")
-    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    for name in ("clhines", "kernels", "docs"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project(tmp_path)
     old = tmp_path / "build" / "lib"
     (old / "clhines").mkdir(parents=True)
     (old / "clhines" / "gone.py").write_text("")  # no longer in the package
@@ -103,12 +110,7 @@ def test_a_build_installs_nothing_that_an_earlier_one_left(tmp_path):
 def test_an_editable_install_is_a_path(tmp_path):
     """Type checkers do not follow the finder that setuptools would write."""
     pytest.importorskip("setuptools")
-    copy = tmp_path / "checkout"
-    copy.mkdir()
-    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
-        shutil.copy(ROOT / name, copy)
-    for name in ("clhines", "kernels", "docs"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy = copy_project(tmp_path / "checkout")
     code = "from setuptools import build_meta; print(build_meta.build_editable('..'))"
     subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -164,13 +166,8 @@ def test_readme_has_no_relative_link_on_pypi():
 def test_the_sdist_has_no_tests(tmp_path):
     """They need results, pages and kernels beside them: a checkout."""
     pytest.importorskip("setuptools")
-    copy = tmp_path / "checkout"
-    copy.mkdir()
-    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
-        shutil.copy(ROOT / name, copy)
+    copy = copy_project(tmp_path / "checkout", "tests/docs", "bench/papers")
     shutil.copy(ROOT / "MANIFEST.in", copy)
-    for name in ("clhines", "kernels", "docs", "tests/docs", "bench/papers"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(__file__, copy / "tests" / "test_any.py")  # which setuptools takes by its name
     code = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
     subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)

@@ -54,6 +54,14 @@ def gradient_of(net, of, duration, mode="auto", **given):
         return sim.gradient(duration, loss, of, mode=mode)
 
 
+def assert_close(found, expected, of):
+    assert found.value == pytest.approx(expected.value, rel=1e-9)
+    for one in of:
+        size = np.abs(expected[one]).max()
+        assert size > 0
+        np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
+
+
 @pytest.mark.parametrize(("tabled", "secondorder"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("copies", [1, 6])
 def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, secondorder):
@@ -61,11 +69,7 @@ def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, second
     net, of = tree(copies, tabled)
     expected = gradient_of(net, of, 2.0, engine="reference", secondorder=secondorder)
     found = gradient_of(net, of, 2.0, queue=fast_queue, secondorder=secondorder)
-    assert found.value == pytest.approx(expected.value, rel=1e-9)
-    for one in of:
-        size = np.abs(expected[one]).max()
-        assert size > 0
-        np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
+    assert_close(found, expected, of)
 
 
 def test_axial_resistivity(fast_queue):
@@ -153,11 +157,7 @@ def test_tangents_are_those_of_the_reference(fast_queue, copies, tabled, secondo
     expected = gradient_of(net, of, 2.0, engine="reference", **given)
     found = gradient_of(net, of, 2.0, "forward", queue=fast_queue, **given)
     assert found.how == "forward, on the device"
-    assert found.value == pytest.approx(expected.value, rel=1e-9)
-    for one in of:
-        size = np.abs(expected[one]).max()
-        assert size > 0
-        np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
+    assert_close(found, expected, of)
 
 
 def test_few_numbers_go_forward(fast_queue):
