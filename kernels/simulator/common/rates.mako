@@ -12,12 +12,14 @@
 typedef struct { real ${", ".join(numbers.arguments)}; } node_series_;
 
 % if quick and double:
-// 1 / x to rounding, without a slow path: NaN where x or the result is infinite
+// 1 / x to rounding, without a slow path: 0 if x is infinite, NaN if the result is
 static real node_inverse_(const real x)
 {
     real y;   // good to 20 bits and more; one step of third order
     __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-    const real e = fma(-x, y, (real)1);
+    const int2 word = as_int2(x);   // from 2^1023 on y is 0: a finite number, for 0 * x is NaN
+    const int high = min(word.y & 0x7fffffff, 0x7fe00000) | (word.y & ~0x7fffffff);
+    const real e = fma(-as_double((int2)(word.x, high)), y, (real)1);
     return fma(y, fma(e, e, e), y);
 }
 
