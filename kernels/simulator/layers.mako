@@ -1,93 +1,119 @@
 <%page args="spec"/>\
 <%
-K = spec.rows
-right, ground, share = ([f"w[{k * K + x}]" for x in range(K)] for k in range(3))
-names = [f"b{j}{l}" for j in range(K) for l in range(j + 1, K)]
-names += [f"h{x}{q}" for x in range(K) for q in range(x + 1)]
-slot = {name: 3 * K + k for k, name in enumerate(names)}
-size = 3 * K + len(names)
+K, L = spec.rows, spec.lanes
+pairs = [(j, l) for j in range(K) for l in range(j + 1, K)]
+lower = [(x, q) for x in range(K) for q in range(x + 1)]
+sums = [f"r{x}" for x in range(K)] + [f"e{x}" for x in range(K)] + [f"b{j}{l}" for j, l in pairs]
+slot = {name: k for k, name in enumerate([f"y{x}" for x in range(K)] + [f"s{j}{l}" for j, l in pairs]
+                                         + [f"t{x}{q}" for x, q in lower])}
+kept = lambda name: f"w[{slot[name] * L}]"
+of = lambda name, x, at="at": f"{name}[{f'{x} * num_columns + ' if x > 1 else 'num_columns + ' if x else ''}{at}]"
 %>\
+<%def name="potentials(p, column, indent)">\
+% for x in range(K):
+${indent}const int ${p}_at${x} = ${of("place", x, column)};
+% endfor
+${indent}const int ${p}_has = ${p}_at1 >= 0;
+% for x in reversed(range(K)):
+${indent}const real ${p}${x} = ${f"v[{p}_at0] + ({p}_has ? {p}1 : 0)" if not x else f"{p}_has ? v[{p}_at{x}] : 0"};
+% endfor
+</%def>\
 // phase 4: solve
 // The change of v in a step, where nodes lie around others: clhines/simulator/model/layers.py says how.
-// spec: ${spec.real}, ${K} potentials of a column
+// spec: ${spec.real}, ${K} potentials of a column, ${L} cells side by side
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 
 typedef ${spec.real} real;
 
-// Each work-item has cells in turn, and `work` for one of `most` columns. Of column i `place` has the
-// places of its nodes, -1 for none, row by row as `axial`, `g` and `over` (g and C/dt) have conductances;
-// `d` and `b` are as `begin_step` gives them. `work` has of each column currents, conductances to ground,
-// shares, those between its potentials (b), and those to the potentials of the column above (h).
+// A work-item has cells in turn, `work` for one of `most` columns. Column i of a cell is number
+// start + ${L} * i. Of a column `place` has the places of its nodes, -1 for none, row by row as `axial`,
+// `g` and `over` (g and C/dt) have conductances; `d` and `b` are as `begin_step` gives them.
+// `code` is 4 times the number of the column's parent in the cell, -1 for none, and WAITS | FIRST: a
+// parent right before it gets its sums in registers, any other in `work`, where it WAITS for them;
+// the first child to be eliminated sets them. After its elimination potential x of a column is
+//     x = y + s01 * x1 + ... (further out) + t00 * x0 + ... (of the parent)
 // `x` are the changes.
+#define WAITS 1
+#define FIRST 2
+
 __kernel void solve_layers(${signature(spec, "solve_layers")})
 {
-    if (get_global_id(0) >= num_items) return;
-    for (int cell = get_global_id(0); cell < num_cells; cell += num_items) {
-        const int begin = first[cell], end = first[cell + 1];
-        __global real *own = work + (long)get_global_id(0) * most * ${size};
-        for (int i = begin; i < end; i++) {
-            __global real *w = own + (i - begin) * ${size};
-            const int at0 = place[i], p = above[i];
-            const int has = place[num_columns + i] >= 0;
-            real p0 = v[at0], r0 = b[at0];
-% for x in range(1, K):
-            real p${x} = 0, r${x} = 0;
-% endfor
+    const int item = get_global_id(0);
+    if (item >= num_items) return;
+    __global real *own = work + ((long)(item / ${L}) * most * ${len(slot) * L} + item % ${L});
+    for (int cell = item; cell < num_cells; cell += num_items) {
+        const int begin = start[cell], size = sizes[cell];
+        // sums of the column: right sides, conductances to ground, and between its potentials
+        real ${", ".join(f"{name} = 0" for name in sums)};
+        int at = begin + (size - 1) * ${L};
 % for x in range(K):
-            ${ground[x]} = ${"has ? 0 : d[at0]" if not x else "has ? 0 : 1"};
+        int at${x} = ${of("place", x)};
 % endfor
-% for name in names:
-            w[${slot[name]}] = ${f"axial[{name[1]} * num_columns + i]" if name[0] == "h" and name[1] == name[2] else 0};
+        int has = at1 >= 0;
+% for x in reversed(range(K)):
+        real p${x} = ${f"v[at0] + (has ? p1 : 0)" if not x else f"has ? v[at{x}] : 0"};
+% endfor
+        for (int i = size - 1; i >= 0; i--, at -= ${L}) {
+            __global real *w = own + (long)i * ${len(slot) * L};
+            const int p = code[at] >> 2, before = max(at - ${L}, begin);
+${potentials("n", "before", " " * 12)}\
+            if (code[at] & WAITS) {
+% for k, name in enumerate(sums):
+                ${name} += w[${k * L}];
+% endfor
+            }
+            const real inside = b[at0];
+            r0 += inside;
+% for x, q in lower:
+            real h${x}${q} = ${of("axial", x) if x == q else 0};
 % endfor
             if (has) {
+                const real first = b[at1], last = ${f"b[at{K - 1}]" if K > 2 else "first"};
+                r0 += first;
+                r1 -= inside;
+                r${K - 1} += last;
+                b01 += d[at0];
 % for x in range(1, K):
-                const int at${x} = place[${x} * num_columns + i];
-                p${x} = v[at${x}];
-% endfor
-                p0 += p1;
-                r1 = -r0;
-                r0 += b[at1];
-                r${K - 1} += b[at${K - 1}];
-                w[${slot["b01"]}] = d[at0];
-% for x in range(1, K):
-                const real out${x} = g[${x} * num_columns + i] * ${f"(p{x} - p{x + 1})" if x + 1 < K else f"p{x}"};
+                const real out${x} = ${of("g", x)} * ${f"(p{x} - p{x + 1})" if x + 1 < K else f"p{x}"};
                 r${x} -= out${x};
 % if x + 1 < K:
                 r${x + 1} += out${x};
-                w[${slot[f"b{x}{x + 1}"]}] = over[${x} * num_columns + i];
+                b${x}${x + 1} += ${of("over", x)};
 % else:
-                ${ground[x]} += over[${x} * num_columns + i];
+                e${x} += ${of("over", x)};
 % endif
 % endfor
+            } else {
+                e0 += d[at0];
+% for x in range(1, K):
+                e${x} += 1;
+% endfor
             }
+            // what the parent gets
+            real ${", ".join(f"up_{name} = 0" for name in sums)};
             if (p >= 0) {
-                __global real *to = own + (p - begin) * ${size};
+                real ${", ".join(f"o{x} = n{x}" for x in range(K))};
+                if (p != i - 1) {
+                    const int other = begin + p * ${L};
+${potentials("m", "other", " " * 20)}\
 % for x in range(K):
-                const real flow${x} = axial[${x} * num_columns + i] * (to[${2 * K + x}] - p${x});
-                r${x} += flow${x};
-                to[${x}] -= flow${x};
+                    o${x} = m${x};
+% endfor
+                }
+% for x in range(K):
+                up_r${x} = h${x}${x} * (p${x} - o${x});
+                r${x} -= up_r${x};
 % endfor
             }
-% for x in range(K):
-            ${right[x]} = r${x};
-            ${share[x]} = p${x};  // the potential, until the column is eliminated
-% endfor
-        }
-        for (int i = end - 1; i >= begin; i--) {
-            __global real *w = own + (i - begin) * ${size};
-% for x in range(K):
-            real r${x} = ${right[x]}, e${x} = ${ground[x]};
-% endfor
-% for name in names:
-            real ${name} = w[${slot[name]}];
-% endfor
 % for x in range(K):
 <% others = [f"b{x}{j}" for j in range(x + 1, K)] + [f"h{x}{q}" for q in range(x + 1)] %>\
             const real f${x} = 1 / (${" + ".join([f"e{x}", *others])});
+            ${kept(f"y{x}")} = f${x} * r${x};
 % for j in range(x + 1, K):
             const real s${x}${j} = b${x}${j} * f${x};
+            ${kept(f"s{x}{j}")} = s${x}${j};
             r${j} += s${x}${j} * r${x};
             e${j} += s${x}${j} * e${x};
 % for l in range(j + 1, K):
@@ -97,41 +123,61 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
             h${j}${q} += s${x}${j} * h${x}${q};
 % endfor
 % endfor
-            ${right[x]} = r${x};
-            ${share[x]} = f${x};
-% endfor
-% for name in names:
-            w[${slot[name]}] = ${name};
-% endfor
-            if (above[i] < 0) continue;
-            __global real *to = own + (above[i] - begin) * ${size};
-% for x in range(K):
 % for q in range(x + 1):
             const real t${x}${q} = h${x}${q} * f${x};
-            to[${q}] += t${x}${q} * r${x};
-            to[${K + q}] += t${x}${q} * e${x};
+            ${kept(f"t{x}{q}")} = t${x}${q};
+            up_r${q} += t${x}${q} * r${x};
+            up_e${q} += t${x}${q} * e${x};
 % for r in range(q + 1, x + 1):
-            to[${slot[f"b{q}{r}"]}] += t${x}${q} * h${x}${r};
+            up_b${q}${r} += t${x}${q} * h${x}${r};
 % endfor
 % endfor
 % endfor
-        }
-        for (int i = begin; i < end; i++) {
-            __global real *w = own + (i - begin) * ${size};
-            const __global real *from = own + max(above[i] - begin, 0) * ${size};
-% for x in reversed(range(K)):
-            const real x${x} = ${share[x]} * (${" + ".join([right[x]]
-                + [f"w[{slot[f'b{x}{j}']}] * x{j}" for j in range(x + 1, K)]
-                + [f"(above[i] < 0 ? 0 : w[{slot[f'h{x}{q}']}] * from[{q}])" for q in range(x + 1)])});
+            if (p >= 0 && p != i - 1) {
+                __global real *to = own + (long)p * ${len(slot) * L};
+                const int first = code[at] & FIRST;
+% for k, name in enumerate(sums):
+                to[${k * L}] = (first ? 0 : to[${k * L}]) + up_${name};
+                up_${name} = 0;
+% endfor
+            }
+% for name in sums:
+            ${name} = up_${name};
 % endfor
 % for x in range(K):
-            ${right[x]} = x${x};
+            at${x} = n_at${x};
+            p${x} = n${x};
 % endfor
-            const int has = place[num_columns + i] >= 0;
-            x[place[i]] = has ? x0 - x1 : x0;
-            if (!has) continue;
-% for x in range(1, K):
-            x[place[${x} * num_columns + i]] = x${x};
+            has = n_has;
+        }
+        real ${", ".join(f"x{x} = 0" for x in range(K))};   // of the column before
+        at = begin;
+        for (int i = 0; i < size; i++, at += ${L}) {
+            __global real *w = own + (long)i * ${len(slot) * L};
+            const int p = code[at] >> 2, at0 = place[at], at1 = ${of("place", 1)};
+            if (p != i - 1 && p >= 0) {
+                const __global real *from = own + (long)p * ${len(slot) * L};
+% for x in range(K):
+                x${x} = from[${x * L}];
+% endfor
+            }
+% for x in reversed(range(K)):
+            const real new${x} = ${" + ".join([kept(f"y{x}")] + [f"{kept(f's{x}{j}')} * new{j}" for j in range(x + 1, K)]
+                + [f"{kept(f't{x}{q}')} * x{q}" for q in range(x + 1)])};
+% endfor
+% for x in range(K):
+            x${x} = new${x};
+% endfor
+            if (code[at] & WAITS) {
+% for x in range(K):
+                w[${x * L}] = x${x};
+% endfor
+            }
+            x[at0] = at1 >= 0 ? x0 - x1 : x0;
+            if (at1 < 0) continue;
+            x[at1] = x1;
+% for x in range(2, K):
+            x[${of("place", x)}] = x${x};
 % endfor
         }
     }

@@ -272,7 +272,8 @@ def specs():
                 yield f"{name}; {dtype}; networks with exact times", name, found
     for dtype in ("float64", "float32"):
         yield f"any; {dtype}; others", "any", list(other_specs(dtype))
-        yield f"any; {dtype}; layers", "any", [LayersSpec(real_name(dtype), k) for k in (3, 4)]
+        layers = [LayersSpec(real_name(dtype), k, n) for k, n in ((2, 32), (3, 1), (4, 32))]
+        yield f"any; {dtype}; layers", "any", layers
         yield f"any; {dtype}; networks with exact times", "any", list(exact_specs(dtype))
 
 

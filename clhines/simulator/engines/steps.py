@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.core.arrays import offsets
+from clhines.core.arrays import inverse, offsets, stretch_of
 from clhines.core.errors import DeviceMemoryError, InputError
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
@@ -35,6 +35,8 @@ from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
+# With layers a solver gives the order alone. By whether it is a CPU: the method, cells side by side
+ORDERS, LANES = {True: "auto", False: "block_interleaved"}, {True: 1, False: 32}
 NEIGHBOURS = ("above", "below", "beside")  # of `neighbours`
 Enqueue: TypeAlias = Callable[[], object]
 
@@ -153,13 +155,13 @@ class Diffusing:
 
 @dataclass(frozen=True)
 class LayersSpec(TemplateSpec):
-    """``layers.mako``; `rows` are the potentials of a column."""
+    """``layers.mako``; `rows` are the potentials of a column, `lanes` the cells side by side."""
 
     template: ClassVar[str] = "simulator/layers"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "solve_layers": (
             "int num_items, int num_cells, int num_columns, int most",
-            "const int *restrict first, const int *restrict above",
+            "const int *restrict start, const int *restrict sizes, const int *restrict code",
             "const int *restrict place, const real *restrict axial, const real *restrict g",
             "const real *restrict over, const real *restrict d, const real *restrict b",
             "const real *restrict v, real *work, real *x",
@@ -167,33 +169,68 @@ class LayersSpec(TemplateSpec):
     }
     real: str
     rows: int
+    lanes: int = 1
+
+
+def _codes(parent: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return `code` of ``layers.mako``; `own` are the numbers of columns in their cells."""
+    number = np.arange(len(parent))
+    above = np.where(parent < 0, -1, parent - number + own)
+    apart = np.flatnonzero((parent >= 0) & (parent != number - 1))
+    waits, first = np.zeros((2, len(parent)), np.int64)
+    waits[parent[apart]] = 1
+    last = np.full(len(parent), -1)
+    last[parent[apart]] = apart  # the largest number
+    first[last[last >= 0]] = 2
+    codes: np.ndarray = 4 * above + waits + first
+    return codes
 
 
 class Surrounded:
-    """The solve of a step where nodes lie around others."""
+    """The solve of a step where nodes lie around others.
+
+    On GPUs work-items have a cell each, and the columns of 32 cells lie side by side.
+    """
 
     def __init__(self, run: ArenaRun, place: np.ndarray) -> None:
         layers, num = run.model.layers, np.int32
         assert layers is not None
-        rows, columns = layers.node.shape
-        self._run, self._spec = run, LayersSpec(real_name(run.dtype), rows)
-        over = layers.g + layers.c / run.model.dt
+        on_cpu = devices.is_cpu(run.device)
+        lanes, rows = LANES[on_cpu], len(layers.node)
+        self._run = run
+        self._spec = LayersSpec(real_name(run.dtype), rows, lanes)
+        sizes = np.diff(layers.of_cells)
+        rank = np.argsort(sizes, kind="stable")  # cells of equal size side by side
+        groups = np.maximum.reduceat(sizes[rank], np.arange(0, len(rank), lanes))
+        first, ranks = lanes * offsets(groups), np.arange(len(rank))
+        start = first[ranks // lanes] + ranks % lanes
+        columns = int(first[-1])
+        cell = stretch_of(layers.of_cells, np.arange(len(layers.parent)))
+        own = np.arange(len(cell)) - layers.of_cells[cell]
+        at = start[inverse(rank)][cell] + lanes * own
+
+        def padded(values: np.ndarray, fill: float = 0) -> np.ndarray:
+            array = np.full((*values.shape[:-1], columns), fill, values.dtype)
+            array[..., at] = values
+            return array.reshape(-1)
+
+        places = np.where(layers.node < 0, -1, place[layers.node])
         ints = {
-            "first": layers.of_cells, "above": layers.parent,
-            "place": np.where(layers.node < 0, -1, place[layers.node]).reshape(-1),
+            "start": start, "sizes": sizes[rank], "code": padded(_codes(layers.parent, own)),
+            "place": padded(places, -1),
         }  # fmt: skip
+        over = layers.g + layers.c / run.model.dt
         reals = {"axial": layers.axial, "g": layers.g, "over": over}
-        self._items = cells = len(layers.of_cells) - 1
-        if devices.is_cpu(run.device):
+        self._items = cells = len(rank)
+        if on_cpu:
             self._items = min(cells, BLOCKS_PER_UNIT * run.limits.compute_units)
-        most = int(np.diff(layers.of_cells).max())
-        work = (self._items, most * rows * (3 + rows))
+        most, room = int(sizes.max()), -(-self._items // lanes) * lanes
         self._given: dict[str, Any] = {
             "num_items": num(self._items), "num_cells": num(cells),
             "num_columns": num(columns), "most": num(most),
             **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
-            **{name: to_device(run.queue, a.reshape(-1), run.dtype) for name, a in reals.items()},
-            "work": cla.zeros(run.queue, work, run.dtype),
+            **{name: to_device(run.queue, padded(a), run.dtype) for name, a in reals.items()},
+            "work": cla.zeros(run.queue, (room, most * rows * (rows + 1)), run.dtype),
         }  # fmt: skip
 
     def bind(self, arguments: Mapping[str, Any]) -> Enqueue:
@@ -221,7 +258,10 @@ class Steps(ArenaKernels):
         diffuses = any(one.parent.size for one in run.model.diffusions)
         self.in_vectors = devices.is_cpu(run.queue.device)
         request = run.request
-        self.solver = _solver_of(run, lambda m: m.forest, request.method, request.options)
+        method = request.method
+        if run.model.layers is not None and method == "auto" and not request.options:
+            method = ORDERS[self.in_vectors]
+        self.solver = _solver_of(run, lambda m: m.forest, method, request.options)
         self._diffusing = Diffusing(run) if diffuses else None
         self._surrounded = Surrounded(run, self.place) if run.model.layers is not None else None
         self._tiler = None
@@ -249,9 +289,9 @@ class Steps(ArenaKernels):
             beside = tiler.neighbours(neighbours(once.forest))
             active = cla.empty(self.queue, self.places, np.int32)
         else:
-            placed = placed_neighbours(once.forest, gather, self.place)
-            if once.layers is not None:  # of which `solve_layers` knows
-                placed = np.full_like(placed, -1)
+            placed = np.full((3, len(gather)), -1, np.int32)  # `solve_layers` knows of layers
+            if once.layers is None:
+                placed = placed_neighbours(once.forest, gather, self.place)
             beside = [cla.to_device(self.queue, a) for a in placed]
             number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
             active = cla.to_device(self.queue, number)

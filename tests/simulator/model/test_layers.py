@@ -7,6 +7,7 @@ import pytest
 from networks import layered_network
 
 from clhines import InputError, Mechanism, Network, Simulation
+from clhines.simulator.engines import steps
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.model import compile
 from clhines.simulator.network.copies import copies_of
@@ -122,8 +123,13 @@ def recorded(net, engine, dtype="float64", duration=6.0, pieces=1):
     return sim, np.concatenate(rows)
 
 
+@pytest.mark.parametrize("side_by_side", [False, True])
 @pytest.mark.parametrize("dtype", EPS)
-def test_steps_are_those_of_the_reference(dtype):
+def test_steps_are_those_of_the_reference(dtype, side_by_side, monkeypatch):
+    """Also in the order of GPUs, there with two cells side by side, of different sizes."""
+    if side_by_side:
+        monkeypatch.setitem(steps.ORDERS, True, steps.ORDERS[False])
+        monkeypatch.setitem(steps.LANES, True, 2)
     net, _ = layered_network()
     sim, ours = recorded(net, "auto" if dtype == "float64" else "steps", dtype)
     _, want = recorded(net, "reference")
