@@ -272,7 +272,7 @@ class Population:
         order = np.lexsort((time, protocol, of_set))
         of_set, protocol, time = of_set[order], protocol[order], time[order]
         return PopulationResult(
-            t, v, of_set, protocol, time, joined_features(results, number, several)
+            t, v, of_set, protocol, time, joined_features(results, number, several), self.protocols
         )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:

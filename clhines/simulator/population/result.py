@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clhines.core.checks import shown, unchangeable
+from clhines.core.checks import as_choice, as_whole_number, shown, unchangeable
 from clhines.core.errors import meant
 from clhines.simulator.analysis.spikes import RaggedArray
 
@@ -30,6 +30,8 @@ class PopulationResult:
         (`Network.threshold`, or that of a text with ``spike:``); features have eFEL's, -20 mV.
     features : dict of str to (N, P) array or RaggedArray
         A RaggedArray has an array for each set and protocol: ``features[name][n * P + p]``.
+    protocols : tuple of str
+        Their names, in the order of the arrays.
     """
 
     t: np.ndarray
@@ -38,6 +40,7 @@ class PopulationResult:
     spike_protocol: np.ndarray
     spike_time: np.ndarray
     features: Mapping[str, np.ndarray | RaggedArray] = field(default_factory=dict)
+    protocols: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         names = f"; features {', '.join(self.features)}" if self.features else ""
@@ -66,7 +69,24 @@ class PopulationResult:
             f"PopulationResult has no {shown(name)}{meant(name, (*vars(self), 'num_spikes'))}"
         )
 
-    def spikes(self, number: int, protocol: int) -> np.ndarray:
-        """(j,) float64, ms: times of the spikes of one set under one protocol."""
+    def spikes(self, number: int, protocol: int | str) -> np.ndarray:
+        """(j,) float64, ms: times of the spikes of one set under one protocol.
+
+        Parameters
+        ----------
+        number : int
+            Of the set, from 0.
+        protocol : int or str
+            Number, from 0, or name of the protocol.
+
+        Raises
+        ------
+        InputError
+            If there is no such set or protocol.
+        """
+        number = as_whole_number("number", number, 0, len(self.v) - 1)
+        if isinstance(protocol, str):
+            protocol = self.protocols.index(as_choice("protocol", protocol, self.protocols))
+        protocol = as_whole_number("protocol", protocol, 0, self.v.shape[1] - 1)
         mine = (self.spike_set == number) & (self.spike_protocol == protocol)
         return self.spike_time[mine]

@@ -79,9 +79,17 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
             v, spikes = alone(n, name)
             assert np.abs(found.v[n, p, : len(v)] - v).max() < tolerance
             assert np.isnan(found.v[n, p, len(v) :]).all()
-            assert found.spikes(n, p).tolist() == spikes.tolist()
+            assert found.spikes(n, p).tolist() == found.spikes(n, name).tolist() == spikes.tolist()
             assert found.num_spikes[n, p] == len(spikes)
     assert np.array_equal(first.v[::-1], found.v, equal_nan=True)
+    for number, protocol, message in (
+        (5, 0, "number is 5; expected"),
+        (-1, 0, "number is -1; expected"),
+        (0, 3, "protocol is 3; expected"),
+        (0, "stepp", "protocol='stepp'; expected"),
+    ):
+        with pytest.raises(InputError, match=message):
+            found.spikes(number, protocol)
     assert found.num_spikes[:, 0].min() > 0
 
 
