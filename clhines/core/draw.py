@@ -26,7 +26,7 @@ from clhines.core.summary import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import LineCollection
+    from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
@@ -38,7 +38,7 @@ _WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a
 _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
 _STYLE = Path(__file__).with_name("clhines.mplstyle")
-_THIN = 1.5  # points: width of the thinnest neurite
+_THIN = 1.0  # points: width of the thinnest neurite
 _DRAWN = 10  # traces of a picture at most
 _LOW = 2.6  # inches
 
@@ -219,7 +219,7 @@ def plot_traces(
     Raises
     ------
     InputError
-        As in `plot_raster`; no such record has rows, or the number of `names` is wrong.
+        As in `plot_raster`; there is no such record, or the number of `names` is wrong.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         left_out = _traces(axes, result, record, names, is_beside=ax is None)
@@ -266,7 +266,7 @@ def _raster(axes: Any, result: Any) -> int:
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
     axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
     if top < result.num_cells:
-        _note(axes, f"cells {top} to {result.num_cells - 1} have no spikes and are not shown")
+        _note(axes, f"cells {top} to {result.num_cells - 1}, without spikes, are not shown")
     if not len(when):
         axes.text(0.5, 0.5, "no spikes", transform=axes.transAxes, ha="center")
     axes.set(ylim=(-0.5, top - 0.5), ylabel="cell")
@@ -404,11 +404,12 @@ def _panels(
 ) -> Figure:
     finite = rows[np.isfinite(rows)]
     limits = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
-    node, ends, diameter = _strokes(cable)
+    node, ends, diameters = _frusta(cable)
     extent = np.ptp(ends.reshape(-1, 3), axis=0)
     plane = np.sort(np.argsort(extent, kind="stable")[1:])
-    ends = ends[:, :, plane]
-    wide, high = np.maximum(extent[plane], 0.15 * extent.max()) + 0.08 * extent.max()
+    outlines = _outlines(ends[:, :, plane], diameters)
+    corners = outlines.reshape(-1, 2)
+    wide, high = np.maximum(np.ptp(corners, axis=0), 0.15 * extent.max()) + 0.08 * extent.max()
     columns = min(len(rows), 4)
     lines = -(-len(rows) // columns)
     side = min(4.0, 10.0 / columns)
@@ -418,15 +419,11 @@ def _panels(
     if ax is None:
         figure = _figure(figsize=size)
         panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
-        width, height = side, size[1] / lines
     else:
         figure, panels = _figure_of(ax), np.array([ax])
-        width, height = ax.get_position().size * figure.get_size_inches()
-    scale = 72 * min(width / wide, height / high) * 0.85  # points per µm, about
-    corners = ends.reshape(-1, 2)
     (x, y) = (corners.min(axis=0) + corners.max(axis=0)) / 2
     for axes, row, title in zip(panels, rows, titles, strict=False):
-        drawn = _strokes_drawn(axes, ends, np.maximum(diameter * scale, _THIN), row[node])
+        drawn = _drawn(axes, outlines, diameters.max(axis=1), row[node])
         drawn.set_clim(*limits)
         axes.set(title=title, aspect="equal")
         axes.set(xlim=(x - wide / 2, x + wide / 2), ylim=(y - high / 2, y + high / 2))
@@ -438,9 +435,9 @@ def _panels(
     return figure
 
 
-def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut sections at points and ends of segments; return nodes, ends, (m, 2, 3), diameters."""
-    node, ends, diameter = [], [], []
+def _frusta(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut sections at points and segments; return nodes, ends (m, 2, 3), diameters (m, 2)."""
+    node, ends, diameters = [], [], []
     points = cable.sections.points.astype(np.float64)
     for s, count in enumerate(cable.nseg.tolist()):
         p = points[slice(*cable.sections.offsets[s : s + 2])]
@@ -450,21 +447,33 @@ def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         middle = (cuts[1:] + cuts[:-1]) / 2
         segment = np.minimum((middle / at[-1] * count).astype(np.int64), count - 1)
         node.append(cable.first_node[s] + segment)
-        ends.append(np.stack((cut_points[:-1, :3], cut_points[1:, :3]), axis=1))
-        diameter.append((cut_points[:-1, 3] + cut_points[1:, 3]) / 2)
-    return np.concatenate(node), np.concatenate(ends), np.concatenate(diameter)
+        pairs = np.stack((cut_points[:-1], cut_points[1:]), axis=1)
+        ends.append(pairs[:, :, :3])
+        diameters.append(pairs[:, :, 3])
+    return np.concatenate(node), np.concatenate(ends), np.concatenate(diameters)
 
 
-def _strokes_drawn(
-    axes: Axes, ends: np.ndarray, width: np.ndarray, values: np.ndarray
-) -> LineCollection:
+def _outlines(ends: np.ndarray, diameters: np.ndarray) -> np.ndarray:
+    """Return the corners of each frustum in the plane, (m, 4, 2), in order around it."""
+    along = ends[:, 1] - ends[:, 0]
+    length = np.linalg.norm(along, axis=1, keepdims=True)
+    across = np.stack((-along[:, 1], along[:, 0]), axis=1) / np.where(length > 0, length, 1.0)
+    half = across[:, None] * diameters[:, :, None] / 2
+    left, right = ends - half, ends + half
+    return np.stack((left[:, 0], left[:, 1], right[:, 1], right[:, 0]), axis=1)
+
+
+def _drawn(
+    axes: Axes, outlines: np.ndarray, width: np.ndarray, values: np.ndarray
+) -> PolyCollection:
+    """Draw frusta, thin ones first; an edge in their colour closes gaps between neighbours."""
     from matplotlib import colormaps
-    from matplotlib.collections import LineCollection
+    from matplotlib.collections import PolyCollection
 
     colours = colormaps["cividis"].with_extremes(bad="0.7")
     order = np.argsort(width, kind="stable")
-    drawn = LineCollection(list(ends[order]), linewidths=width[order], cmap=colours)
-    drawn.set_capstyle("butt" if len(order) and width.max() > 8 else "round")
+    drawn = PolyCollection(list(outlines[order]), linewidths=_THIN, edgecolors="face", cmap=colours)
+    drawn.set_joinstyle("round")
     drawn.set_array(np.ma.masked_invalid(values[order]))
     axes.add_collection(drawn)
     return drawn

@@ -25,15 +25,23 @@ def test_each_stroke_has_the_value_of_its_segment(cable):
     """Lengths of strokes by value are the lengths of segments, from areas and diameters."""
     figure = draw.plot_morphology(cable, np.arange(cable.num_nodes))
     drawn = strokes(figure)
-    node, ends, diameter = draw._strokes(cable)
+    node, ends, diameters = draw._frusta(cable)
     assert np.array_equal(np.sort(drawn.get_array()), np.sort(node))
-    # a cylinder of this length and mean diameter: less than the slant side of the frusta
+    # the slant side of a frustum
     length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
-    area = np.bincount(node, np.pi * length * diameter, cable.num_nodes)
+    slant = np.hypot(length, np.diff(diameters, axis=1)[:, 0] / 2)
+    area = np.bincount(node, np.pi * slant * diameters.mean(axis=1), cable.num_nodes)
     assert set(node) == set(np.flatnonzero(cable.area > 0))
     used = cable.area > 0
-    assert np.all(area[used] <= cable.area[used] * (1 + 1e-6))
-    np.testing.assert_allclose(area[used], cable.area[used], rtol=0.02)
+    np.testing.assert_allclose(area[used], cable.area[used], rtol=1e-6)
+
+
+def test_outlines_have_the_diameters_of_both_ends():
+    ends = np.array([[[0.0, 0.0], [0.0, 10.0]], [[0.0, 0.0], [3.0, 4.0]]])
+    corners = draw._outlines(ends, np.array([[2.0, 4.0], [1.0, 1.0]]))
+    assert corners[0].tolist() == [[1, 0], [2, 10], [-2, 10], [-1, 0]]
+    np.testing.assert_allclose(corners[1].mean(axis=0), [1.5, 2.0])
+    np.testing.assert_allclose(np.linalg.norm(corners[1, 0] - corners[1, 3]), 1.0)
 
 
 def test_panels_share_a_scale_and_name_their_times(cable, tmp_path):
@@ -69,7 +77,7 @@ def test_other_numbers_of_titles_are_refused(cable):
 def test_a_raster_says_what_it_leaves_out():
     spikes = [1.0, 2.0], [0, 3]
     raster = draw.plot_raster(results.drawn(400, spikes, np.zeros((3, 1)))).axes[0]
-    assert raster.get_title(loc="right") == "cells 10 to 399 have no spikes and are not shown"
+    assert raster.get_title(loc="right") == "cells 10 to 399, without spikes, are not shown"
     assert raster.get_ylim() == (-0.5, 9.5)
     raster = draw.plot_result(results.drawn(4, spikes, np.zeros((3, 1)))).axes[0]
     assert raster.get_title(loc="right") == ""
