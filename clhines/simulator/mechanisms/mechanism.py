@@ -530,7 +530,7 @@ def _known(program: Program, params: Values | None, states: Values | None) -> di
     if unknown:
         raise InputError(
             f"mechanism {program.name} has no parameter '{unknown[0]}'; "
-            f"it has {', '.join(names) or 'none'}"
+            f"it has {', '.join(names) or 'none'}{meant(unknown[0], names)}"
         )
     user_values, units = {**(states or {}), **(params or {})}, program.units
     return {**program.defaults, **{k: _numbers(k, x, units.get(k)) for k, x in user_values.items()}}

@@ -107,6 +107,8 @@ class TextStatements:
                 word = re.split(r"[\s=:]", line.text, maxsplit=1)[0][:40]
                 near = near_keyword(word, self.keywords)
                 hint = f"did you mean '{near}'?" if near else expected
+                if near == word == "parameter":
+                    hint = "expected 'parameter NAME = NUMBER UNIT'"
                 raise self.fail(line, f"cannot read this statement; {hint}")
         if not self.kind:
             first = f"expected '{self.kinds[0]} NAME' first"
@@ -148,6 +150,9 @@ class TextStatements:
             except ExpressionError as error:
                 problem = f"parameter '{line.name}' got '{shortened(line.source)}'"
                 raise self.fail(line, f"{problem}; expected a number and its unit") from error
+            if name == "celsius" and canonical(line) not in ("", "degC"):
+                problem = f"parameter 'celsius' has the unit {canonical(line)}"
+                raise self.fail(line, f"{problem}; expected degC")
         self.defined[name] = line
 
     def _take(self, line: Line, source: str) -> None:
@@ -207,6 +212,8 @@ class TextStatements:
         near = get_close_matches(name[:60], names[:2000], n=1, cutoff=0.6)
         hint = f"did you mean '{near[0]}'?" if near else "known are "
         hint += "" if near else shortened(", ".join(names), 100)
+        if name == "celsius":
+            hint = "expected 'parameter celsius = 6.3 degC', which the network's temperature sets"
         if name in FUNCTIONS:
             hint = f"'{name}' is a function and needs its argument in brackets"
         raise ExpressionError(f"unknown symbol '{shortened(name)}'; {hint}")
