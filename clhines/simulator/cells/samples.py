@@ -25,13 +25,12 @@ The soma
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from clhines.core.arrays import climb
-from clhines.core.errors import CableError, RepairWarning
+from clhines.core.errors import CableError, RepairWarning, warn_caller
 from clhines.simulator.cells.morphology import Morphology
 
 SOMA = 1  # type code of SWC
@@ -231,5 +230,5 @@ def repaired(cell: Morphology, repair: str | None) -> Morphology:
     for i, value in zip(samples.tolist(), new.tolist(), strict=True):
         where = f"{cell.name}:{cell.line[i]}" if cell.line[i] > 0 else cell.name
         message = f"{where}: sample {cell.id[i]} has radius 0, repaired to {value:.6g} µm"
-        warnings.warn(message, RepairWarning, stacklevel=3)
+        warn_caller(message, RepairWarning)
     return replace(cell, radius=radius, repaired=samples)

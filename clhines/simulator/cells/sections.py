@@ -209,7 +209,7 @@ def _check_numbers(
         _refuse(cell, i, f"is at {cell.xyz[i].tolist()}", "finite numbers")
     expected = "a finite number above 0 (µm)"
     if cell.radius[i] == 0:
-        expected = "a finite number above 0 or, at a tip off the soma, 0 (µm)"
+        expected = "a radius above 0 µm; 0 is allowed in the last sample of a neurite"
         if i in zero_radii(cell)[0]:
             expected += "; or an interpolated one, by repair='zero-radius', --repair zero-radius"
     _refuse(cell, i, f"has radius {cell.radius[i]:g}", expected)

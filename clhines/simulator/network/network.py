@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.checks import as_array, as_indices, as_number, as_real, as_whole_number
-from clhines.core.errors import InputError, meant, shown
+from clhines.core.errors import InputError, meant, shown, warn_caller
 from clhines.core.files import PathLike
 from clhines.core.summary import counted
 from clhines.simulator.cells.cable import Cable, discretise
@@ -132,8 +132,10 @@ class Network:
         num_cells : int, optional
             The files' cells are repeated in turn; default: one of each.
         **options
-            Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`.
+            Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`; and `repair`
+            of `clhines.read_swc`.
         """
+        repair = options.pop("repair", None)
         names = [name for name in signature(discretise).parameters if name != "morphology"]
         for name in options:
             if name not in names:
@@ -142,7 +144,9 @@ class Network:
         files = [paths] if isinstance(paths, (str, bytes, PurePath)) else paths
         if not isinstance(files, Iterable) or isinstance(files, np.ndarray):
             raise InputError(f"paths is {shown(paths)}; expected the path of a file, or several")
-        return cls([discretise(read_swc(path), **options) for path in files], num_cells)  # type: ignore[arg-type]
+        return cls(
+            [discretise(read_swc(path, repair=repair), **options) for path in files], num_cells
+        )  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(
@@ -206,7 +210,10 @@ class Network:
         if not name.startswith("_"):
             self._inside.check_not_frozen(name)
             if hasattr(self._inside, "wiring") and name not in _SET:
-                raise InputError(f"{name} cannot be set; expected {', '.join(_SET)}, or methods")
+                raise InputError(
+                    f"{name} cannot be set; expected {', '.join(_SET)}, or methods"
+                    f"{meant(name, _SET)}"
+                )
         super().__setattr__(name, value)
 
     @property
@@ -258,7 +265,8 @@ class Network:
     def celsius(self) -> float:
         """Temperature, °C; 6.3 by default, as in NEURON.
 
-        A new value applies to all mechanisms that have not been given their own.
+        Once set, it holds for all mechanisms; a simulation refuses one with another value of its
+        own. Until then each mechanism has the default of its text.
         """
         return CELSIUS if self._inside.celsius is None else self._inside.celsius
 
@@ -334,6 +342,8 @@ class Network:
         point = find_mechanism(mechanism)
         if point.kind != "point":
             raise InputError(f"{point.name} is a {point.kind} mechanism; use insert() for it")
+        if point.name == "iclamp" and "amp" in parameters and "dur" not in parameters:
+            warn_caller("add('iclamp') without dur: it is 0 ms, so no current flows", UserWarning)
         return self._group(point, self._inside.places.of(at), parameters)
 
     def _group(
