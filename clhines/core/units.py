@@ -213,7 +213,7 @@ def number_in(text: str, unit: str) -> float | None:
         return None
     text_unit, wanted = parse(match[2]), parse(unit)
     if text_unit.dimension != wanted.dimension:
-        raise UnitError(f"unit '{_short(text_unit.text)}' is not one of {unit}")
+        raise UnitError(f"{_short(text_unit.text)} and {unit} are units of different quantities")
     return float(Fraction(match[1]) * text_unit.exact / wanted.exact)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from clhines.core.arrays import stretch_of
 from clhines.core.checks import as_choice, as_indices, as_number, as_real, check_parameter
 from clhines.core.errors import InputError
+from clhines.core.summary import counted
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
 from clhines.simulator.simulation import Simulation
@@ -42,7 +43,8 @@ class Thresholds:
     runs: int
 
     def __repr__(self) -> str:
-        return f"Thresholds({len(self.amplitude)} cells, {self.runs} runs)"
+        shown = np.array2string(self.amplitude, precision=4, threshold=6)
+        return f"Thresholds({shown} of {counted(self.runs, 'run')})"
 
 
 def find_thresholds(

@@ -73,7 +73,7 @@ def _record_of_nodes(model: Model, variable: str, at: ArrayLike) -> Record:
             return _record_of_ion(ion, variable, at)
     raise InputError(
         f"{shown(variable)} of nodes; expected 'v', 'i_membrane', a name as 'hh.m', or for a "
-        "state the Group that insert() or add() gave"
+        f"state the Group that insert() or add() gave{meant(variable, ('v', 'i_membrane'))}"
     )
 
 
@@ -136,8 +136,8 @@ def _record_of_current(model: Model, group: Group, chosen: np.ndarray) -> Record
     mechanism = group.mechanism
     if kind < 0:
         raise InputError(
-            f"the current of {mechanism.name} has constants and v alone; expected 'v', to compute "
-            "it from"
+            f"the current of {mechanism.name} is not recorded, as it is a function of v alone; "
+            "expected 'v': compute the current from it, as g*(v - e)"
         )
     if len(np.unique(chosen)) < len(chosen):
         raise InputError(f"index has an instance of {mechanism.name} twice; expected each once")

@@ -82,7 +82,7 @@ def test_currents_that_cannot_be_recorded_are_rejected():
     net, syn = networks.simple_network()
     passive = net.insert("pas", "soma", g=1e-4, e=-65.0)
     sim = Simulation(net, DT, engine="reference")
-    with pytest.raises(InputError, match="current of pas has constants and v alone"):
+    with pytest.raises(InputError, match="current of pas is not recorded"):
         sim.record("i", passive)
     with pytest.raises(InputError, match="an instance of expsyn twice"):
         sim.record("i", syn, [0, 0])
