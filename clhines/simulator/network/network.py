@@ -144,9 +144,8 @@ class Network:
         files = [paths] if isinstance(paths, (str, bytes, PurePath)) else paths
         if not isinstance(files, Iterable) or isinstance(files, np.ndarray):
             raise InputError(f"paths is {shown(paths)}; expected the path of a file, or several")
-        return cls(
-            [discretise(read_swc(path, repair=repair), **options) for path in files], num_cells
-        )  # type: ignore[arg-type]
+        cells = [read_swc(path, repair=repair) for path in files]  # type: ignore[arg-type]
+        return cls([discretise(cell, **options) for cell in cells], num_cells)
 
     @classmethod
     def from_arrays(
