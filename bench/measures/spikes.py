@@ -188,7 +188,9 @@ def text(result: dict[str, Any]) -> str:
     """Return the rows as text."""
     rows = result["rows"]
     names = list(dict.fromkeys(name for r in rows for name in r["seconds"]))
-    head = f"{'pairs':>6} {'spikes':>6} " + " ".join(f"{n:>9}" for n in names)
+    kinds, columns = zip(*(f"{name} ".split(" ")[:2] for name in names))
+    first = f"{'':>13} " + " ".join(f"{kind:>7}" for kind in kinds)
+    head = f"{'pairs':>6} {'spikes':>6} " + " ".join(f"{count:>7}" for count in columns)
     head += f" {'slowest':>7} {'second':>6} {'auto':>9} {'x best':>6} good"
     lines = []
     for r in rows:
@@ -202,14 +204,15 @@ def text(result: dict[str, Any]) -> str:
     found = table.ruled(head, lines)
     said = "slowest, second: over the fastest of vpo, vsn, vssn"
     head = f"times in us, * the best; auto: chosen on other spikes\n{said}"
-    return f"{head}\n{found}\n\n{summary(rows)}"
+    return f"{head}\n\n{first}\n{found}\n\n{summary(rows)}"
 
 
 def cell(row: dict[str, Any], name: str) -> str:
     """Return the time of an algorithm, marked where it is the best one."""
     if name not in row["seconds"]:
-        return f"{'-':>9}"
-    return f"{row['seconds'][name] * 1e6:.1f}{'*' * (name == row['best'])}".rjust(9)
+        return f"{'-':>7}"
+    mark = "*" if name == row["best"] else ""
+    return table.narrow(row["seconds"][name] * 1e6, 7 - len(mark), 1) + mark
 
 
 def summary(rows: list[dict[str, Any]]) -> str:

@@ -393,6 +393,17 @@ def test_arrays_of_torch_and_jax_on_cpus(fast_queue):
     with pytest.raises(InputError, match="cannot be shared"):
         solver.solve(*arrays[:2], torch.from_numpy(system.b).requires_grad_())
     jax = pytest.importorskip("jax")
-    assert np.array_equal(solver.solve(*map(jax.numpy.asarray, arrays)), expected)
-    with pytest.raises(InputError, match="out is read-only"):
-        solver.solve(*arrays, out=jax.numpy.zeros(len(expected), np.float32))
+    with jax.default_device(jax.devices("cpu")[0]):  # beside a GPU, JAX puts arrays there
+        assert np.array_equal(solver.solve(*map(jax.numpy.asarray, arrays)), expected)
+        with pytest.raises(InputError, match="out is read-only"):
+            solver.solve(*arrays, out=jax.numpy.zeros(len(expected), np.float32))
+
+
+def test_arrays_of_jax_on_a_gpu_are_refused(fast_queue):
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX has no GPU")
+    solver = reordered(fast_queue)
+    b = jax.numpy.ones(solver.forest.num_nodes, np.float32)
+    with pytest.raises(InputError, match="b is ArrayImpl in memory of CUDA, which OpenCL can"):
+        solver.solve(2 * np.ones(len(b)), np.zeros(len(b)), b)

@@ -8,6 +8,19 @@ import numpy as np
 from bench.measures import spikes
 
 
+def test_a_line_has_a_hundred_columns():
+    """Also with the algorithms of a GPU, which has two widths of `vsn` and of `vssn`."""
+    names = "vpo", "vsn 256", "vssn 256", "vsn 2048", "vssn 2048", "pull"
+    seconds = {name: 1e-6 * 9.0**k for k, name in enumerate(names)}
+    row = {"probability": 0.001, "spikes": 45, "found": 100.0, "seconds": seconds, "best": "vpo"}
+    row |= {"chosen": "vssn 2048", "chosen_x_best": 9.99, "good": True}
+    lines = spikes.text({"rows": [row]}).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[3].split() == [name.split()[0] for name in names]
+    assert lines[4].split()[:6] == ["pairs", "spikes", "256", "256", "2048", "2048"]
+    assert lines[6].split()[2:8] == ["1.0*", "9.0", "81.0", "729.0", "6561.0", "59049.0"]
+
+
 def test_spikes(measured_on, monkeypatch, tmp_path, capsys):
     arguments = "--targets 500 --probability 0.1 0.5 --spikes 2 10 --max-delay 2 --out".split()
     arguments = [*arguments, str(tmp_path)]
