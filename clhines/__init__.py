@@ -14,7 +14,6 @@ The map. Each part imports only the parts above it::
 `solver.plan`             forest -> `Plan`: methods, layouts, schedules; without a device
 `solver.device`           OpenCL: devices, queues, programs, copies, times
 `solver`                  plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
-`solver.literature`       methods to compare with; `METHODS` loads them
 `simulator.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `simulator.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `simulator.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
@@ -97,8 +96,8 @@ _MODULES = {
     for name in (
         "cli core core.draw jax neuron simulator simulator.analysis simulator.cells"
         " simulator.fields simulator.mechanisms simulator.mechanisms.library simulator.model"
-        " simulator.network simulator.network.ring solver solver.device solver.literature"
-        " solver.plan solver.reference torch"
+        " simulator.network simulator.network.ring solver solver.device solver.plan"
+        " solver.reference torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

@@ -53,7 +53,6 @@ from clhines.simulator.simulation import Simulation as Simulation
 from clhines.simulator.thresholds import Thresholds as Thresholds
 from clhines.simulator.thresholds import find_thresholds as find_thresholds
 from clhines.solver import device as device
-from clhines.solver import literature as literature
 from clhines.solver import plan as plan
 from clhines.solver import reference as reference
 from clhines.solver.factors import Factors as Factors

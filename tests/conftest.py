@@ -143,7 +143,7 @@ def _parameter(pair):
     return pytest.param(pair, id=name, marks=marks)
 
 
-LITERATURE = {"dhs", "cr", "pcr", "cr_pcr"}  # methods that are there to be compared with
+LITERATURE = {"cr", "pcr", "cr_pcr"}  # methods that are there to be compared with
 
 
 @pytest.hookimpl(tryfirst=True)

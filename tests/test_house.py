@@ -26,7 +26,6 @@ ALLOWED = {  # package -> what its modules may import; imports for types count
         *SYSTEMS,
         *(f"solver.plan.{n}" for n in "plan kernel_spec templates".split()),
     },
-    "solver.literature": {*SYSTEMS, "solver.plan", "solver.device"},  # `METHODS` names its planners
     "solver": {*SYSTEMS, "solver.plan", "solver.device"},
     "simulator.cells": {*SYSTEMS},
     "simulator.refusals": set(),

@@ -38,7 +38,6 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"local": True},
         {"reroot": True, "split": "block", "packing": "sorted", "level_shift": True},
     ],
-    "dhs": [{"k": 4}, {"k": 16}, {"k": 16, "local": True}],
     "levels": [{"padding": "skip"}, {"padding": "compute"}],
 }  # of the methods that shape their plans; the others have none that matter
 

@@ -43,7 +43,7 @@ PACKED = ", packing counted"
 
 
 def judged_plan(plan: clhines.Plan) -> dict[str, Any]:
-    """Return what judges a plan of `fine` or `dhs` without a device, over all its launches."""
+    """Return what judges a plan of `fine` without a device, over all its launches."""
     found = [part.statistics for part in plan.parts]
     levels = [s.get("levels", s.get("steps")) for s in found]
     known = [n for n in levels if n is not None]

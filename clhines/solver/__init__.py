@@ -2,7 +2,7 @@
 
 Imports go one way: `forest` (trees of cells) and `reference` (the slow truth in NumPy), then
 `plan` (methods, layouts, schedules; without a device), then `device`
-(OpenCL), then the modules below. `literature` has methods to compare with.
+(OpenCL), then the modules below.
 
 Words: a *solve* takes d, u, (l) and b and gives x; *factors* are a matrix that has been eliminated
 once. *Natural order* is the caller's, *device order* the plan's: `Solver.to_device_order` and

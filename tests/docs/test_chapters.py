@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[2]
 FREE = (
     "core",
     "solver.plan",
-    "solver.literature",
     *(f"simulator.{n}" for n in ("cells", "mechanisms", "network", "model", "analysis")),
 )
 OTHERS = ("solver", "solver.device", "simulator", "cli")

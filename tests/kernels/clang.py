@@ -3,7 +3,7 @@
 From the root of the checkout; nothing is run, so that the devices need not be there:
 
     python tests/kernels/clang.py            # all, about a minute
-    python tests/kernels/clang.py gpu dhs    # lines of snapshots.json with these words
+    python tests/kernels/clang.py gpu fine   # lines of snapshots.json with these words
 
 Kernels are compiled for x86-64 and for AMD's gfx90a, those with inline PTX for NVIDIA instead,
 whose virtual registers are not counted. A row has the largest numbers of all forms of a kernel.

@@ -82,7 +82,6 @@ OPTIONS = {  # besides the default ones, where they bring in other kernels
     "fine": [{"work_group": 16}, {"work_group": 16, "local": True}, {"vector_width": 4}],
     "levels": [{"padding": "skip"}, {"padding": "compute"}],
     "contraction": [{"registers": True}],
-    "dhs": [{"k": 4, "local": True}, {"exchange": False}, {"k": 4, "exchange": True}],
     "block_interleaved": [{"block_size": 8, "vector_width": 4}],
 }
 ALIKE = {  # methods with kernels written for what all cells share -> such cells

@@ -83,8 +83,6 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
         "fine_5",
         "fine_vector_4",
         "fine_scalar",
-        "dhs_4",
-        "dhs_local",
         "cr_pcr",
     ],
 )
@@ -201,7 +199,7 @@ def test_couplings_at_the_roots_do_not_matter(queue, config, value):
 
 
 @pytest.mark.parametrize(
-    "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4", "dhs_4"]
+    "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4"]
 )
 def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     needs(fast_queue, np.float64)
@@ -210,7 +208,7 @@ def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     assert_solved(config, system, make_solver(fast_queue, forest, config).solve(**system.arrays))
 
 
-@pytest.mark.parametrize("config", ["flat", "fine", "fine_5", "dhs_4"])
+@pytest.mark.parametrize("config", ["flat", "fine", "fine_5"])
 @pytest.mark.parametrize("shape", [chain, caterpillar, None])
 def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
     """Judged by a right-hand side made from a known solution: the reference takes too long."""

@@ -27,10 +27,6 @@ OPTIONS = [
     ("levels", {"padding": "compute"}),
     ("levels", {"padding": "skip", "work_group": 3}),
     ("block_local", {"block_size": 3}),
-    ("dhs", {"k": 1}),
-    ("dhs", {"local": True}),
-    ("dhs", {"k": 4, "work_group": 12}),
-    ("dhs", {"k": 8, "exchange": True}),
 ]
 SHAPED = {  # options of `fine` that shape levels and blocks
     "split_mean": {"split": "mean"},

@@ -29,10 +29,6 @@ CONFIGS = {
     "fine_vector_16": ("fine", {"vector_width": 16}),
     "levels": ("levels", {"padding": "skip"}),
     "levels_padded": ("levels", {"padding": "compute", "work_group": 5}),
-    "dhs": ("dhs", {}),
-    "dhs_4": ("dhs", {"k": 4, "work_group": 12}),
-    "dhs_exchange": ("dhs", {"k": 4, "work_group": 16, "exchange": True}),
-    "dhs_local": ("dhs", {"k": 8, "work_group": 16, "local": True}),
     "cr": ("cr", {}),
     "pcr_5": ("pcr", {"work_group": 5}),  # several unknowns a lane
     "cr_pcr": ("cr_pcr", {"switch": 7, "work_group": 8}),
@@ -60,7 +56,6 @@ ONE_EACH = [
     "fine_5",
     "fine_vector_4",
     "levels_padded",
-    "dhs_4",
     "cr",
     "pcr_5",
     "cr_pcr",

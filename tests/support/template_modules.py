@@ -20,7 +20,6 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/steps": "simulator.kinds.spec",
     "simulator/delivery": "simulator.events.grid",
     "simulator/events": "simulator.events.grid_run",
-    "solver/literature/dhs_exchange": "solver.literature.dhs",
     "solver/around/permute": "solver.engines.loaded",
     "solver/around/chains": "solver.tridiagonal",
     "solver/around/floor": "solver.device.timing",

@@ -15,12 +15,11 @@ Who owns what
     `packing`: which cells share a block. `transforms`: other roots (`reroot`, for callers), split
     branches. `examples`: layouts as text. The families, each with its schedules and layouts:
 
-    - `by_cell`, a lane per cell: `cell`
+    - `by_cell`, a lane per cell: `cell`; chains side by side: `lanes`; right-hand sides: `many`
+    - `by_chain`, a work-group per chain: `reduction`, which `auto` never takes
     - `by_branch`, a lane per branch: `levels`, `fine`, `fine_vector`
     - `by_segment`, a lane per segment of a branch: `contraction`, `room` (what fits) and `cut`,
       also of cells that exceed local memory
-
-    Methods that are only to be compared with are in `solver.literature`.
 
 Four chains of three nodes, node j of all cells side by side; and one cell by branches:
 

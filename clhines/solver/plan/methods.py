@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import cast
 
 import numpy as np
@@ -21,25 +20,12 @@ from clhines.solver.plan.auto import Candidate
 from clhines.solver.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
 from clhines.solver.plan.by_branch.levels import plan_levels
 from clhines.solver.plan.by_cell.cell import MAX_CELL_NODES, plan_block_local, plan_cells
+from clhines.solver.plan.by_chain.reduction import plan_reduction
 from clhines.solver.plan.by_segment.contraction import plan_contraction
 from clhines.solver.plan.packing import PACKINGS
 from clhines.solver.plan.plan import Limits, Option, Options, Plan, real_name
 
 Build = Callable[[Forest, str, str, Limits, Options], Plan]
-
-
-@dataclass(frozen=True)
-class PlannerName:
-    """A planner by its name, ``module:function``, which is imported when it plans."""
-
-    name: str
-
-    def __call__(
-        self, forest: Forest, method: str, real: str, limits: Limits, options: Options
-    ) -> Plan:
-        module, function = self.name.split(":")
-        build: Build = getattr(import_module(module), function)
-        return build(forest, method, real, limits, options)
 
 
 @dataclass(frozen=True)
@@ -178,9 +164,7 @@ def candidate_plans(
 
 
 CHOICES: dict[str, tuple[Option, ...]] = {
-    "k": (1, 2, 4, 8, 16, 32),
     "local": (True, False),
-    "exchange": (True, False),
     "vector_width": (1, 2, 4, 8, 16),
     "padding": ("compute", "skip"),
     "split": ("mean", "block"),
@@ -196,9 +180,7 @@ OPTION_TEXTS = {
     "block_size": "cells of a block, side by side in memory",
     "vector_width": "cells or branches in the lanes of a vector",
     "padding": "lanes of shorter branches compute on padding, or skip it",
-    "k": "work-items per cell",
     "local": "keep right-hand sides in local memory",
-    "exchange": "hand values over in local memory, without a barrier per step",
     "switch": "unknowns from which on the parallel reduction takes over",
     "segment": "most nodes of a segment, the work of one work-item",
     "max_cells": "most cells of a block",
@@ -300,30 +282,24 @@ METHODS: dict[str, Method] = {
         plan_fine,
         FINE_OPTIONS,
     ),
-    "dhs": Method(
-        "k work-items per cell, the deepest nodes that are ready first, a barrier per step",
-        "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
-        PlannerName("clhines.solver.literature.dhs:plan_dhs"),
-        {"k": None, "work_group": None, "local": False, "exchange": None},
-    ),
     "cr": Method(
         "one work-group per chain, cyclic reduction in local memory",
         "Hockney 1965; Valero-Lara 2018, section 4.1",
-        PlannerName("clhines.solver.literature.reduction:plan_reduction"),
+        plan_reduction,
         {"work_group": None},
         chains_only=True,
     ),
     "pcr": Method(
         "one work-group per chain, parallel cyclic reduction in local memory",
         "Hockney and Jesshope 1981; Valero-Lara 2018, section 4.1",
-        PlannerName("clhines.solver.literature.reduction:plan_reduction"),
+        plan_reduction,
         {"work_group": None},
         chains_only=True,
     ),
     "cr_pcr": Method(
         "one work-group per chain, cyclic reduction and then the parallel one, in local memory",
         "Zhang, Cohen and Owens 2010; Valero-Lara 2018, gtsvStridedBatch",
-        PlannerName("clhines.solver.literature.reduction:plan_reduction"),
+        plan_reduction,
         {"work_group": None, "switch": None},
         chains_only=True,
     ),

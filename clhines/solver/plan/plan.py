@@ -50,9 +50,7 @@ class Options(TypedDict, total=False):
     block_size: int | None
     vector_width: int | None
     padding: str | None
-    k: int | None
     local: bool | None
-    exchange: bool | None
     switch: int | None
     segment: int | None
     max_cells: int | None

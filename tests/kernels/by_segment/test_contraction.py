@@ -123,13 +123,8 @@ def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, mon
     assert (caught.value.cell, caught.value.node) == (0, 12_345)
 
 
-@pytest.mark.parametrize(
-    ("method", "options"), [("block_local", {}), ("dhs", {"k": 4, "local": True})]
-)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_large_cells_beside_those_in_local_memory(
-    queue, needs, dtype, method, options, monkeypatch
-):
+def test_large_cells_beside_those_in_local_memory(queue, needs, dtype, monkeypatch):
     needs(queue, dtype)
     real = devices.limits
     monkeypatch.setattr(
@@ -137,7 +132,7 @@ def test_large_cells_beside_those_in_local_memory(
     )
     cells = [*dissimilar(9), random_binary_tree(300, 40, 1), chain(400), *dissimilar(9)]
     forest = Forest.from_parents(cells)
-    solver = Solver(forest, method, dtype, queue=queue, **options)
+    solver = Solver(forest, "block_local", dtype, queue=queue)
     local, rest = solver.plan.parts
     assert local.statistics["local_bytes"] > rest.statistics["local_bytes"] == 0
     for symmetric, rows in ((True, None), (False, 3)):

@@ -37,7 +37,7 @@ LENGTHS = ["5", "20", "100", "1e9", "1e-9", "1e-300", "0.5", "2"]
 HUGE = ["1000000000", "1000000000000000", "100000000000"]  # must be judged before it is taken
 TIMES = ["0.1", "0.025", "0.5", "1e-3", "1", "1e-300", "1e300"]
 DEVICES = ["Oclgrind-no", "1:0", "0:9", "9:9", "Portable", "1:", ":", "-1:0", "1:0:0", "pthread"]
-METHODS = """auto flat interleaved block_interleaved block_local levels fine dhs cr pcr cr_pcr
+METHODS = """auto flat interleaved block_interleaved block_local levels fine cr pcr cr_pcr
     contraction""".split()
 FILES = """good.swc good.swc two.swc bad.swc empty.swc folder.swc absent.swc /dev/null /dev/zero .
     link.swc huge.swc zero.swc split.swc -- -x.swc ~""".split()

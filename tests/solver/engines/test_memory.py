@@ -47,7 +47,7 @@ def tables_of(solver):
     return sum(a.nbytes for launch in solver.engine.loaded.launches for a in launch.tables.values())
 
 
-@pytest.mark.parametrize("method", ["flat", "levels", "dhs"])
+@pytest.mark.parametrize("method", ["flat", "levels"])
 def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, meter, method):
     """Several numbers of right-hand sides in turn, which take room of several sizes."""
     before = meter["now"]
@@ -61,7 +61,7 @@ def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, meter
     assert meter["peak"] - before <= solver.memory[0].device
 
 
-@pytest.mark.parametrize("method", ["flat", "dhs"])
+@pytest.mark.parametrize("method", ["flat", "levels"])
 def test_slices_one_by_one_keep_nothing(fast_queue, meter, method):
     """Cells of different sizes that fit only alone."""
     before = meter["now"]

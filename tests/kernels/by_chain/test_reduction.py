@@ -15,7 +15,7 @@ from clhines import METHODS, AccuracyWarning, Forest, PivotError, Solver
 from clhines.solver import reference
 from clhines.solver.accuracy import MOST_LOST
 from clhines.solver.device import devices
-from clhines.solver.literature.reduction import SPARE_BYTES
+from clhines.solver.plan.by_chain.reduction import SPARE_BYTES
 
 pytestmark = pytest.mark.optimised
 ROWS = [name for name, row in METHODS.items() if row.chains_only]

@@ -34,7 +34,7 @@ BANK_SHIFT = 5  # one value of padding per 2**5 unknowns, so that even strides u
 class ReductionSpec(KernelSpec):
     """One work-group per chain; CR until `switch` unknowns are left, then PCR."""
 
-    template: ClassVar[str] = "solver/literature/reduction"
+    template: ClassVar[str] = "solver/by_chain/reduction"
     bank_shift: ClassVar[int] = BANK_SHIFT
     first_argument: ClassVar[str] = "num_chains"
     tables: ClassVar[tuple[str, ...]] = (

@@ -6,7 +6,7 @@ from plans import local_places
 
 from bench.made import chain, star
 from clhines import METHODS, Forest, InputError, make_plan
-from clhines.solver.literature.reduction import SPARE_BYTES
+from clhines.solver.plan.by_chain.reduction import SPARE_BYTES
 from clhines.solver.plan.plan import Limits
 
 ROWS = [name for name, row in METHODS.items() if row.chains_only]

@@ -1,0 +1,1 @@
+"""Methods with one work-group per chain."""
