@@ -10,7 +10,11 @@ other load slows them alike; times are the least of wall time in microseconds, m
 them in the JSON file. `first` is the first call of `solve_tridiagonal`, which plans, loads kernels
 and allocates; kernels may be in a cache. Every solution is compared with LAPACK's.
 
-On an NVIDIA GPU a second table has arrays on the device, between events: ours in natural order,
+The second table has one symmetric matrix with many right-hand sides, in float64, from NumPy and
+back; `written out` is the same as a batch of equal systems, `pttrs` LAPACK's kept one for all
+right-hand sides. `on device` are the same calls with arrays on the device, and a wait.
+
+On an NVIDIA GPU a third table has arrays on the device, between events: ours in natural order,
 cuSPARSE's strided batch, and its interleaved one by each algorithm, with values side by side as it
 needs them and, `from natural order`, with the changes of order that a user of the other has to do.
 """
@@ -44,6 +48,11 @@ CALLS = (
     "scipy solve",
     "factors.solve",
     "LAPACK kept",
+)
+RIGHT_HAND_SIDES = (  # rows and right-hand sides of one matrix
+    (64, 4096),
+    (512, 512),
+    (1000, 1000),
 )
 DENSE = 1 << 23  # entries of all matrices, up to which SciPy's batched `solve` is called
 NEAR = {"float64": 1e-14, "float32": 1e-5}  # pivots are above 2: errors do not grow
@@ -131,6 +140,60 @@ def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str, symmetric: bool)
     }
 
 
+def measure_many(queue: cl.CommandQueue, n: int, k: int) -> dict[str, Any]:
+    """One row: times of one matrix with k right-hand sides, and of k equal matrices."""
+    from scipy.linalg import lapack
+
+    rng = np.random.default_rng(SEED)
+    off, d, b = rng.uniform(-1, 1, n - 1), rng.uniform(4, 5, n), rng.uniform(-1, 1, (k, n))
+    kept, x = lapack.dpttrf(d, off)[:2], np.empty_like(b)
+    calls: dict[str, Call] = {"pttrs": lambda: lapack.dpttrs(*kept, b.T)[0].T}
+
+    def add(name: str, count: int) -> None:
+        """Add the calls for `count` systems, which have all right-hand sides."""
+        host = [off, d, off] if count == 1 else [np.tile(a, (count, 1)) for a in (off, d, off)]
+        there, here = [cla.to_device(queue, a) for a in host], cla.to_device(queue, b)
+        out = cla.empty_like(here)
+        systems = clhines.Tridiagonal([n] * count, queue=queue)
+        factors, far_factors = systems.factor(*host), systems.factor(*there)
+
+        def waited(call: Call) -> np.ndarray:
+            call()
+            queue.finish()
+            return x
+
+        how = {"check": False, "out": out}
+        calls[name + "solve"] = lambda: systems.solve(*host, b, out=x)
+        calls[name + "factors"] = lambda: factors.solve(b, out=x)
+        calls["on device: " + name + "solve"] = lambda: waited(
+            lambda: systems.solve(*there, here, **how)
+        )
+        calls["on device: " + name + "factors"] = lambda: waited(
+            lambda: far_factors.solve(here, **how)
+        )
+        for each in ("solve", "factors"):
+            x[...] = 0
+            calls[name + each]()
+            check(name + each, x)
+            calls["on device: " + name + each]()
+            check("on device: " + name + each, out.get())
+
+    def check(name: str, solved: np.ndarray) -> None:
+        worst = np.abs(solved - calls["pttrs"]()).max()
+        if not worst < NEAR["float64"]:
+            sys.exit(f"{name}, {n} rows: {worst:.3g} from LAPACK: wrong, so not timed")
+
+    add("", 1)
+    add("written out: ", k)
+    taken = in_turns(calls)
+    return {
+        "rows": n,
+        "right_hand_sides": k,
+        "seconds": {name: min(some) for name, some in taken.items()},
+        "median_seconds": {name: float(np.median(some)) for name, some in taken.items()},
+    }
+
+
 def natural(case: Case) -> Candidate:
     """Return `solve` of arrays on the device in natural order, as a candidate."""
     solver = clhines.Solver(case.forest, dtype=case.dtype, queue=case.queue)
@@ -165,7 +228,7 @@ def measure_device(queue: cl.CommandQueue, m: int, n: int, dtype: str) -> list[d
                 yield from cuda.interleaved(case, algorithm, reorders)
 
     missing: list[dict] = []
-    rows = peers.time_all(case, candidates(), 4.0, missing)
+    rows = peers.time_all(case, candidates(), 2.0, missing)
     for one in missing:
         print(f"{one['name']}: {one['reason']}", file=sys.stderr)
     return [{**row, "systems": m, "rows": n} for row in rows]
@@ -183,6 +246,10 @@ def text(result: dict[str, Any]) -> str:
         line += "".join(f" {'-' if s is None else format(s * 1e6, '.0f'):>17}" for s in taken)
         lines.append(f"{line}  {r['method']}")
     whole = table.ruled(head, lines, [r["dtype"] for r in result["rows"]])
+    for r in result["many_rows"]:
+        head = f"{r['right_hand_sides']} right-hand sides of one matrix of {r['rows']} rows, us"
+        lines = [f"{s * 1e6:>9.1f}  {name}" for name, s in r["seconds"].items()]
+        whole += f"\n\n{table.ruled(head, lines)}"
     if not result["device_rows"]:
         return whole
     head = f"{'systems':>7} {'rows':>4} {'dtype':<7} {'us':>9} {'x floor':>8}  solver"
@@ -206,11 +273,14 @@ def main(arguments: Sequence[str]) -> None:
     cases = [(m, args.rows, t) for t in args.dtype for m in args.systems]
     kinds = [(*case, symmetric) for case in cases for symmetric in (False, True)]
     rows = [measure(queue, *kind) for kind in tqdm(kinds, disable=None)]
+    sizes = RIGHT_HAND_SIDES if "float64" in args.dtype else ()
+    many_rows = [measure_many(queue, *size) for size in sizes]
     timed = record.queue(args.device, args.dtype)
     device_rows = [row for case in cases for row in measure_device(timed, *case)]
     result = {
         "record": record.record(queue, "tridiagonal", arguments),
         "rows": rows,
+        "many_rows": many_rows,
         "device_rows": device_rows,
     }
     record.write("tridiagonal", queue, result, text(result), args.out)
