@@ -14,7 +14,6 @@ from clhines.core.errors import CacheWarning as CacheWarning
 from clhines.core.errors import ClhinesError as ClhinesError
 from clhines.core.errors import DeviceError as DeviceError
 from clhines.core.errors import DeviceMemoryError as DeviceMemoryError
-from clhines.core.errors import DeviceShareError as DeviceShareError
 from clhines.core.errors import ForestError as ForestError
 from clhines.core.errors import HostMemoryError as HostMemoryError
 from clhines.core.errors import InputError as InputError

@@ -141,16 +141,16 @@ def on_devices(name: str, row: str, count: int) -> Entry:
 
 def on_queues(name: str, row: str, case: Case, queues: list[Any]) -> Candidate:
     """Return a method on the cells of a case, in device order, shared out to some queues."""
-    given: dict[str, Any] = {"devices": queues} if len(queues) > 1 else {"queue": queues[0]}
-    solver = clhines.Solver(case.forest, row, case.dtype, **given)
-    runs = []
-    for part in solver.parts:
-        queue, start = part.solver.queue, part.nodes.start
+    runs, forest = [], case.forest
+    for queue, cells in zip(queues, np.array_split(np.arange(forest.num_cells), len(queues))):
+        part = forest.subset(cells)
+        solver = clhines.Solver(part, row, case.dtype, queue=queue)
+        start = int(forest.cell_offsets[cells[0]])
         sets = (
-            [timing.repeated(queue, np.roll(a, -start), part.nodes.stop - start) for a in values]
+            [timing.repeated(queue, np.roll(a, -start), part.num_nodes) for a in values]
             for values in case.values
         )
-        runs.append((queue, *systems.on_device(part.solver, sets)))
+        runs.append((queue, *systems.on_device(solver, sets)))
 
     def launch(k: int) -> None:
         for queue, enqueue, _ in runs:

@@ -101,7 +101,7 @@ def add_command(
     )
 
 
-def add_cells(parser: argparse.ArgumentParser, several: bool = False) -> None:
+def add_cells(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
     add_reading(parser)
@@ -111,7 +111,7 @@ def add_cells(parser: argparse.ArgumentParser, several: bool = False) -> None:
     parser.add_argument("--method", choices=methods, default="auto", metavar="M",
                         help=", ".join(methods) + " (default: auto)")
     # fmt: on
-    add_device(parser, several)
+    add_device(parser)
 
 
 def add_reading(parser: argparse.ArgumentParser, of: str = "") -> None:
@@ -169,14 +169,13 @@ def seed(text: str) -> int:
     return int(text)
 
 
-def add_device(parser: argparse.ArgumentParser, several: bool = False) -> None:
+def add_device(parser: argparse.ArgumentParser) -> None:
     # an option in two lines or three
     # fmt: off
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
                         help="precision on the device (default: float64)")
-    parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
-                        help="index pair like 0:1, or part of a name"
-                        + ("; repeat it for several devices" if several else ""))
+    parser.add_argument("--device", metavar="SPEC", action=Once,
+                        help="index pair like 0:1, or part of a name")
     # fmt: on
 
 

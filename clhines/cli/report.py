@@ -46,36 +46,13 @@ def repairs(arguments: argparse.Namespace) -> dict[str, int]:
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
-def devices_and_memory(arguments: argparse.Namespace) -> dict[str, object]:
-    options: dict[str, object] = {}
-    if arguments.max_memory is not None:
-        options["max_memory"] = max(1, int(arguments.max_memory * 2**20))
-    names = arguments.device or [None]
-    if len(names) == 1:
-        return options | {"device": names[0]}
-    return options | {"devices": names}
-
-
-def state_memory(solver: Solver) -> None:
-    """Print the memory that a solver needs, if it uses slices or several devices."""
-    from clhines.solver.device.devices import label
-
-    if len(solver.queues) == 1 and solver.num_slices == 1:
-        return
-    for queue, memory in zip(solver.queues, solver.memory, strict=True):
-        tell(f"{memory}: {label(queue.device)}")
-
-
 def where(solver: Solver) -> dict[str, object]:
     from clhines.solver.device.devices import label
 
     return {
-        "device": ", ".join(label(queue.device) for queue in solver.queues),
-        "devices": len(solver.shares),
-        "shares": solver.shares,
-        "slices": solver.num_slices,
-        "device_mib": [memory.device / 2**20 for memory in solver.memory],
-        "pinned_mib": [memory.pinned / 2**20 for memory in solver.memory],
+        "device": label(solver.device),
+        "device_mib": solver.memory.device / 2**20,
+        "pinned_mib": solver.memory.pinned / 2**20,
     }
 
 

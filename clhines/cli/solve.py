@@ -24,11 +24,9 @@ from clhines.cli.report import (
     BuildTimer,
     as_json,
     check_writable,
-    devices_and_memory,
     doing,
     named_option,
     repairs,
-    state_memory,
     table,
     tell,
     where,
@@ -99,22 +97,15 @@ class PassiveSteps:
             return self.capacitance_over_dt * self.before + self.constant
 
     def solve_seconds(self) -> float:
-        """Return the median time of the last solve: on one device, without copies."""
+        """Return the median time of the last solve, without copies."""
         from clhines.solver.device import timing
 
         solver, arrays = self.solver, (self.d, self.u, self._right_hand_side())
-        if solver.takes_device_order:
-            d, u, b = map(solver.to_device_order, arrays)
-            x = b.copy()
-            return timing.median_seconds(
-                solver.queue, lambda _: solver.enqueue(d, u, b, out=x, packed=True)
-            )
-        seconds = []
-        for _ in range(5):
-            begin = time.perf_counter()
-            solver.solve(*arrays, check=False)
-            seconds.append(time.perf_counter() - begin)
-        return float(np.median(seconds[1:]))
+        d, u, b = map(solver.to_device_order, arrays)
+        x = b.copy()
+        return timing.median_seconds(
+            solver.queue, lambda _: solver.enqueue(d, u, b, out=x, packed=True)
+        )
 
     def check(self) -> dict[str, float]:
         """Compare the last step with the reference.
@@ -154,12 +145,9 @@ def add_solve(commands: Commands) -> None:
     solve = add_command(
         commands, "solve", "solve passive cells, check the last step", TEXT, EXAMPLES
     )
-    add_cells(solve, several=True)
+    add_cells(solve)
     # an option in two lines or three
     # fmt: off
-    solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
-                       help="most memory of a device [MiB]; larger batches are solved in slices "
-                       "(default: nine tenths of it)")
     solve.add_argument("--dt", type=positive_number, default=0.025, metavar="MS",
                        help="time step [ms] (default: 0.025)")
     solve.add_argument("--steps", type=count, default=40, metavar="K",
@@ -182,9 +170,6 @@ def run_solve(arguments: argparse.Namespace) -> int:
         check_writable(arguments.out)
     cables = read_cells(arguments, arguments.files)
     begin, timer = time.perf_counter(), BuildTimer()
-    options: dict[str, Any] = devices_and_memory(arguments)
-    if not options.get("devices"):
-        options["profile"] = True
     with doing("planning and building kernels"):
         cells = PassiveSteps(
             cables,
@@ -194,9 +179,9 @@ def run_solve(arguments: argparse.Namespace) -> int:
             method=arguments.method,
             dtype=arguments.dtype,
             tune=arguments.tune,
-            **options,
+            device=arguments.device,
+            profile=True,
         )
-    state_memory(cells.solver)
     plan_s = time.perf_counter() - begin - timer.seconds
     with doing("first step"):
         first_s = cells.advance(range(1))  # some drivers compile for the device only now
@@ -239,14 +224,8 @@ def _speed(cells: PassiveSteps) -> dict[str, float]:
 
     solver, n = cells.solver, cells.forest.num_nodes
     solve_s = cells.solve_seconds()
-    floor_n = min(n, solver.plan.forest.num_nodes)
-    shares = [share for share in solver.shares if share]
     try:
-        floors = [
-            timing.floor_seconds(queue, floor_n, solver.dtype) * n / floor_n * share
-            for queue, share in zip(solver.queues, shares, strict=True)
-        ]
-        floor_s = max(floors)  # of several devices, that which would take longest
+        floor_s = timing.floor_seconds(solver.queue, n, solver.dtype)
     except DeviceMemoryError:  # the batch leaves too little memory for it
         floor_s = math.nan
     moved = timing.FLOOR_ARRAYS * solver.dtype.itemsize * n
@@ -280,7 +259,7 @@ def _check(cells: PassiveSteps, report: dict[str, object]) -> str:
 def _table(report: Mapping[str, object], solver: Solver) -> str:
     from clhines.solver.engines.memory import size_text
 
-    used, pinned = (sum(getattr(m, of) for m in solver.memory) for of in ("device", "pinned"))
+    memory = solver.memory
     rows = {
         "cells": "{cells} ({shapes} distinct shapes)",
         "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
@@ -288,11 +267,8 @@ def _table(report: Mapping[str, object], solver: Solver) -> str:
         "branches": "{branches}",
         "method": "{method}, {dtype}",
         "device": "{device}",
-        "shares": ", ".join(f"{share:.1%}" for share in solver.shares)
-        if len(solver.shares) > 1
-        else "",
-        "memory": f"{size_text(used)} at most" + f", {size_text(pinned)} pinned" * (pinned > 0),
-        "slices": "{slices}" if solver.num_slices > 1 else "",
+        "memory": f"{size_text(memory.device)} at most"
+        + (f", {size_text(memory.pinned)} pinned" if memory.pinned else ""),
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",
         "step": "{step_ms:.3f} ms on average; the first of {steps} took {first_step_ms:.3f} ms",

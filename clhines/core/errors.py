@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import pickle
 import re
 import sys
 import time
@@ -18,10 +17,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from types import FrameType, FunctionType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    import numpy as np
+from typing import Any, cast
 
 _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 _SHOWN = 60  # characters of a value that a message repeats
@@ -73,10 +69,7 @@ class ClhinesError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the message and the attributes, whatever the parameters of `__init__`."""
-        return _unpickled, (type(self), self.args, self._picklable())
-
-    def _picklable(self) -> dict[str, object]:
-        return dict(vars(self))
+        return _unpickled, (type(self), self.args, dict(vars(self)))
 
 
 def _unpickled(
@@ -86,14 +79,6 @@ def _unpickled(
     error = cls(*args) if issubclass(cls, MemoryError) else cls.__new__(cls, *args)
     vars(error).update(attributes)
     return error
-
-
-def _can_pickle(value: object) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:  # any type may raise anything
-        return False
-    return True
 
 
 class ForestError(ClhinesError, ValueError):
@@ -152,41 +137,6 @@ class DeviceMemoryError(DeviceError, MemoryError):
 
 class HostMemoryError(ClhinesError, MemoryError):
     """The host has too little memory; the message has the needed and the available size."""
-
-
-class DeviceShareError(DeviceError):
-    """Some of several devices failed; the message names them and their cells.
-
-    Attributes
-    ----------
-    errors : dict of int to Exception
-        Exception of each failed device, keyed by its index in ``devices``.
-    result : object
-        Results of the other devices. For NumPy arrays the solution, with NaN in cells that were
-        not solved; otherwise a list with one item per device, None for a failed device. In a
-        pickled error arrays on devices are None, too.
-    solved : (num_cells,) bool
-        All False if there was nothing to solve.
-    """
-
-    def __init__(
-        self, message: str, errors: dict[int, Exception], result: object, solved: np.ndarray
-    ) -> None:
-        super().__init__(message)
-        self.errors, self.result, self.solved = errors, result, solved
-
-    def _picklable(self) -> dict[str, object]:
-        """Leave out arrays on devices, and convert OpenCL errors, which cannot be pickled."""
-        errors = {
-            k: e if _can_pickle(e) else DeviceError(f"{type(e).__name__}: {e}")
-            for k, e in self.errors.items()
-        }
-        result = self.result
-        if isinstance(result, list):
-            result = [one if _can_pickle(one) else None for one in result]
-        elif not _can_pickle(result):
-            result = None
-        return {**vars(self), "errors": errors, "result": result}
 
 
 class BuildError(ClhinesError, RuntimeError):

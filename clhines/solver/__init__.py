@@ -6,16 +6,14 @@ Imports go one way: `forest` (trees of cells) and `reference` (the slow truth in
 
 Words: a *solve* takes d, u, (l) and b and gives x; *factors* are a matrix that has been eliminated
 once. *Natural order* is the caller's, *device order* the plan's: `Solver.to_device_order` and
-`Solver.from_device_order` convert. A *slice* is a range of whole cells of a batch that exceeds the
-memory budget. A *share* is the range of cells of one of several devices.
+`Solver.from_device_order` convert.
 
 Who owns what
     `solver`: `Solver`, the public face; it has one engine and no branch on which. `arguments`
     checks arrays. `tune` plans, times candidates, keeps the winners and makes the engine.
-    `engines`: a batch in one piece, in slices or on several devices, and what these share.
-    `repeated`: calls with the same arrays, prepared once. `factors`: `Factors`, and `Gradients`, of
-    a solve with respect to d, u, l and b. `accuracy` reports lost digits. `known_answers`: the
-    self-test of a device. `memory`: the memory budget and what a batch needs. `tridiagonal`:
+    `engines`: a batch by its plan, chains in lanes, and what these share. `factors`: `Factors`, and
+    `Gradients`, of a solve with respect to d, u, l and b. `accuracy` reports lost digits.
+    `known_answers`: the self-test of a device. `tridiagonal`:
     `Tridiagonal` and `solve_tridiagonal`, whose arrays are brought to Hines matrices and back;
     `periodic`: their corners. `torch` and `jax`: solves that these libraries differentiate;
     `clhines.torch` and `clhines.jax` have them, and simulations.
@@ -40,6 +38,6 @@ A bad pivot is an error, with its cell and node:
 ...     print(error.cell, error.node)
 0 3
 
-To add a memory space or a way to divide a batch: a module in `engines`, which `tune` chooses. To
-add a method: see `solver.plan`; nothing here depends on which method a plan has.
+To add a memory space: a module in `engines`, which `tune` chooses. To add a method: see
+`solver.plan`; nothing here depends on which method a plan has.
 """

@@ -30,18 +30,17 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True)
 class Arguments:
-    """Requirements on the arrays of one solver; those on a device are of `queue`.
+    """Requirements on the arrays of one solver, which are NumPy arrays or arrays of `queue`.
 
     `chains`: messages name system and row, not cell and node.
     """
 
     forest: Forest
     dtype: np.dtype
-    queue: cl.CommandQueue | None
+    queue: cl.CommandQueue
     chains: bool = False
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
-        self._check_one(name, a)
         a = self.of_buffer(name, a, size)
         if isinstance(a, cla.Array):
             a = self.of_device(name, a, on_device)
@@ -60,20 +59,9 @@ class Arguments:
             )
         return a
 
-    def _check_one(self, name: str, a: Given) -> None:
-        """Refuse arrays of several devices, and with several devices arrays of one."""
-        several = isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
-        if several or (isinstance(a, cla.Array) and self.queue is None):
-            got = "a list of pyopencl arrays" if several else "a pyopencl array"
-            expected = "one array" if self.queue is not None else "a NumPy array"
-            raise InputError(
-                f"{name} is {got}; expected {expected}: solver.parts has a solver for the arrays "
-                "of each device"
-            )
-
     def of_buffer(self, name: str, a: Given | None, size: int) -> Given | None:
         """Return a `pyopencl.Buffer` as an array of (size,) or (k, size); others as they are."""
-        if not isinstance(a, cl.Buffer) or self.queue is None:
+        if not isinstance(a, cl.Buffer):
             return a
         row = size * self.dtype.itemsize
         if a.size % row or not a.size:
@@ -92,8 +80,6 @@ class Arguments:
 
     def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
         """Return a pyopencl array of the solver's dtype and context; `on_device`: its order."""
-        if self.queue is None:
-            raise InputError(f"{name} is a pyopencl array; expected NumPy with several devices")
         if a.dtype != self.dtype:
             raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
         if a.context != self.queue.context:

@@ -151,11 +151,11 @@ class Factors:
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """Of the solver; the first of several."""
+        """Of the solver."""
         return self._engine.queue
 
     @property
-    def memory(self) -> list[Memory]:
+    def memory(self) -> Memory:
         """As `Solver.memory`."""
         return self._engine.memory
 
@@ -299,7 +299,7 @@ class Factors:
         pyopencl.Event
             Of the last kernel.
         """
-        order, calls = self._engine.device_order("enqueue()").order, self._calls
+        order, calls = self._engine.device_order().order, self._calls
         b, out = arrays = self._arguments.of_buffers("b out", (b, out), order)
         waits = events_of("wait_for", wait_for, self.queue)
         call = calls.find(arrays)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copyreg
-import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, Unpack, cast
+from collections.abc import Sequence
+from typing import Any, TypeVar, Unpack, cast
 
 import numpy as np
 import pyopencl as cl
@@ -17,22 +16,20 @@ from clhines.core.errors import InputError
 from clhines.core.files import PathLike
 from clhines.solver.accuracy import is_spoilt, report_error, report_growth
 from clhines.solver.arguments import Arguments, apart
-from clhines.solver.device import devices as device_module
-from clhines.solver.device import program
+from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import Array, Given, events_of, unmark
 from clhines.solver.device.guard import ClosedProxy, Holder, check_process, exclusive, lock_of
 from clhines.solver.engines.engine import SolveEngine, on_host
 from clhines.solver.engines.memory import Memory, memory_errors, no_memory
 from clhines.solver.engines.pivots import BadPivots, first_nodes
 from clhines.solver.engines.repeated import Calls
-from clhines.solver.engines.several import OneDevice, Several
 from clhines.solver.factors import Factors, vjp
 from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import MODES
 from clhines.solver.plan.export import write_plan
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import Option, Options, Plan, real_name
-from clhines.solver.tune import Tuning, engine_for, logged
+from clhines.solver.tune import Tuning, engine_for
 
 AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # all of a solve are in one place
 
@@ -42,23 +39,12 @@ class SolverOptions(Options, total=False):
 
     device: cl.Device | str | None
     queue: cl.CommandQueue | None
-    max_memory: int | None
     tune: str
-    devices: Sequence[OneDevice] | None
-    shares: Sequence[float] | None
     profile: bool
 
 
-class RangeSolver(NamedTuple):
-    """A solver of a range of cells, and so of nodes, of a batch, on one device."""
-
-    solver: Solver
-    cells: slice
-    nodes: slice
-
-
 class Solver(Holder):
-    """Solve a batch of Hines matrices on an OpenCL device, or on several.
+    """Solve a batch of Hines matrices on an OpenCL device.
 
     Parameters
     ----------
@@ -71,21 +57,12 @@ class Solver(Holder):
         See `solver.device.devices.choose`.
     queue : pyopencl.CommandQueue, optional
         An in-order queue to work on, without `device`.
-    max_memory : int, optional
-        Bytes of device memory to use at most; default: nine tenths of the device's. A batch
-        that needs more is solved in slices of whole cells.
     tune : str
         How ``auto`` chooses among `solver.plan.auto.CANDIDATES`. ``heuristic`` (the default): by
         the cost model, in microseconds. ``measure``: times them on this forest, which takes
         seconds, and stores the winner in the user's cache folder. ``cached``: the stored winner
         for this forest, device, driver and dtype, or else the heuristic's choice. Different
         choices round differently.
-    devices : list, optional
-        Instead of `device` or `queue`: several, each as for `device`, or a queue. Each gets a
-        range of cells and solves it by itself, at the same time as the others. Arrays are NumPy
-        arrays of the whole batch; `parts` has a plain solver for arrays on each device.
-    shares : sequence of float, optional
-        Of the nodes, one for each of `devices`; default: equal, which suits equal devices.
     profile : bool
         Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
         longer on the host. Also with ``tune="measure"``; a given `queue` stays as it is.
@@ -95,11 +72,9 @@ class Solver(Holder):
     Attributes
     ----------
     engine : clhines.solver.engines.engine.SolveEngine
-        Plan of the batch, or of its first slice or device.
+        How the batch is solved.
     tuning : clhines.solver.tune.Tuning or None
         What ``tune="measure"`` found.
-    shares : list of float
-        Fractions of the nodes, one per device; 0 where it is less than a cell.
 
     Raises
     ------
@@ -108,7 +83,7 @@ class Solver(Holder):
     DeviceError
         No device, or one without the requested precision.
     DeviceMemoryError
-        Not even one cell fits on the device.
+        The batch does not fit on the device: solve fewer cells at once (`Forest.subset`).
     BuildError
         The kernel does not compile on this device.
 
@@ -117,7 +92,7 @@ class Solver(Holder):
     OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
     Methods here and of `Factors` raise `InputError` for arguments that do not fit, `PivotError` as
-    `check` says, `DeviceMemoryError`, and `DeviceShareError` where some of several devices fail.
+    `check` says, and `DeviceMemoryError`.
     """
 
     def __init__(
@@ -127,10 +102,7 @@ class Solver(Holder):
         dtype: DTypeLike = np.float64,
         device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
-        max_memory: int | None = None,
         tune: str = "heuristic",
-        devices: Sequence[OneDevice] | None = None,
-        shares: Sequence[float] | None = None,
         profile: bool = False,
         **options: Unpack[Options],
     ) -> None:
@@ -141,22 +113,14 @@ class Solver(Holder):
         real_name(dtype)  # rejects other dtypes before a device is chosen
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
-        max_memory = _bytes(max_memory)
-        _check_devices(devices, device, queue, shares)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
-        self.tuning: Tuning | None = None
-        self.shares, self._parts, self._calls = [1.0], list[RangeSolver](), Calls()
-        if devices is None:
-            self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
-            chosen = cast("dict[str, Option]", options)
-            settings = forest, method, self.dtype, self.queue, max_memory, tune, chosen
-            self.engine, self.tuning = engine_for(*settings)
-            self.arguments = Arguments(forest, self.dtype, self.queue)
-            return
-        each = {"method": method, "max_memory": max_memory, "tune": tune, **options}
-        several, self._parts = _on_several(forest, devices, self.dtype, shares, each)
-        self.engine, self.queue, self.shares = several, several.queue, several.shares
-        self.arguments = Arguments(forest, self.dtype, None)
+        self.queue = devices.given_queue(queue, device, self.dtype, timestamps)
+        self.arguments, self._calls = Arguments(forest, self.dtype, self.queue), Calls()
+        self.tuning: Tuning | None
+        settings = cast("dict[str, Option]", options)
+        self.engine, self.tuning = engine_for(
+            forest, method, self.dtype, self.queue, tune, settings
+        )
 
     def __repr__(self) -> str:
         state = "closed)" if isinstance(self.engine, ClosedProxy) else self.engine.describe()
@@ -169,14 +133,8 @@ class Solver(Holder):
         Calls are rejected from then on. `Factors` keep what they need, and may be used on.
         """
         if not isinstance(self.engine, ClosedProxy):
-            for part in self._parts:
-                part.solver.close()
             self.queue.finish()
-            self.engine, self._parts, self._calls = (
-                cast("SolveEngine", ClosedProxy(self)),
-                [],
-                Calls(),
-            )
+            self.engine, self._calls = cast("SolveEngine", ClosedProxy(self)), Calls()
 
     @property
     def device(self) -> cl.Device:
@@ -185,34 +143,13 @@ class Solver(Holder):
 
     @property
     def plan(self) -> Plan:
-        """Of the whole batch, of its first slice, or of the first of several devices."""
+        """Of the batch."""
         return self.engine.plan
 
     @property
-    def parts(self) -> list[RangeSolver]:
-        """Plain solvers, one per device with cells, each with the range of its cells."""
-        n, cells = self.forest.num_nodes, self.forest.num_cells
-        return self._parts or [RangeSolver(self, slice(0, cells), slice(0, n))]
-
-    @property
-    def queues(self) -> list[cl.CommandQueue]:
-        """Queues, one per device with cells."""
-        return [part.solver.queue for part in self.parts]
-
-    @property
-    def num_slices(self) -> int:
-        """Parts in which a device solves the batch, if that is larger than its memory; or 1."""
-        return self.engine.num_slices
-
-    @property
-    def memory(self) -> list[Memory]:
-        """Largest memory use of solves, one item per device; it is kept between solves."""
+    def memory(self) -> Memory:
+        """Largest memory use of solves; the solver keeps it between solves."""
         return self.engine.memory
-
-    @property
-    def takes_device_order(self) -> bool:
-        """Whether arrays can be in device order, as `enqueue` takes them: one device, no slices."""
-        return self.engine.takes_device_order
 
     @property
     def source(self) -> str:
@@ -235,9 +172,9 @@ class Solver(Holder):
         Raises
         ------
         InputError
-            As `Plan.export`; a batch that is solved in slices or on several devices.
+            As `Plan.export`.
         """
-        plan = self.engine.device_order("export()").plan
+        plan = self.engine.device_order().plan
         context = self.queue.context
 
         def binary(spec: TemplateSpec) -> bytes:
@@ -274,7 +211,7 @@ class Solver(Holder):
         InputError
             An array that is in device order already.
         """
-        whole = self.engine.device_order("to_device_order()")
+        whole = self.engine.device_order()
         return whole.pack(self.arguments.checked("a", a, self.forest.num_nodes))
 
     @exclusive
@@ -297,7 +234,7 @@ class Solver(Holder):
         -------
         pyopencl.array.Array, (n,) or (k, n)
         """
-        whole = self.engine.device_order("from_device_order()")
+        whole = self.engine.device_order()
         source = self.arguments.in_order("a", a, whole.order, as_switch("packed", packed))
         shape = (*source.shape[:-1], self.forest.num_nodes)
         out = self.arguments.of_buffer("out", out, shape[-1])
@@ -348,7 +285,7 @@ class Solver(Holder):
         check_process()  # as `exclusive` and `memory_errors`, whose frames take a fifth of a call
         with self._lock:
             try:
-                whole, calls = self.engine.device_order("enqueue()"), self._calls
+                whole, calls = self.engine.device_order(), self._calls
                 arrays: tuple[Any, ...] = d, u, l, b, out
                 if cl.Buffer in map(type, arrays):
                     arrays = self.arguments.of_buffers("d u l b out", arrays, whole.order)
@@ -487,9 +424,7 @@ class Solver(Holder):
 
         Raises
         ------
-        InputError, PivotError
-        DeviceMemoryError
-            Also where the batch is solved in slices.
+        InputError, PivotError, DeviceMemoryError
         """
         check = as_check(check)
         arrays = self.arguments.natural({"d": d, "u": u, "l": l})
@@ -527,43 +462,3 @@ def _factored(forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, An
 
 
 copyreg.pickle(Factors, lambda factors: (_factored, factors.source()))
-
-
-def _on_several(
-    forest: Forest,
-    devices: Sequence[OneDevice],
-    dtype: np.dtype,
-    shares: Sequence[float] | None,
-    each: Mapping[str, object],
-) -> tuple[Several, list[RangeSolver]]:
-    solvers: list[Solver] = []
-
-    def kept(part: Forest, queue: cl.CommandQueue) -> Solver:
-        solvers.append(Solver(part, dtype=dtype, queue=queue, **cast("dict[str, Any]", each)))
-        return solvers[-1]
-
-    engine = logged(Several(forest, devices, dtype, shares, kept))
-    edges = zip(engine.cells.tolist(), engine.nodes.tolist(), strict=True)
-    ends = [*itertools.pairwise(edges)]
-    return engine, [
-        RangeSolver(solver, slice(cell, last_cell), slice(node, last_node))
-        for solver, ((cell, node), (last_cell, last_node)) in zip(solvers, ends, strict=True)
-    ]
-
-
-def _bytes(max_memory: object) -> int | None:
-    if max_memory is None:
-        return None
-    if isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool):
-        if max_memory >= 1:
-            return int(max_memory)
-    raise InputError(f"max_memory={shown(max_memory)}; expected a whole number of bytes")
-
-
-def _check_devices(devices: object, device: object, queue: object, shares: object) -> None:
-    if devices is None:
-        if shares is not None:
-            raise InputError(f"got shares={shown(shares)} without devices; expected both")
-        return
-    if device is not None or queue is not None:
-        raise InputError("got devices together with device or queue; expected one of them")

@@ -338,7 +338,7 @@ class Tridiagonal(Holder):
     sizes : (m,) integers
         Rows of each system, 1 or more.
     method, dtype, **options
-        As in `Solver`, with its `device`, `queue`, `devices`, `max_memory` and `tune`.
+        As in `Solver`, with its `device`, `queue` and `tune`.
 
     Attributes
     ----------
@@ -381,8 +381,8 @@ class Tridiagonal(Holder):
         self.sizes.flags.writeable = False
         self.chains = Chains(self.sizes, self.dtype)
         self.solver = Solver(self.chains.forest(), method, dtype, **options)
-        queue = None if options.get("devices") is not None else self.solver.queue
-        self._arguments = Arguments(self.solver.forest, self.dtype, queue, chains=True)
+        forest, queue = self.solver.forest, self.solver.queue
+        self._arguments = Arguments(forest, self.dtype, queue, chains=True)
         self.solver.arguments = self._arguments
         self._device: DeviceChains | None = None
 
@@ -804,8 +804,8 @@ def solve_tridiagonal(
     sizes : (m,) integers, optional
         Rows of each system, 1 or more.
     method, **options
-        As in `Solver`, with its `device`, `queue`, `max_memory` and `tune`. Plans, kernels and
-        buffers of the last `MOST_KEPT` batches are kept: only a first call is slow.
+        As in `Solver`, with its `device`, `queue` and `tune`. Plans, kernels and buffers of the
+        last `MOST_KEPT` batches are kept: only a first call is slow.
     dtype : float64 or float32, optional
         Default: float32 where `dl`, `d`, `du` and `b` all are, else float64.
     out, check, columns, periodic
@@ -915,17 +915,15 @@ def _grid(arrays: dict[str, np.ndarray], columns: bool) -> tuple[int, int]:
 def _kept(
     grid: tuple[int, int] | np.ndarray, method: str, dtype: np.dtype, options: dict[str, Any]
 ) -> Tridiagonal:
-    key: Any = None
-    if options.get("devices") is None:
-        queue = options.get("queue")
-        at = devices.choose(options.get("device"), dtype) if queue is None else queue
-        others = options.keys() - {"device", "queue"}
-        named = [(name, type(options[name]), options[name]) for name in sorted(others)]
-        key = grid if isinstance(grid, tuple) else grid.tobytes(), method, dtype, at, *named
-        try:
-            hash(key)
-        except TypeError:  # of an option that is rejected below
-            key = None
+    queue = options.get("queue")
+    at = devices.choose(options.get("device"), dtype) if queue is None else queue
+    others = options.keys() - {"device", "queue"}
+    named = [(name, type(options[name]), options[name]) for name in sorted(others)]
+    key: Any = grid if isinstance(grid, tuple) else grid.tobytes(), method, dtype, at, *named
+    try:
+        hash(key)
+    except TypeError:  # of an option that is rejected below
+        key = None
     check_process()
     with _LOCK:
         if key is not None and key in _KEPT:

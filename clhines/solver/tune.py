@@ -24,8 +24,7 @@ from clhines.solver.device import copies, trust
 from clhines.solver.device.timing import TimedRun, seconds_in_turns
 from clhines.solver.engines.engine import SolveEngine
 from clhines.solver.engines.lanes import LanesEngine
-from clhines.solver.engines.memory import Room, no_memory, size_text
-from clhines.solver.engines.sliced import SlicedEngine
+from clhines.solver.engines.memory import Room, no_memory
 from clhines.solver.engines.whole import Whole
 from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import Candidate
@@ -152,7 +151,7 @@ _USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
 class Pick:
-    """The plans of a batch on one device, and the engine for them; `memory` is in bytes."""
+    """The plan of a batch on a device, and the engine for it."""
 
     def __init__(
         self,
@@ -160,49 +159,40 @@ class Pick:
         method: str,
         dtype: np.dtype,
         queue: cl.CommandQueue,
-        memory: int,
         tune: str,
         options: dict[str, Option],
     ) -> None:
         self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
         self.limits = trust.limits(queue.device, "solve", dtype)
-        name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
-        self.room = Room(name, memory, largest, dtype)
+        device = queue.device
+        memory = int(device.global_mem_size * _USABLE)
+        self.room = Room(device.name.strip(), memory, device.max_mem_alloc_size, dtype)
         self.tuning: Tuning | None = None
         self._chosen = method == "auto"
-        self.heuristic = self.made = self._plans(method, options)
+        self.heuristic = self.made = self._plan(method, options)
         self._why = "as given" if method != "auto" else "auto, by the cost model"
         if tune != "heuristic":
             self._tune(tune)
-        plans, _ = self.made
-        _log.info("method %s (%s): %s", plans[0].method, self._why, plans[0].summary)
-        if len(plans) > 1:
-            needed = size_text(sum(map(self.room.needed, plans)))
-            what = "%d slices: the batch needs %s of %s"
-            _log.info(what, len(plans), needed, size_text(self.room.memory))
+        _log.info("method %s (%s): %s", self.made.method, self._why, self.made.summary)
 
-    def engine(self) -> Whole | SlicedEngine:
-        """Return the engine of the plans; of the heuristic's plans if the others do not build."""
+    def engine(self) -> Whole:
+        """Return the engine of the plan; of the heuristic's plan if the winner does not build."""
         try:
-            return self._engine(*self.made)
+            return self._engine(self.made)
         except BuildError:
             if self.made is self.heuristic:
                 raise
             _log.info("the stored winner does not build; the choice of the cost model is used")
-            return self._engine(*self.heuristic)  # the stored winner no longer builds
+            return self._engine(self.heuristic)
 
-    def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | SlicedEngine:
-        if len(plans) > 1:
-            return SlicedEngine(self.forest, plans, bounds, self.queue, self.dtype, self.room)
+    def _engine(self, plan: Plan) -> Whole:
         limits = self.limits if self._chosen else None
-        return Whole(plans[0], self.queue, self.dtype, self.room, limits=limits).build()
+        return Whole(plan, self.queue, self.dtype, self.room, limits).build()
 
-    def _plans(self, method: str, options: dict[str, Option]) -> tuple[list[Plan], np.ndarray]:
-        def make(part: Forest) -> Plan:
-            return make_plan(part, method, self.dtype, self.limits, **options)
-
-        plans, bounds = self.room.plan(self.forest, make)
-        return with_few_programs(plans), bounds
+    def _plan(self, method: str, options: dict[str, Option]) -> Plan:
+        plan = make_plan(self.forest, method, self.dtype, self.limits, **options)
+        self.room.check(plan)
+        return with_few_programs(plan)
 
     def _tune(self, mode: str) -> None:
         """Plan again with the winner, stored or measured now, where it is another row."""
@@ -226,27 +216,23 @@ class Pick:
         if winner is None:
             return
         try:
-            self.made = self._plans(winner.method, {**winner.options, **self.options})
+            self.made = self._plan(winner.method, {**winner.options, **self.options})
             self._why = f"auto, {'stored' if mode == 'cached' else 'measured'}: {winner}"
         except (InputError, DeviceMemoryError):
-            return  # it cannot serve this device, or one of the slices
+            return  # it cannot serve this device
 
     def _measure(self) -> Tuning:
-        """Time the candidates on the forest, or on its first slice."""
-        forest, (plans_made, bounds) = self.forest, self.made
-        if len(plans_made) > 1:
-            forest = forest.subset(np.arange(bounds[1]))
-        plans = list(candidate_plans(forest, self.dtype, self.limits, **self.options))
+        """Time the candidates on the forest."""
+        plans = list(candidate_plans(self.forest, self.dtype, self.limits, **self.options))
         most = max(self.room.needed(plan) for _, plan in plans)
         sets = 2 if 2 * most <= self.room.memory else 1
-        systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
+        systems = [random_system(self.forest, self.dtype, seed) for seed in range(sets)]
         keep = sets * most * len(plans) <= self.room.memory // 4
         return measure(self.queue, plans, lambda plan: self.ready_to_time(plan, systems), keep)
 
     def ready_to_time(self, plan: Plan, systems: list[list[np.ndarray]]) -> TimedRun:
         """Return a function that solves one of the systems d, u, b, in natural order."""
-        if not self.room.fits(plan):
-            raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
+        self.room.check(plan)
         engine = Whole(plan, self.queue, self.dtype, self.room).build()
         try:
             return natural_solves(engine, systems)
@@ -285,13 +271,11 @@ def engine_for(
     method: str,
     dtype: np.dtype,
     queue: cl.CommandQueue,
-    max_memory: int | None,
     tune: str,
     options: dict[str, Option],
 ) -> tuple[SolveEngine, Tuning | None]:
-    memory = max_memory or int(queue.device.global_mem_size * _USABLE)
     blocks = None
-    if method == "auto" and max_memory is None and not options:
+    if method == "auto" and not options:
         blocks = _blocks_of(forest, dtype, queue.device)
 
     def in_lanes(blocks: ChainBlocks, make: Callable[[], SolveEngine], lazy: bool) -> LanesEngine:
@@ -299,13 +283,13 @@ def engine_for(
         return logged(LanesEngine(forest, blocks, limits, dtype, queue, make, lazy))
 
     def pick() -> Pick:
-        return Pick(forest, method, dtype, queue, memory, tune, options)
+        return Pick(forest, method, dtype, queue, tune, options)
 
     if blocks is not None and tune == "heuristic" and blocks.are_long:
         return in_lanes(blocks, lambda: logged(pick().engine()), True), None
     picked = pick()
     engine = logged(picked.engine())
-    if blocks is None or not isinstance(engine, Whole):
+    if blocks is None:
         return engine, picked.tuning
     return in_lanes(blocks, lambda: engine, False), picked.tuning
 
@@ -320,6 +304,6 @@ def _blocks_of(forest: Forest, dtype: np.dtype, device: cl.Device) -> ChainBlock
 
 def logged(engine: _Any) -> _Any:
     if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
-        needed = "; ".join(map(str, engine.memory))
-        _log.info("engine %s: %s", type(engine).__name__.removesuffix("Engine").lower(), needed)
+        name = type(engine).__name__.removesuffix("Engine").lower()
+        _log.info("engine %s: %s", name, engine.memory)
     return engine

@@ -23,7 +23,7 @@ from clhines.cli.solve import PassiveSteps
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
 from clhines.simulator.cells.synthetic import sample_cells
-from clhines.solver.device import devices, program
+from clhines.solver.device import program
 from clhines.solver.solver import Solver
 
 
@@ -60,51 +60,6 @@ def test_solve_on_every_device(cli, every_queue, swc):
     result = cli("solve", swc(), "--steps", 2, "--cells", 3, *where)
     assert (result.code, result.err) == (0, "")
     assert result.table()["check"] == "good"
-
-
-def test_solve_on_two_devices(cli, tmp_path):
-    """Half of the cells on each, and the same voltages as on one."""
-    found = [(index, devices.is_simulator(d)) for index, d in devices.all_devices()]
-    if len({simulator for _, simulator in found}) < 2:
-        pytest.skip("needs a simulator and another device")
-    indices = [next(i for i, s in found if s is kind) for kind in (False, True)]
-    where = [word for index in indices for word in ("--device", index)]
-    common = ["solve", "--steps", 2, "--cells", 12, "--dtype", "float32", "--method", "flat"]
-    both = cli(*common, *where, "--out", tmp_path / "two.npz")
-    assert both.code == 0
-    table = both.table()
-    assert table["check"] == "good"
-    first, second = (float(text.rstrip("%")) for text in table["shares"].split(", "))
-    assert first + second == pytest.approx(100, abs=0.1)
-    assert 40 < first < 60
-    lines = both.err.splitlines()
-    assert len(lines) == 2
-    assert all(re.match(r"clhines: \d+\.\d+ [KM]iB on the device: ", line) for line in lines)
-    cli(*common, *where[:2], "--out", tmp_path / "one.npz")
-    one, two = (np.load(tmp_path / f"{name}.npz")["v"] for name in ("one", "two"))
-    assert np.abs(one - two).max() < 1e-3
-    report = cli(*common, *where, "--json").report()
-    assert (report["devices"], report["check"]) == (2, "good")
-    assert sum(report["shares"]) == pytest.approx(1)
-
-
-def test_solve_in_slices_states_its_memory_first(cli, fast_queue):
-    where = ["--device", index_of(fast_queue), "--dtype", "float32"]
-    cables = [discretise(cell) for cell in sample_cells()]
-    whole = PassiveSteps(cables, 60, 0.025, 0.1, dtype="float32", queue=fast_queue).solver.engine
-    limit = whole.room.needed(whole.plan) / 2**20 / 2  # MiB
-    result = cli("solve", "--steps", 2, "--cells", 60, "--max-memory", limit, *where)
-    assert result.code == 0
-    said = re.fullmatch(
-        r"clhines: ((.*) ([KM])iB) on the device.*, in (\d+) slices: .*\n", result.err
-    )
-    stated = float(said[2]) / {"K": 2**10, "M": 1}[said[3]]
-    assert limit / 8 <= stated <= limit  # a slice is at most a third, with STAGES
-    assert int(said[4]) > 2
-    table = result.table()
-    assert table["slices"] == said[4]
-    assert table["memory"].startswith(f"{said[1]} at most")
-    assert table["check"] == "good"
 
 
 def test_json(cli):

@@ -4,7 +4,6 @@ import inspect
 import multiprocessing
 import pickle
 
-import numpy as np
 import pytest
 from systems import bad_pivot
 
@@ -19,7 +18,6 @@ def every_error():
         "SpikeOverflowError": (7,),
         "RankError": (1,),
         "SimulationError": (2, 5, 0.125, {"rows": 3}),
-        "DeviceShareError": ({1: PivotError("a pivot", 3, 14)}, np.arange(3.0), np.ones(2, bool)),
     }
     classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
     own = [c for c in classes if c.__module__ == errors.__name__ and issubclass(c, Exception)]
@@ -35,10 +33,7 @@ def test_errors_can_be_pickled(error):
         assert vars(again).keys() == vars(error).keys()
         for name, value in vars(error).items():
             other = getattr(again, name)
-            if name == "errors":
-                assert (other[1].cell, other[1].node, str(other[1])) == (3, 14, "a pivot")
-            else:
-                assert np.array_equal(other, value)
+            assert other == value
 
 
 def test_errors_come_back_from_a_pool():

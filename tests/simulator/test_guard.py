@@ -2,7 +2,6 @@
 
 import gc
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -15,8 +14,7 @@ import pytest
 from systems import dissimilar, make_system
 
 from bench.made import chain
-from clhines import Forest, InputError, Simulation, Solver, solve_tridiagonal
-from clhines.core import errors
+from clhines import Forest, Simulation, Solver, solve_tridiagonal
 from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.solver.device import devices
 from clhines.solver.device.program import MOST_CONTEXTS
@@ -142,23 +140,6 @@ def test_a_forked_process_is_refused_and_does_not_hang(fast_queue, used):
     for line in child:
         assert "was forked from process" in line
         assert line.endswith("multiprocessing.get_context('spawn')")
-
-
-# -------------------------------------------------------------------------------------- errors
-
-
-@pytest.mark.core
-def test_arrays_on_a_device_stay_where_they_are(fast_queue):
-    here = cla.zeros(fast_queue, 3, np.float32)
-    with pytest.raises(cl.LogicError) as caught:
-        cl.Buffer(fast_queue.context, cl.mem_flags.READ_ONLY, 0)
-    known = {0: caught.value, 2: InputError("b is nan")}
-    again = pickle.loads(
-        pickle.dumps(errors.DeviceShareError("two failed", known, [here, None], [True]))
-    )
-    assert again.result == [None, None]
-    assert str(again.errors[0]).startswith("LogicError: ")
-    assert type(again.errors[2]) is InputError
 
 
 # -------------------------------------------------------------------------------------- memory

@@ -68,9 +68,7 @@ def test_the_device_is_named_with_its_reason(said, monkeypatch):
     assert said() == [f"device {devices.label(device)} (CLHINES_DEVICE={index})"]
 
 
-def test_slices_and_the_store(said, forest, fast_queue, monkeypatch, tmp_path):
-    solver = clhines.Solver(forest, "flat", queue=fast_queue, max_memory=20_000)
-    assert one(said(), f"{solver.num_slices} slices: the batch needs").endswith("KiB")
+def test_the_store(said, forest, fast_queue, monkeypatch, tmp_path):
     clhines.Solver(forest, queue=fast_queue, tune="cached")
     assert "stored winner for this batch and device: none" in said()
     found = clhines.Solver(forest, queue=fast_queue, tune="measure").tuning

@@ -11,7 +11,7 @@ from systems import System, dissimilar, families, make_system
 from tolerances import assert_close
 
 from bench.made import caterpillar, chain, random_binary_tree, star
-from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver
+from clhines import METHODS, Forest, InputError, PivotError, Solver
 from clhines.solver.device import devices
 from clhines.solver.plan.by_segment import contraction
 from clhines.solver.plan.templates import render
@@ -230,15 +230,6 @@ def test_wrong_arguments_of_factors(queue):
         with pytest.raises(InputError, match=words) as caught:
             call()
         assert "\n" not in str(caught.value)
-
-
-def test_slices_refuse_to_factor(queue):
-    forest = Forest.from_parents(dissimilar(60, least=5))
-    solver = make_solver(queue, forest, "contraction", np.float32, max_memory=40_000)
-    assert solver.num_slices > 1
-    system = make_system(forest, np.float32)
-    with pytest.raises(DeviceMemoryError, match=r"factor\(\) needs the whole batch .* slices"):
-        factor(solver, system)
 
 
 @pytest.mark.parametrize("config", FACTORED)

@@ -1,7 +1,6 @@
 """Transposed solves and gradients, against dense matrices and finite differences."""
 
 import numpy as np
-import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from solvers import DTYPES, make_solver
@@ -11,7 +10,6 @@ from tolerances import C, assert_close
 from bench.made import caterpillar, chain, star
 from clhines import METHODS, Forest, InputError, PivotError, Solver
 from clhines.solver import reference
-from clhines.solver.device import devices
 from clhines.solver.factors import Gradients
 
 CONFIGS = ["fine_5", "contraction_6"]
@@ -68,21 +66,10 @@ def test_every_method_solves_transposed(fast_queue, needs, method):
     assert_close(solver.forest, x, transposed_truth(system, system.b), np.float64)
 
 
-def engine(name, queue, forest):
-    """A solver with each engine that factors."""
-    if name != "several":
-        return Solver(forest, dtype=float, queue=queue)
-    if not devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
-        pytest.skip("the halves of a CPU stand for two devices")
-    parts = queue.device.create_sub_devices([cl.device_partition_property.EQUALLY, 1])
-    return Solver(forest, devices=[devices.make_queue(part) for part in parts[:2]])
-
-
-@pytest.mark.parametrize("name", ["whole", "several"])
-def test_every_engine_solves_transposed(fast_queue, needs, name):
+def test_several_rows_are_solved_transposed(fast_queue, needs):
     needs(fast_queue, np.float64)
     forest = Forest.from_parents([*dissimilar(9), star(40), caterpillar(30)])
-    solver = engine(name, fast_queue, forest)
+    solver = Solver(forest, dtype=float, queue=fast_queue)
     system = make_system(forest, symmetric=False, rows=3)
     factors = factor(solver, system)
     x = factors.solve(system.b, transpose=True)
@@ -98,19 +85,6 @@ def test_device_arrays_are_solved_transposed(fast_queue, needs):
     factors = factor(make_solver(fast_queue, forest, "contraction_6"), system)
     x = factors.solve(cla.to_device(fast_queue, system.b), transpose=True).get()
     assert_close(forest, x, dense_solution(system, system.b, True), np.float64)
-
-
-def test_slices_have_gradients(fast_queue, needs):
-    """A batch in slices cannot be factored; the solver's `vjp` needs no factors."""
-    needs(fast_queue, np.float64)
-    forest = Forest.from_parents(dissimilar(60))
-    whole = Solver(forest, "contraction", queue=fast_queue)
-    small = Solver(forest, "contraction", queue=fast_queue, max_memory=whole.memory[0].device // 3)
-    assert small.num_slices > 1
-    system = make_system(forest, symmetric=False)
-    x = small.solve(**system.arrays)
-    ours = small.vjp(system.d, system.u, x, system.b, l=system.l)
-    assert_close(forest, ours.b, dense_solution(system, system.b, True), np.float64)
 
 
 def loss(system, **changed):

@@ -53,13 +53,12 @@ def test_any_method_solves_rerooted_cells(fast_queue, method):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_slices_and_bad_pivots(fast_queue, kind):
+def test_bad_pivots(fast_queue, kind):
     """Nodes keep their numbers, and so the error names that of the caller's forest."""
     forest = Forest.from_parents(dissimilar(60, least=5))
     new = reroot(forest)
     method, options = KINDS[kind]
-    solver = Solver(new.forest, method, np.float32, queue=fast_queue, max_memory=40_000, **options)
-    assert solver.num_slices > 2
+    solver = Solver(new.forest, method, np.float32, queue=fast_queue, **options)
     for symmetric in (True, False):
         system = make_system(forest, np.float32, symmetric)
         given = {"d": system.d, "b": system.b, **new.couplings(system.u, system.l)}

@@ -134,7 +134,7 @@ def test_all_parts_of_a_plan_are_timed(fast_queue, monkeypatch):
     assert len(solver.plan.parts) == 3  # pieces of the chain, their rest, and back with the stars
     systems = [tune.random_system(forest, "float32", 1)]
     real, queue = np.dtype(np.float32), fast_queue
-    pick = Pick(forest, "contraction", real, queue, 1 << 30, "heuristic", {"segment": 6})
+    pick = Pick(forest, "contraction", real, queue, "heuristic", {"segment": 6})
     events = pick.ready_to_time(solver.plan, systems)(0)
     d, u, b = (solver.to_device_order(a) for a in systems[0])
     last = solver.enqueue(d, u, b, out=solver.to_device_order(np.zeros(forest.num_nodes)))
@@ -209,15 +209,6 @@ def test_a_stored_winner_that_does_not_build_is_ignored(fast_queue, monkeypatch)
     assert solver.plan.parts[0].spec == plain.plan.parts[0].spec
     with pytest.raises(BuildError):
         Solver(FOREST, "fine", "float32", queue=fast_queue, work_group=4)
-
-
-def test_measuring_a_batch_that_is_solved_in_slices(fast_queue):
-    forest = Forest.repeat([random_binary_tree(50, 7, k) for k in range(2)], 60)
-    solver = Solver(forest, dtype="float32", queue=fast_queue, tune="measure", max_memory=80_000)
-    assert solver.num_slices > 1
-    assert len(list(files.cache_folder().glob("tuned-*.json"))) == 1
-    system = make_system(forest, "float32")
-    system.assert_solved(solver.solve(**system.arrays))
 
 
 def test_ways_to_tune_are_checked(fast_queue):

@@ -14,7 +14,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.arrays import inverse, offsets, stretch_of
-from clhines.core.errors import DeviceMemoryError, InputError
+from clhines.core.errors import InputError
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
@@ -80,13 +80,7 @@ def _solver_of(
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
         whole = trees(run.whole.network)
         method, options = of_whole(whole, method, run.dtype, limits, options)
-    solver = Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
-    if not solver.takes_device_order:
-        raise DeviceMemoryError(
-            f"a network needs its {forest.num_nodes} nodes on the device at once; the "
-            f"solver would need {solver.num_slices} slices"
-        )
-    return solver
+    return Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
 
 
 @dataclass(frozen=True)

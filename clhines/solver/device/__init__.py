@@ -9,7 +9,7 @@ writes one.
 Who owns what
     `devices`: lists and chooses devices, makes queues, and states a device's `Limits`. `program`:
     builds and caches kernels, `bind` for arguments by name, readable build errors,
-    ``CLHINES_DUMP``. `copies`: `PinnedCopies`, `DirectCopies` and mapped copies. `arrays`: checks
+    ``CLHINES_DUMP``. `copies`: `PinnedCopies` and mapped copies. `arrays`: checks
     of arrays and events on devices. `timing`: medians, candidates that take turns, the floor.
     `guard`: one thread at a time, and no use of OpenCL after a fork. `pocl`: the processor that
     PoCL should name to its compiler; `declarations`: functions that PoCL is told of. `trust`: known

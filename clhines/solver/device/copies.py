@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Lock
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyopencl as cl
 
 from clhines.solver.device.devices import is_cpu, is_simulator
 
-PIECE_BYTES = 16 << 20  # per pinned piece: each costs a few acquisitions of the GIL
+PIECE_BYTES = 4 << 20  # per pinned piece: each costs a few acquisitions of the GIL
 LEAST_PIECE = 2 << 20  # least per copy, for the same reason
 LEAST_BYTES = 1 << 23  # arrays below this are copied by one thread
 PIECES = 2  # per thread
@@ -205,54 +205,13 @@ def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
     return buffer, piece
 
 
-class DirectCopies:
-    """Copies by the runtime itself; `start` and `fetch` as those of `PinnedCopies`."""
-
-    pinned_bytes = 0
-
-    def __init__(self, queue: cl.CommandQueue) -> None:
-        self.queue = queue
-
-    def start(
-        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
-    ) -> Callable[[], list[cl.Event]]:
-        done: list[cl.Event] = []
-        for rows, to in arrays:
-            place = 0
-            for row in rows:
-                source = np.ascontiguousarray(row)
-                options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
-                done.append(cl.enqueue_copy(self.queue, to, source, **options))
-                place += source.nbytes
-        return lambda: done
-
-    def drain(self) -> None:
-        """Nothing: copies have ended when `start` returns."""
-
-    def fetch(
-        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
-    ) -> None:
-        place = 0
-        for row in rows:
-            whole = row if row.flags.c_contiguous else np.empty(row.shape, row.dtype)
-            options = {"src_offset": place, "is_blocking": True, "wait_for": wait_for}
-            cl.enqueue_copy(self.queue, whole, source, **options)
-            if whole is not row:
-                row[...] = whole
-            place += row.nbytes
-
-
 class PinnedCopies:
-    """Copies in one direction through pinned pieces; with `joins` the calling thread takes part."""
+    """Copies of large arrays by several threads, of which the calling one is the first."""
 
     def __init__(
-        self,
-        queue: cl.CommandQueue,
-        num_threads: int | None = None,
-        piece_bytes: int = PIECE_BYTES,
-        joins: bool = False,
+        self, queue: cl.CommandQueue, num_threads: int | None = None, piece_bytes: int = PIECE_BYTES
     ) -> None:
-        self.queue, self._piece_bytes, self._joins = queue, piece_bytes, joins
+        self.queue, self._piece_bytes = queue, piece_bytes
         self._count = num_threads or threads()
         # one each, as the pieces belong to one thread, however late the others are
         self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
@@ -261,19 +220,13 @@ class PinnedCopies:
         self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]
         self._busy: list[list[cl.Event | None]] = [[None] * PIECES for _ in range(self._count)]
 
-    @property
-    def pinned_bytes(self) -> int:
-        return pinned_bytes(self._count, self._piece_bytes)
-
     def _pin(self) -> np.ndarray:
         buffer, piece = _pin(self.queue, self._piece_bytes)
         self._buffers.append(buffer)
         return piece
 
-    def start(
-        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
-    ) -> Callable[[], list[cl.Event]]:
-        """Begin to copy rows to buffers; what is returned waits until the rows are free."""
+    def send(self, arrays: Sequence[Target]) -> cl.Event:
+        """Copy rows to buffers; return when the rows are free, with the event of the copies."""
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             busy = self._busy[t]
@@ -284,82 +237,59 @@ class PinnedCopies:
                     before.wait()
                 piece = self._pieces[t][which][: values.nbytes].view(values.dtype)
                 np.copyto(piece, values)
-                options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
+                options = {"dst_offset": place, "is_blocking": False}
                 with self._enqueues:
                     busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
 
-        work = self._share(arrays, copy)
+        self._share(arrays, copy)
+        done = cl.enqueue_marker(self.queue)
+        self.queue.flush()
+        return done
 
-        def finish() -> list[cl.Event]:
-            _results(work)
-            done = [cl.enqueue_marker(self.queue)]
-            self.queue.flush()
-            return done
+    def fetch(self, source: cl.Buffer, rows: Sequence[np.ndarray]) -> None:
+        """Copy a buffer to rows, and wait."""
 
-        return finish
-
-    def drain(self) -> None:
-        for pool in self._pools:
-            pool.submit(int).result()
-
-    def fetch(
-        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
-    ) -> None:
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
             for k, (values, source, place) in enumerate(chunks):
                 piece = self._pieces[t][k % PIECES][: values.nbytes].view(values.dtype)
                 if len(under_way) == PIECES:
                     _empty(*under_way.pop(0))
-                options = {"src_offset": place, "is_blocking": False, "wait_for": wait_for}
+                options = {"src_offset": place, "is_blocking": False}
                 with self._enqueues:
                     event = cl.enqueue_copy(self.queue, piece, source, **options)
                 under_way.append((event, piece, values))
             for one in under_way:
                 _empty(*one)
 
-        _results(self._share([(rows, source)], copy))
+        self._share([(rows, source)], copy)
 
     def _share(
         self, arrays: Sequence[Target], copy: Callable[[int, Sequence[RowPart]], None]
-    ) -> list[Future[None]]:
-        """Give each thread every n-th chunk of all rows, for n threads."""
+    ) -> None:
+        """Give each of n threads every n-th chunk of all rows, and wait until all have ended."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
         size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))
-        here = int(self._joins)
         work = [
             self._pools[t].submit(copy, t, chunks[t :: self._count])
-            for t in range(here, min(self._count, len(chunks)))
+            for t in range(1, min(self._count, len(chunks)))
         ]
-        return [*work, _done(copy, chunks[:: self._count])] if here else work
+        try:
+            copy(0, chunks[:: self._count])
+        finally:
+            wait(work)  # which use the rows, also after an error
+        failed = [one for one in work if one.exception() is not None]
+        try:
+            if failed:
+                failed[0].result()
+        finally:  # an error holds this frame, which would hold the error
+            del failed, work
 
 
-def pinned_bytes(num_threads: int | None = None, piece_bytes: int = PIECE_BYTES) -> int:
-    return (num_threads or threads()) * PIECES * piece_bytes
-
-
-def _results(work: Sequence[Future[None]]) -> None:
-    outcomes = [one.exception() for one in work]
-    errors = list(filter(None, outcomes))
-    try:
-        if errors:
-            raise errors[0]
-    finally:  # an error holds this frame, which would hold the error
-        del errors, outcomes, work
-
-
-def _done(
-    copy: Callable[[int, Sequence[RowPart]], None], chunks: Sequence[RowPart]
-) -> Future[None]:
-    """Do the copies of the first thread, and return what a pool would."""
-    future: Future[None] = Future()
-    try:
-        copy(0, chunks)
-        future.set_result(None)
-    except BaseException as error:  # the others still copy
-        future.set_exception(error)
-    return future
+def pinned_bytes() -> int:
+    """Pinned memory of `PinnedCopies`."""
+    return threads() * PIECES * PIECE_BYTES
 
 
 def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:

@@ -1,7 +1,7 @@
 """The interface of engines: methods that `Solver` and `Factors` call on a way to solve a batch.
 
-Arrays come checked and in natural order. `whole`, `sliced` and `several` are the engines; only
-the first works in device order, and `SolveEngine.device_order` is the way to it.
+Arrays come checked and in natural order. `whole` and `lanes` are the engines; `lanes` leaves device
+order to `whole`, and `SolveEngine.device_order` is the way to it.
 """
 
 from __future__ import annotations
@@ -74,23 +74,20 @@ class SolveEngine:
     """A way to solve one batch; `Solver` has one and asks nothing else of it.
 
     `found_finite`: the last solve found that all values of b and x are finite.
-    `takes_device_order`: `device_order` returns.
     """
 
     plan: Plan
     queue: cl.CommandQueue
     kernel_events: list[cl.Event]
-    num_slices = 1
     found_finite = False
-    takes_device_order = False
 
     @property
-    def memory(self) -> list[Memory]:
+    def memory(self) -> Memory:
         raise NotImplementedError
 
     @property
     def source(self) -> str:
-        """Generated OpenCL source of the plain solve; of slices, that of the first."""
+        """Generated OpenCL source of the plain solve."""
         return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
 
     @property
@@ -111,8 +108,8 @@ class SolveEngine:
     def describe(self) -> str:
         return f"{self.plan.method}, {devices.label(self.queue.device)})"
 
-    def device_order(self, what: str) -> DeviceOrder:
-        """Return the solver in device order, or raise an error that says why there is none."""
+    def device_order(self) -> DeviceOrder:
+        """Return the solver in device order."""
         raise NotImplementedError
 
     def empty_like(self, b: np.ndarray) -> np.ndarray:
@@ -123,12 +120,11 @@ class SolveEngine:
         raise NotImplementedError
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        self.device_order("solve() with device arrays")
+        raise NotImplementedError
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> EliminatedMatrix:
         """Eliminate d, u, (l), which are copied."""
-        self.device_order("factor()")
-        raise AssertionError
+        raise NotImplementedError
 
     def bad_pivots(self) -> BadPivots:
         raise NotImplementedError

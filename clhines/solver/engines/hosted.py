@@ -21,8 +21,6 @@ from clhines.solver.engines.loaded import Resident, Slot, only_event
 from clhines.solver.engines.memory import Buffer, Buffers
 from clhines.solver.plan.plan import Plan
 
-PIECE_BYTES = 4 << 20  # per pinned piece of a solver that copies in one direction at a time
-
 
 class Transfer:
     """Copies of one solver: through pinned memory, without a copy, or by the runtime."""
@@ -43,8 +41,8 @@ class Transfer:
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
         """Copy values to an array on the device, after the enqueued commands, and return it."""
         if self.staged(a.nbytes):
-            work = self.copies.start([(list(np.atleast_2d(a)), target.base_data)])
-            only_event(target, work()[-1])
+            sent = self.copies.send([(list(np.atleast_2d(a)), target.base_data)])
+            only_event(target, sent)
         else:
             cl.enqueue_copy(self.queue, target.base_data, a)  # waits
         return target
@@ -73,10 +71,7 @@ class Transfer:
 
     @functools.cached_property
     def copies(self) -> copies.PinnedCopies:
-        return copies.PinnedCopies(self.queue, copies.threads(), PIECE_BYTES, True)
-
-    def pinned_bytes(self) -> int:
-        return copies.pinned_bytes(copies.threads(), PIECE_BYTES)
+        return copies.PinnedCopies(self.queue)
 
 
 class FinishOnError:
@@ -156,7 +151,7 @@ class Carrier:
         size = sum(a.nbytes for _, a, _ in values)
         if self._transfer.staged(size):
             parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
-            self._transfer.copies.start(parts)()
+            self._transfer.copies.send(parts)
             return
         for name, a, to in values:
             pin = self._pins.get(name)

@@ -44,7 +44,6 @@ class LanesEngine(SolveEngine):
     `is_lazy`: the usual engine is made when first needed, and solves go by the blocks.
     """
 
-    takes_device_order = True
     may_lose = False
     method = "auto"
 
@@ -87,9 +86,9 @@ class LanesEngine(SolveEngine):
         plan: Plan = self.usual.plan
         return plan
 
-    def device_order(self, what: str) -> DeviceOrder:
+    def device_order(self) -> DeviceOrder:
         self._bad = self._usual_pivots
-        order: DeviceOrder = self.usual.device_order(what)
+        order: DeviceOrder = self.usual.device_order()
         return order
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
@@ -108,10 +107,10 @@ class LanesEngine(SolveEngine):
     # -- of every engine ---------------------------------------------------------------------------
 
     @property
-    def memory(self) -> list[Memory]:
-        own = Memory(total(self._matrix_buffers(False)), 0, 1)
-        usual = self.usual.memory if "usual" in vars(self) else []
-        return [max([own, *usual], key=lambda one: one.device)]
+    def memory(self) -> Memory:
+        own = Memory(total(self._matrix_buffers(False)), 0)
+        usual = [self.usual.memory] if "usual" in vars(self) else []
+        return max([own, *usual], key=lambda one: one.device)
 
     @property
     def source(self) -> str:

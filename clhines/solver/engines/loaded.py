@@ -176,7 +176,6 @@ class Resident:
                 )
         self.takes_natural = plan.takes_natural
         self.status = self.buffers.put("status", np.zeros(plan.forest.num_cells, np.int32))
-        self._factor: cla.Array | None = None
         self._filled: set[str] = set()
         spec = PermuteSpec(plan.parts[0].spec.real)
         self._pack, self._pack_three, self._unpack = (
@@ -187,9 +186,7 @@ class Resident:
     @property
     def factor(self) -> cla.Array | None:
         """Scratch for the factors, allocated on first use; None where no part needs it."""
-        if self._factor is None and self.plan.needs_factor:
-            self._factor = self.buffers["factor"]
-        return self._factor
+        return self.buffers["factor"] if self.plan.needs_factor else None
 
     def solve(
         self,
@@ -243,22 +240,6 @@ class Resident:
                     some = range(row, min(row + part.max_rhs, rows.stop))
                     steps += launch.steps(arrays, symmetric, some, use, natural)
         return steps
-
-    def prepare(self, num_operands: int) -> None:
-        """Put all tables on the device that a solve would put there when it comes to them."""
-        self._scratch(num_operands)
-        for launch in self.launches if self.takes_natural else []:
-            _ = launch.natural_tables
-
-    def take_factor(self, room: cla.Array | None) -> None:
-        """Use an array that is large enough, of someone else, for the factors."""
-        self._factor = room
-
-    def move_to(self, queue: cl.CommandQueue) -> None:
-        """Work on another queue of the same context from now on; the one before has finished."""
-        self.queue = queue
-        for launch in self.launches:
-            launch.queue = queue
 
     def make_factors(
         self, matrix: Sequence[cla.Array], buffers: Buffers

@@ -1,7 +1,7 @@
-"""Device memory: lists of buffers, which are counted and then allocated, and slices that fit.
+"""Device memory: lists of buffers, which are counted and then allocated.
 
-A list of `Buffer` is the only account: budgets, slices and `Solver.memory` add up its bytes, and
-`Buffers` allocates device memory from the same list. An unlisted buffer cannot be allocated.
+A list of `Buffer` is the only account: `Room` and `Solver.memory` add up its bytes, and `Buffers`
+allocates device memory from the same list. An unlisted buffer cannot be allocated.
 """
 
 from __future__ import annotations
@@ -16,16 +16,11 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.errors import DeviceMemoryError
-from clhines.solver.forest import Forest
-from clhines.solver.plan.plan import MAX_PLACES, Plan
+from clhines.solver.plan.plan import Plan
 
-STAGES = 3  # slices on the device: one comes in, one is solved, one goes out
-_ARRAYS = 6  # of about one value per node: d, u, l, b, x, and one more in the other order
-_TABLE_BYTES = 4  # per node, at least: its index in natural order
 _INT = np.dtype(np.int32)
 OPERANDS = {3: ("d", "u", "b"), 4: ("d", "u", "l", "b")}  # symmetric, unsymmetric
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-_PERIODS = 64  # candidates for the period of a pattern of shapes that are checked
 
 
 def size_text(count: int) -> str:
@@ -171,51 +166,27 @@ class Room:
         """Largest memory use of a batch of this plan with one right-hand side, in bytes."""
         return total(most_buffers(plan, self.dtype, 1))
 
-    def fits(self, plan: Plan, times: int = 1) -> bool:
+    def fits(self, plan: Plan) -> bool:
         one = plan.packed_size * self.dtype.itemsize
-        return one <= self.largest and self.needed(plan) * times <= self.memory
+        return one <= self.largest and self.needed(plan) <= self.memory
 
-    def rows_at_once(self, plan: Plan, times: int = 1) -> int:
-        """Right-hand sides per launch such that `times` batches fit; at least 1."""
+    def rows_at_once(self, plan: Plan) -> int:
+        """Right-hand sides per launch that fit; at least 1."""
         most = max(part.max_rhs for part in plan.parts)
         one = plan.packed_size * self.dtype.itemsize
-        needed = total(most_buffers(plan, self.dtype, most)) * times
+        needed = total(most_buffers(plan, self.dtype, most))
         return most if needed <= self.memory and one * most <= self.largest else 1
 
-    def plan(self, forest: Forest, make: Callable[[Forest], Plan]) -> tuple[list[Plan], np.ndarray]:
-        """Plan the whole batch, or few slices, `STAGES` of which fit; see `plan_slices`."""
-        if self._least_slices(forest, self.memory) == 1:
-            whole = make(forest)
-            if self.fits(whole):
-                return [whole], np.array([0, forest.num_cells])
-            if forest.num_cells == 1:
-                self._refuse(0, whole)
-
-        def fits(cell: int, made: Plan) -> bool:
-            if self.fits(made, STAGES):
-                return True
-            if made.forest.num_cells > 1:
-                return False
-            if not self.fits(made):
-                self._refuse(cell, made)
-            return True
-
-        count = self._least_slices(forest, self.memory // STAGES)
-        return plan_slices(forest, count, make, fits)
-
-    def _least_slices(self, forest: Forest, memory: int) -> int:
-        """Smallest number of slices that can fit into `memory` bytes, by their arrays."""
-        n = forest.num_nodes
-        needed = n * (self.dtype.itemsize * _ARRAYS + _TABLE_BYTES)
-        count = max(-(-n * self.dtype.itemsize // self.largest), -(-needed // max(memory, 1)))
-        return min(max(count, -(-n // MAX_PLACES), 1), forest.num_cells)
-
-    def _refuse(self, cell: int, plan: Plan) -> None:
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that does not fit."""
+        if self.fits(plan):
+            return
         array = size_text(plan.packed_size * self.dtype.itemsize)
         raise DeviceMemoryError(
-            f"cell {cell} with {plan.forest.num_nodes} nodes needs {size_text(self.needed(plan))}, "
-            f"in arrays of {array}; {self.device} offers "
-            f"{size_text(self.memory)}, in arrays of at most {size_text(self.largest)}"
+            f"{plan.forest.num_cells} cells with {plan.forest.num_nodes} nodes need "
+            f"{size_text(self.needed(plan))}, in arrays of {array}; {self.device} offers "
+            f"{size_text(self.memory)}, in arrays of at most {size_text(self.largest)}: solve "
+            "fewer cells at once (Forest.subset)"
         )
 
 
@@ -225,12 +196,10 @@ class Memory:
 
     device: int  # bytes of device memory: values in both orders, factors, tables
     pinned: int  # bytes of pinned host memory, through which values are copied
-    slices: int  # in which the batch is solved
 
     def __str__(self) -> str:
         text = f"{size_text(self.device)} on the device"
-        text += f", {size_text(self.pinned)} of pinned host memory" if self.pinned else ""
-        return text + (f", in {self.slices} slices" if self.slices > 1 else "")
+        return text + (f", {size_text(self.pinned)} of pinned host memory" if self.pinned else "")
 
 
 def memory_errors(method: _Method) -> _Method:
@@ -246,97 +215,9 @@ def memory_errors(method: _Method) -> _Method:
     return cast("_Method", wrapped)
 
 
-def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryError:
-    device, slices = queue.device, max(one.slices for one in memory)
-    what = f"the batch in {slices} slices needs" if slices > 1 else "the batch needs"
-    need = max(one.device for one in memory)
+def no_memory(queue: cl.CommandQueue, memory: Memory) -> DeviceMemoryError:
+    device = queue.device
     return DeviceMemoryError(
-        f"{device.name.strip()} has no memory left: {what} {size_text(need)} of its "
-        f"{size_text(device.global_mem_size)}; a smaller max_memory makes smaller slices"
+        f"{device.name.strip()} has no memory left: the batch needs {size_text(memory.device)} of "
+        f"its {size_text(device.global_mem_size)}; solve fewer cells at once (Forest.subset)"
     )
-
-
-def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    most = max(plan.forest.num_nodes for plan in plans)
-    status = Buffer("status", max(plan.forest.num_cells for plan in plans), _INT)
-    return [*operand_buffers(most, dtype, operands, rows), status]
-
-
-def shared_buffers(
-    plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int
-) -> list[Buffer]:
-    """Return the values in device order, which all slices use in turn."""
-    packed = max(plan.packed_size for plan in plans)
-    in_order = all(plan.takes_natural for plan in plans)
-    listed = [] if in_order else operand_buffers(packed, dtype, operands, rows)
-    needs = any(plan.needs_factor for plan in plans)
-    return listed + ([Buffer("factor", packed, dtype)] if needs else [])
-
-
-def pipeline_bytes(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> int:
-    """Device memory of a `Pipeline`: its slots, shared buffers, and tables of slices."""
-    slots = min(STAGES, len(plans))
-    values = slots * total(slot_buffers(plans, dtype, operands, rows))
-    values += total(shared_buffers(plans, dtype, operands, rows))
-    tables = {
-        id(plan): total(table_buffers(plan, plan.takes_natural))
-        + total(b for b in scratch_buffers(plan, dtype, operands) if b.name != "factor")
-        for plan in plans
-    }
-    at_once = ({id(plan) for plan in plans[k : k + slots]} for k in range(len(plans) - slots + 1))
-    return values + max(sum(tables[one] for one in some) for some in at_once)
-
-
-def plan_slices(
-    forest: Forest, count: int, plan: Callable[[Forest], Plan], fits: Callable[[int, Plan], bool]
-) -> tuple[list[Plan], np.ndarray]:
-    """Plans of about `count` slices of whole cells, and their first cells with the end.
-
-    Where the shapes of the cells repeat, slices share one plan. ``fits(cell, plan)`` raises where
-    the slice is one cell, which cannot be made smaller.
-    """
-    made: dict[tuple[int, int], Plan] = {}
-    period = shape_period(forest.shape_of_cell)
-
-    def plan_of(lo: int, hi: int) -> Plan:
-        key = lo % period, hi - lo
-        if key not in made:
-            whole = hi - lo == forest.num_cells
-            made[key] = plan(forest if whole else forest.subset(np.arange(lo, hi)))
-        return made[key]
-
-    targets = forest.num_nodes * np.arange(1, count) / count  # about as many nodes in each slice
-    inner = np.searchsorted(forest.cell_offsets, targets)
-    edges = np.unique(np.concatenate(([0], inner, [forest.num_cells])))
-    per_slice = forest.num_cells // count // period * period
-    while per_slice:
-        if fits(0, plan_of(0, per_slice)):
-            edges = np.append(np.arange(0, forest.num_cells, per_slice), forest.num_cells)
-            break
-        per_slice = per_slice * 4 // 5 // period * period
-    waiting = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))[::-1]
-    plans, bounds = [], [0]
-    while waiting:
-        lo, hi = waiting.pop()
-        if fits(lo, plan_of(lo, hi)):
-            plans.append(plan_of(lo, hi))
-            bounds.append(hi)
-            continue
-        # padding and tables take more than the estimate: halve this slice
-        middle = forest.cell_offsets[[lo, hi]].mean()
-        half = int(np.searchsorted(forest.cell_offsets, middle))
-        half = min(max(half, lo + 1), hi - 1)
-        waiting += [(half, hi), (lo, half)]
-    return plans, np.array(bounds)
-
-
-def shape_period(shapes: np.ndarray) -> int:
-    """Period of the pattern of shapes, in cells; the number of cells where there is none."""
-    count = len(shapes)
-    for k in (np.flatnonzero(shapes[1:] == shapes[0])[:_PERIODS] + 1).tolist():
-        begin = min(k, count - k)
-        if np.array_equal(shapes[k : k + begin], shapes[:begin]) and np.array_equal(
-            shapes[k:], shapes[:-k]
-        ):
-            return k
-    return count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -47,20 +47,17 @@ class Whole(SolveEngine):
     `ManySolve`.
     """
 
-    takes_device_order = True
-
     def __init__(
         self,
         plan: Plan,
         queue: cl.CommandQueue,
         dtype: np.dtype,
         room: Room,
-        transfer: hosted.Transfer | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.plan, self.queue, self.dtype, self.room = plan, queue, dtype, room
         self._limits, self._many_is_faster = limits, dict[int, bool]()
-        self.transfer = transfer or hosted.Transfer(queue, dtype)
+        self.transfer = hosted.Transfer(queue, dtype)
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
@@ -87,16 +84,16 @@ class Whole(SolveEngine):
         return self
 
     @property
-    def memory(self) -> list[Memory]:
+    def memory(self) -> Memory:
         """See `SolveEngine`. The tables are on the device already."""
-        return [memory_of([self.plan], self.room, self.transfer)]
+        return memory_of(self.plan, self.room, self.transfer)
 
     @functools.cached_property
     def finds_finite(self) -> bool:
         few = all(part.finds_infinite(1) for part in self.plan.parts)
         return few or self._limits is not None
 
-    def device_order(self, what: str) -> Whole:
+    def device_order(self) -> Whole:
         return self
 
     def bad_pivots(self) -> BadPivots:
@@ -503,15 +500,14 @@ def _count(b: np.ndarray) -> int:
     return len(b) if b.ndim > 1 else 1
 
 
-def memory_of(plans: Sequence[Plan], room: Room, transfer: hosted.Transfer) -> Memory:
-    """Return the memory of solves of plans, one after another, each alone on the device."""
-    most = [room.rows_at_once(plan) for plan in plans]
-    pinned = max(_pinned(plan, room, transfer, r) for plan, r in zip(plans, most, strict=True))
-    needed = [total(most_buffers(plan, room.dtype, r)) for plan, r in zip(plans, most, strict=True)]
-    if len(plans) == 1 and plans[0].takes_natural and not copies.shares_memory(transfer.device):
-        both = total(both_buffers(plans[0], room.dtype, most[0]))
-        needed.append(both if both <= room.memory else 0)
-    return Memory(max(needed), pinned, len(plans))
+def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
+    """Return the largest memory of solves of a plan, with factors and without."""
+    rows = room.rows_at_once(plan)
+    needed = total(most_buffers(plan, room.dtype, rows))
+    if plan.takes_natural and not copies.shares_memory(transfer.device):
+        both = total(both_buffers(plan, room.dtype, rows))
+        needed = max(needed, both if both <= room.memory else 0)
+    return Memory(needed, _pinned(plan, room, transfer, rows))
 
 
 def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
@@ -530,5 +526,5 @@ def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int
         for r in range(1, rows + 1)
     ]
     ways = MOST_WAYS + 1  # of solves, and those of factors, which bring less
-    pinned = sum(sorted(sizes * 2)[-ways:]) + (transfer.pinned_bytes() if staged else 0)
+    pinned = sum(sorted(sizes * 2)[-ways:]) + (copies.pinned_bytes() if staged else 0)
     return pinned + max(copies.result_bytes(n * r) for r in range(1, rows + 1))

@@ -377,14 +377,11 @@ def plan_by_kind(
     return _combine(forest, method, plans)
 
 
-def with_few_programs(plans: list[Plan]) -> list[Plan]:
-    """Return plans of one solver with few kernels: general ones in place of many others."""
-    if len({part.spec for plan in plans for part in plan.parts}) <= MOST_PROGRAMS:
-        return plans
-    return [
-        replace(plan, parts=tuple(replace(p, spec=p.spec.general()) for p in plan.parts))
-        for plan in plans
-    ]
+def with_few_programs(plan: Plan) -> Plan:
+    """Return a plan with few kernels: general ones in place of many others."""
+    if len({part.spec for part in plan.parts}) <= MOST_PROGRAMS:
+        return plan
+    return replace(plan, parts=tuple(replace(p, spec=p.spec.general()) for p in plan.parts))
 
 
 def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:

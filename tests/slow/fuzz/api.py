@@ -334,7 +334,7 @@ def prepare(folder: Path) -> None:
 NAMES: dict[str, tuple[str, str]] = {
     "Forest": ("parent cell_offsets", ""),
     "Forest.repeat": ("parents num_cells", ""),
-    "Solver": ("max_memory", "method dtype tune"),
+    "Solver": ("", "method dtype tune"),
     "Solver.solve": ("d u b l", "out"),
     "Solver.solve of three": ("d u b", ""),
     "Solver.factor": ("d u", "l"),

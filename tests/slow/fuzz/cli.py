@@ -57,7 +57,7 @@ OPTIONS: dict[str, dict[str, list[str] | None]] = {
     "solve": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
         "--method": METHODS, "--dtype": ["float64", "float32"], "--device": DEVICES,
-        "--max-memory": ["1", "1e-9", "1e300", "0.01", "100"], "--dt": TIMES,
+        "--dt": TIMES,
         "--steps": COUNTS, "--current": ["0", "1e300", "-1e-300", "1e10", "0.1"],
         "--out": OUTS, "--tune": ["heuristic", "cached"], "--json": None, "--no-check": None,
     },
@@ -75,7 +75,7 @@ OPTIONS: dict[str, dict[str, list[str] | None]] = {
     "devices": {},
 }  # fmt: skip
 COUNT_OPTIONS = "--cells", "--steps", "--depth", "--compartments", "--shapes"
-POSITIVE_OPTIONS = "--max-length", "--dt", "--duration", "--delay", "--max-memory"
+POSITIVE_OPTIONS = "--max-length", "--dt", "--duration", "--delay"
 _FOLDER, _REAL = Path("."), REAL / "good" / "96ML.CNG.swc"
 
 

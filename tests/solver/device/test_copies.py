@@ -27,24 +27,21 @@ def test_what_runtimes_take():
         assert copies.lends(device, page[8:]) == any_address
 
 
-@pytest.mark.parametrize("joins", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
-def test_threads_carry_values_there_and_back(fast_queue, monkeypatch, joins, count):
+def test_threads_carry_values_there_and_back(fast_queue, monkeypatch, count):
     """In many pieces, by the calling thread too; an error does not end a thread."""
     monkeypatch.setattr(copies, "LEAST_PIECE", 1 << 10)
-    staging = copies.PinnedCopies(fast_queue, count, 1 << 12, joins)
-    assert staging.pinned_bytes == count * copies.PIECES << 12
+    staging = copies.PinnedCopies(fast_queue, count, 1 << 12)
     arrays = [np.arange(size, dtype=np.float32) + size for size in (1, 7000, 20_001)]
     buffers = [cl.Buffer(fast_queue.context, cl.mem_flags.READ_WRITE, a.nbytes) for a in arrays]
     for _ in range(3):
-        staging.start([([a], to) for a, to in zip(arrays, buffers, strict=True)])()
+        staging.send([([a], to) for a, to in zip(arrays, buffers, strict=True)])
         for a, source in zip(arrays, buffers, strict=True):
             out = np.zeros_like(a)
             staging.fetch(source, [out])
             assert np.array_equal(out, a)
     with pytest.raises(ValueError, match="broadcast|shape"):
-        staging.start([([arrays[1].reshape(1000, 7)], buffers[1])])()
-    staging.drain()
+        staging.send([([arrays[1].reshape(1000, 7)], buffers[1])])
     out = np.zeros_like(arrays[2])
     staging.fetch(buffers[2], [out])
     assert np.array_equal(out, arrays[2])

@@ -16,7 +16,7 @@ def test_what_an_engine_has_by_its_plan():
         engine.plan = make_plan(forest, method)
         assert engine.may_lose == may_lose
         assert "__kernel" in engine.source and engine.source.count("void solve(") == 1
-    assert not engine.finds_finite and not engine.takes_device_order and engine.num_slices == 1
+    assert not engine.finds_finite
     assert engine.empty_like(np.ones(3, np.float32)).dtype == np.float32
     for call in (lambda: engine.memory, engine.bad_pivots, lambda: engine.factor({})):
         with pytest.raises(NotImplementedError):

@@ -13,7 +13,7 @@ from systems import dissimilar, make_system
 
 from bench.made import random_binary_tree
 from clhines import Forest, InputError, PivotError, Solver
-from clhines.solver import arguments
+from clhines.solver import arguments, tune
 from clhines.solver.device import copies
 from clhines.solver.engines import hosted, memory, whole
 
@@ -245,9 +245,9 @@ def test_a_tight_device_has_no_room_for_both(fast_queue, monkeypatch):
     forest = Forest.repeat([random_binary_tree(400, 40, 1)], 9)
     roomy = Solver(forest, "contraction", np.float32, queue=fast_queue)
     needed = memory.total(memory.most_buffers(roomy.plan, roomy.dtype, 1))
-    solver = Solver(forest, "contraction", np.float32, queue=fast_queue, max_memory=needed)
-    assert solver.num_slices == 1
-    assert solver.memory[0].device <= needed
+    monkeypatch.setattr(tune, "_USABLE", (needed + 1) / fast_queue.device.global_mem_size)
+    solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
+    assert solver.memory.device <= needed
     system = make_system(forest, np.float32, False)
     factors = solver.factor(system.d, system.u, l=system.l)
     system.assert_solved(factors.solve(system.b))

@@ -50,8 +50,8 @@ def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
     most = 300 * 4 * (rows + 3 * solver.plan.takes_natural)
     for least, pinned in ((300 * 4, True), (300 * 4 * rows, True), (most + 1, False)):
         monkeypatch.setattr(copies, "LEAST_BYTES", least)
-        assert (solver.memory[0].pinned >= solver.engine.transfer.pinned_bytes()) == pinned
-        assert solver.memory[0].pinned > 0
+        assert (solver.memory.pinned >= copies.pinned_bytes()) == pinned
+        assert solver.memory.pinned > 0
         solver = make_solver(fast_queue, forest, dtype=np.float32)
         system = make_system(forest, np.float32, rows=rows)
         system.assert_solved(solver.solve(**system.arrays))
