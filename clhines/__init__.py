@@ -94,7 +94,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "cli core core.draw jax neuron simulator simulator.analysis simulator.cells"
+        "cli core jax neuron simulator simulator.analysis simulator.analysis.draw simulator.cells"
         " simulator.fields simulator.mechanisms simulator.mechanisms.library simulator.model"
         " simulator.network simulator.network.ring solver solver.device solver.plan"
         " solver.reference torch"

@@ -6,7 +6,6 @@ from clhines import neuron as neuron
 from clhines import simulator as simulator
 from clhines import solver as solver
 from clhines import torch as torch
-from clhines.core import draw as draw
 from clhines.core.errors import AccuracyWarning as AccuracyWarning
 from clhines.core.errors import BuildError as BuildError
 from clhines.core.errors import CableError as CableError
@@ -32,6 +31,7 @@ from clhines.simulator import fields as fields
 from clhines.simulator import mechanisms as mechanisms
 from clhines.simulator import model as model
 from clhines.simulator import network as network
+from clhines.simulator.analysis import draw as draw
 from clhines.simulator.cells.cable import Cable as Cable
 from clhines.simulator.cells.cable import discretise as discretise
 from clhines.simulator.cells.cable import discretize as discretize

@@ -12,13 +12,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 CORE = tuple(
     f"core.{name}"
-    for name in "errors summary progress units arrays quantities checks files trees".split()
+    for name in (
+        "errors summary progress units arrays quantities checks files trees pictures"
+    ).split()
 )  # each knows those before
 SYSTEMS = {*CORE, "solver.forest", "solver.reference"}
 DESCRIBED = {"simulator.cells", "simulator.mechanisms", "simulator.refusals"}
 SOLVING = {*SYSTEMS, "solver.plan", "solver.device", "solver"}
 ALLOWED = {  # package -> what its modules may import; imports for types count
-    "core.draw": {"core.errors", "core.checks", "core.files", "core.summary"},
     "solver.forest": {*CORE},
     "solver.reference": {*CORE, "solver.forest"},
     "solver.plan": {*SYSTEMS},
@@ -33,7 +34,7 @@ ALLOWED = {  # package -> what its modules may import; imports for types count
     "simulator.fields": {*SYSTEMS, *DESCRIBED},
     "simulator.network": {*SYSTEMS, *DESCRIBED, "simulator.fields"},
     "simulator.model": {*SYSTEMS, *DESCRIBED, "simulator.network"},
-    "simulator.analysis": {"core.errors", "core.arrays", "core.checks", "core.files"},
+    "simulator.analysis": {*CORE},
     "simulator": {
         *SOLVING,
         *DESCRIBED,
@@ -52,17 +53,15 @@ ALLOWED = {  # package -> what its modules may import; imports for types count
 }
 ALLOWED["cli"] = {*SOLVING, *ALLOWED, "cli"}
 ALLOWED["torch"] = ALLOWED["jax"] = {*CORE, "solver", "simulator"}  # all parts are known there
-PICTURES = {
-    "solver.plan.plan",
-    "simulator.cells.cable",
-    "simulator.result",
-    "cli",
-}  # these may import `draw`, when called
+DRAWN = {"simulator.cells.cable"}  # these may import `draw`, when called
 OUTSIDE = {  # package -> who may import it
     "pyopencl": {"solver.device", "solver", "simulator"},
     "mako": {"solver.plan"},
     "argparse": {"cli"},
-    "matplotlib": {"core.draw", "simulator.cells", "simulator"},  # but in draw for types alone
+    "matplotlib": {  # for types alone but in these two
+        *("core.pictures", "simulator.analysis"),
+        *("solver.plan", "simulator.cells", "simulator"),
+    },
     "mpi4py": {"simulator"},
     "neuron": {"neuron"},
     "torch": {"solver", "torch"},
@@ -130,8 +129,8 @@ def package_of(name):
 
 def may_import(name, other):
     package = package_of(name)
-    if other == "core.draw":
-        return name in PICTURES or package in PICTURES
+    if other == "simulator.analysis.draw" and name in DRAWN:
+        return True
     if package in CORE:
         return other in CORE[: CORE.index(package)]
     allowed = ALLOWED[package]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from clhines.core import draw, files
+from clhines.core import files, pictures
 from clhines.core.errors import InputError
 from clhines.core.progress import showing
 
@@ -94,8 +94,8 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
 def check_picture(name: str | None) -> None:
     """Refuse a ``--plot`` that cannot be drawn; None if the option is not set."""
     if name is not None:
-        check_writable(name, "--plot", draw.FORMATS)
-        draw.check_matplotlib()
+        check_writable(name, "--plot", pictures.FORMATS)
+        pictures.check_matplotlib()
 
 
 @contextmanager

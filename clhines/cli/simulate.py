@@ -37,8 +37,9 @@ from clhines.cli.report import (
     table,
     when_of,
 )
-from clhines.core import draw, files
+from clhines.core import files
 from clhines.core.errors import InputError, launched
+from clhines.simulator.analysis import draw
 from clhines.simulator.cells import cable
 from clhines.simulator.network import ring
 from clhines.simulator.network.times import whole_steps

@@ -208,13 +208,13 @@ class Result:
         path: PathLike | None = None,
         ax: Axes | None = None,
     ) -> Figure:
-        """Draw the spikes of cells above the records; see `core.draw.plot_result`.
+        """Draw the spikes of cells above the records; see `analysis.draw.plot_result`.
 
-        With `ax`, what was recorded alone, into these axes; see `core.draw.plot_traces`. By
+        With `ax`, what was recorded alone, into these axes; see `analysis.draw.plot_traces`. By
         default these are all voltages with rows, also with ``every``; without voltages, all records
         with rows in the unit of the first. The picture names the records that it leaves out.
         """
-        from clhines.core import draw
+        from clhines.simulator.analysis import draw
 
         if ax is not None:
             return draw.plot_traces(self, record, title=title or "", ax=ax, path=path)

@@ -30,7 +30,7 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import Candidate
 from clhines.solver.plan.by_cell.lanes import ChainBlocks, blocks_of
 from clhines.solver.plan.methods import METHODS, candidate_plans, make_plan
-from clhines.solver.plan.plan import Option, Plan, with_few_programs
+from clhines.solver.plan.plan import Option, Plan
 
 Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
 
@@ -192,7 +192,7 @@ class Pick:
     def _plan(self, method: str, options: dict[str, Option]) -> Plan:
         plan = make_plan(self.forest, method, self.dtype, self.limits, **options)
         self.room.check(plan)
-        return with_few_programs(plan)
+        return plan
 
     def _tune(self, mode: str) -> None:
         """Plan again with the winner, stored or measured now, where it is another row."""

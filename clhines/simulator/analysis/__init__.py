@@ -1,4 +1,4 @@
-"""Features of recorded voltages by eFEL's definitions.
+"""Pictures of results and cells, and features of recorded voltages by eFEL's definitions.
 
 Features need NumPy only and are computed for all traces at once, or by a run on its device. Words:
 a *trace* is a row of voltages [mV] at times [ms] that all rows share. The *stimulus* lasts from
@@ -12,7 +12,7 @@ Who owns what
     windows are indices that depend on times alone; sums, extremes and crossings of the voltages
     are computed in the order of the samples, in one pass per trace. `features`: `Features`, which
     a run computes from sums and extremes of windows and, in `segments`, from a few samples of each
-    spike.
+    spike. `draw`: pictures of spikes, records and cells.
 
 >>> import numpy as np
 >>> from clhines.simulator import analysis

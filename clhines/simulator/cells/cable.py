@@ -238,9 +238,9 @@ class Cable:
     ) -> Figure:
         """Draw the cell, coloured by `values`, (n,) or (k, n), of its nodes; with their `label`.
 
-        Default: the distance from the soma. See `core.draw.plot_morphology`.
+        Default: the distance from the soma. See `analysis.draw.plot_morphology`.
         """
-        from clhines.core import draw
+        from clhines.simulator.analysis import draw
 
         label = as_text("label", label)
         if values is None:

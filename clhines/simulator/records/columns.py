@@ -111,7 +111,7 @@ class Recording(int):
     def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
         """Draw its values in a result, below the spikes or alone into `ax`.
 
-        See `Result.plot` and `core.draw.plot_traces`.
+        See `Result.plot` and `analysis.draw.plot_traces`.
         """
         if not hasattr(result, "traces"):
             raise InputError(f"result is {type(result).__name__}; expected one of Simulation.run()")

@@ -190,10 +190,6 @@ class KernelSpec(TemplateSpec):
         """Purpose of the kernel, where others of its template serve any batch."""
         return ""
 
-    def general(self) -> KernelSpec:
-        """Return the spec of the kernel for any batch; slower, but one for all."""
-        return self
-
     @property
     def unsymmetric(self) -> bool:
         return not self.symmetric

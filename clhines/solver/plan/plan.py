@@ -15,6 +15,7 @@ from clhines.core.files import PathLike
 from clhines.core.summary import counted
 from clhines.solver.forest import Forest
 from clhines.solver.plan import export, layout
+from clhines.solver.plan.bars import first_block, picture
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 COARSE = 256  # values of an array in local memory below which a few more do no harm
@@ -304,10 +305,8 @@ class Plan:
         InputError
             matplotlib is missing, `path` has another ending, or the method is not drawn.
         """
-        from clhines.core import draw
-
         part = self.parts[0]
-        bars = draw.first_block(part.spec, part.tables)
+        bars = first_block(part.spec, part.tables)
         numbers = {
             "padding": f"{self.packed_size / self.forest.num_nodes - 1:.1%} of the nodes",
             "memory": self._memory(),
@@ -316,7 +315,7 @@ class Plan:
         title += "es" if bars.what == "branch" else "s"
         notes = ["numbers are those of all blocks"]
         notes += [f"{name}: {text}" for name, text in self.changes.items()]
-        return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
+        return picture(bars, title, part.shown_statistics() | numbers, notes, path)
 
 
 def real_name(dtype: DTypeLike) -> str:
@@ -360,9 +359,6 @@ def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
 
 
-MOST_PROGRAMS = 4  # of a solver
-
-
 def plan_by_kind(
     forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
 ) -> Plan:
@@ -375,13 +371,6 @@ def plan_by_kind(
     if len(plans) == 1:
         return replace(plans[0][1], method=method)
     return _combine(forest, method, plans)
-
-
-def with_few_programs(plan: Plan) -> Plan:
-    """Return a plan with few kernels: general ones in place of many others."""
-    if len({part.spec for part in plan.parts}) <= MOST_PROGRAMS:
-        return plan
-    return replace(plan, parts=tuple(replace(p, spec=p.spec.general()) for p in plan.parts))
 
 
 def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:

@@ -7,7 +7,7 @@ import pytest
 import results
 
 from clhines import InputError, Simulation
-from clhines.core import draw
+from clhines.simulator.analysis import draw
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.sections import sections_of
 from clhines.simulator.cells.synthetic import ring_cell

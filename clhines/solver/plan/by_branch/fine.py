@@ -28,8 +28,7 @@ from clhines.solver.plan.plan import (
 )
 
 AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-MOST_LEVELS = 4  # of a kernel that is written for their number; beyond, builds take too long
-MOST_LEVELS_CPU = 0  # of one on a CPU, where that was no faster
+MOST_LEVELS = 4  # of a kernel for their number, on GPUs; beyond, builds take too long
 LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
 CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
 
@@ -71,9 +70,6 @@ class FineSpec(KernelSpec):
     def variant(self) -> str:
         count = len(self.levels)
         return f"written for {count or 'any number of'} level{'s' * (count != 1)}"
-
-    def general(self) -> FineSpec:
-        return replace(self, levels=())
 
 
 def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
@@ -129,9 +125,7 @@ def _plan_levels(
         work_group=work_group,
         capacity=capacity,
         ahead=1 if limits.is_cpu else AHEAD,
-        levels=_common_levels(
-            levels, places, work_group, MOST_LEVELS_CPU if limits.is_cpu else MOST_LEVELS
-        ),
+        levels=() if limits.is_cpu else _common_levels(levels, places, work_group),
     )
     part = Part(
         spec=spec,
@@ -154,10 +148,11 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 
 
 def _common_levels(
-    levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int, most: int
+    levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
+    """Return what the blocks have in common on each level; () if there are too many levels."""
     counts = np.diff(levels.level_start)
-    if counts.max() > most:
+    if counts.max() > MOST_LEVELS:
         return ()
     common = []
     ends = np.append(levels.branch_start[1:], levels.branch_start[-1]) - 1

@@ -52,9 +52,8 @@ def serial_steps(trees: Trees) -> np.ndarray:
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
 AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
 AHEAD_CHAINS = 16  # of chains, whose nodes need less besides
-OWN = True  # on GPUs, kernels written for chains and for the nodes of each cell ...
-OWN_CPU = False  # ... which were no faster on a CPU; of these methods:
-WRITTEN = ("interleaved", "block_interleaved")
+# Methods with kernels for chains and for a number of nodes, on GPUs: no faster on a CPU.
+SPECIALISED = ("interleaved", "block_interleaved")
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,6 @@ class CellSpec(KernelSpec):
         if self.nodes_ahead > 1:
             return f"{array}_read[k]" + ("[r]" if array == "b" else "")
         return f"load({array}, place{' + shift' if array == 'b' else ''})"
-
-    def general(self) -> CellSpec:
-        return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
 
 
 def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
@@ -254,7 +250,7 @@ def _plan_columns(
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
     """Find what all cells share, where kernels written for it are faster, and the nodes ahead."""
-    specialised, sizes = method in WRITTEN and (OWN_CPU if is_cpu else OWN), forest.sizes
+    specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())
     rows = int(sizes[0]) if specialised and equal else 0

@@ -10,11 +10,11 @@ from trees import complete_binary
 
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, InputError, make_plan
-from clhines.core import draw
 from clhines.solver.plan import packing, transforms
+from clhines.solver.plan.bars import first_block
 from clhines.solver.plan.by_branch import schedule
 from clhines.solver.plan.by_branch.fine import LARGE_GROUP, MOST_LEVELS, Level
-from clhines.solver.plan.plan import MOST_PROGRAMS, Limits, with_few_programs
+from clhines.solver.plan.plan import Limits
 
 pytestmark = pytest.mark.core
 
@@ -269,7 +269,7 @@ def test_every_option_gives_a_permutation_plus_padding(options, limits):
 
 
 def bars_of(plan):
-    return draw.first_block(plan.parts[0].spec, plan.parts[0].tables)
+    return first_block(plan.parts[0].spec, plan.parts[0].tables)
 
 
 @pytest.mark.parametrize(
@@ -375,15 +375,6 @@ def test_few_levels_have_kernels_of_their_own():
         in make_plan(Forest.from_parents(deep), "fine", limits=GPU).describe()
     )
     assert levels_of([fork(3, 3)] * 3, CPU, work_group=4) == ()  # no faster there
-
-
-def test_slices_share_few_kernels():
-    """More kinds of blocks than `MOST_PROGRAMS` take the kernel for any."""
-    cells = [[chain(n)] * 3 for n in range(2, 7)]
-    plans = [make_plan(Forest.from_parents(c), "fine", limits=GPU, max_cells=1) for c in cells]
-    assert with_few_programs(plans[:MOST_PROGRAMS]) == plans[:MOST_PROGRAMS]
-    (spec,) = {part.spec for plan in with_few_programs(plans) for part in plan.parts}
-    assert spec.levels == ()
 
 
 def test_many_cells_take_large_groups():

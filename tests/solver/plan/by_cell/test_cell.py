@@ -7,7 +7,7 @@ from plans import CPU, GPU, equal_cells
 from bench.made import chain, random_binary_tree
 from clhines import Forest, InputError, make_plan
 from clhines.solver.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS
-from clhines.solver.plan.plan import MOST_PROGRAMS, Limits, with_few_programs
+from clhines.solver.plan.plan import Limits
 
 pytestmark = pytest.mark.core
 
@@ -98,13 +98,3 @@ def test_what_all_cells_share_is_in_the_kernel():
             assert (part.spec.rows, part.spec.chains, part.spec.ahead) == (0, False, ahead)
     idle = make_plan(Forest.from_parents([chain(7)] * 65), "block_interleaved", limits=GPU).parts[0]
     assert (idle.spec.rows, idle.spec.chains) == (0, True)
-
-
-def test_slices_share_few_kernels():
-    sizes = range(2, 3 + MOST_PROGRAMS)
-    plans = [
-        make_plan(Forest.from_parents([chain(n)] * n), "interleaved", limits=GPU) for n in sizes
-    ]
-    assert with_few_programs(plans[:MOST_PROGRAMS]) == plans[:MOST_PROGRAMS]
-    (spec,) = {part.spec for plan in with_few_programs(plans) for part in plan.parts}
-    assert (spec.rows, spec.chains, spec.stride) == (0, False, 0)

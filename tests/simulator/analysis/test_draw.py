@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("clhines.simulator", reason="draws cells and results")
 import results
 
-from clhines.core import draw
+from clhines.simulator.analysis import draw
 
 
 @pytest.fixture

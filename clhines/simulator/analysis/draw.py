@@ -1,27 +1,18 @@
-"""Draw plans (the work of the first block), cells and results of simulations.
-
-Only this module needs matplotlib. All pictures have the style of ``clhines.mplstyle``; `style`
-applies it to your own pictures.
-"""
+"""Draw cells and results of simulations, in the style of ``clhines.mplstyle``."""
 
 from __future__ import annotations
 
-import io
-import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhines.core import files
 from clhines.core.checks import as_text, real_numbers
-from clhines.core.errors import InputError, install
+from clhines.core.errors import InputError
 from clhines.core.files import PathLike
+from clhines.core.pictures import check_format, new_figure, save, style
 from clhines.core.summary import counted
 
 if TYPE_CHECKING:
@@ -32,12 +23,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["plot_morphology", "plot_raster", "plot_result", "plot_traces", "style"]
-FORMATS = (".png", ".svg", ".pdf")
-_BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
-_WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
-_COVERED = 40.0  # points of the width that all barriers together may cover
-_APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
-_STYLE = Path(__file__).with_name("clhines.mplstyle")
 _THIN = 1.0  # points: width of the thinnest neurite
 _DRAWN = 10  # traces of a picture at most
 _LOW = 2.6  # inches
@@ -45,118 +30,6 @@ _LOW = 2.6  # inches
 
 def __dir__() -> list[str]:
     return __all__
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw the pictures of the block in the style of clhines."""
-    check_matplotlib()
-    import matplotlib
-
-    with matplotlib.rc_context(fname=_STYLE):
-        yield
-
-
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """Work of one block in the forward sweep: begin, lane and length in steps of each bar."""
-
-    start: np.ndarray
-    lane: np.ndarray
-    length: np.ndarray
-    edges: np.ndarray
-    lanes: int
-    what: str
-
-
-def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    """Return the work of the first block of a launch, from the spec and tables of a `plan.Part`."""
-    kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
-    template = spec.template.rpartition("/")[2]
-    if template not in kinds:
-        raise InputError(
-            f"plot() draws plans with one work-item per cell or branch; got {template!r}"
-        )
-    return kinds[template](spec, tables)
-
-
-def _level_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    template = int(tables["block_template"][0])
-    levels = range(*tables["template_levels"][template : template + 2].tolist())
-    begin, bars, edges = 0, [], [0]
-    for level in levels:
-        length = tables["branch_length"][slice(*tables["level_branches"][level : level + 2])]
-        passes = -(-len(length) // spec.work_group)
-        rows = np.zeros(passes * spec.work_group, np.int64)
-        rows[: len(length)] = length
-        ends = np.cumsum(rows.reshape(passes, -1), axis=0)
-        start = (ends - rows.reshape(passes, -1)).reshape(-1)[: len(length)]
-        lane = np.arange(len(length)) % spec.work_group
-        bars.append((start + begin, lane, length.astype(np.int64)))
-        begin += int(ends[-1].max())
-        edges.append(begin)
-    start, lane, length = (np.concatenate(a) for a in zip(*bars, strict=True))
-    return Bars(start, lane, length, np.array(edges), spec.work_group, "branch")
-
-
-def _vector_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    width, template = spec.vector_width, int(tables["block_template"][0])
-    first, end = tables["template_vectors"][template : template + 2].tolist()
-    rows = tables["vector_rows"][first:end][::-1].astype(np.int64)
-    begin = np.repeat(np.cumsum(rows) - rows, width)
-    length = tables["lane_length"].reshape(-1, width)[first:end][::-1].reshape(-1)
-    lane = np.tile(np.arange(width), end - first)
-    used = length > 0
-    edges = np.append(0, np.cumsum(rows))
-    return Bars(begin[used], lane[used], length[used].astype(np.int64), edges, width, "branch")
-
-
-def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    lanes = min(len(tables["cell_size"]), spec.work_group * spec.vector_width)
-    length = tables["cell_size"][:lanes].astype(np.int64)
-    start, edges = np.zeros(lanes, np.int64), np.array([0, length.max()])
-    return Bars(start, np.arange(lanes), length, edges, lanes, "cell")
-
-
-@style()
-def picture(
-    bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
-) -> Any:
-    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers."""
-    check_format(path)
-    lines = [f"{name:<17}{text}" for name, text in numbers.items()]
-    middle = -(-len(lines) // 2)
-    notes = [line for note in notes for line in textwrap.wrap(note, 110)]
-    below = _LINE * (middle + len(notes) + 1.5)
-    figure = _figure(figsize=(_WIDE, _HIGH + below))
-    from matplotlib.collections import PolyCollection
-
-    axes, strip = figure.subplots(2, 1, height_ratios=[_HIGH, below])
-    gap = 0.06 if bars.lanes <= _APART else 0
-    left, top = bars.start, bars.lane + gap
-    right, bottom = bars.start + bars.length, bars.lane + 1 - gap
-    corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1)
-    drawn = PolyCollection(list(corners.reshape(-1, 4, 2)), cmap="cividis_r", lw=0)
-    drawn.set_array(bars.length)
-    drawn.set_clim(0, int(bars.length.max()))
-    axes.add_collection(drawn)
-    thin = min(0.8, _COVERED / len(bars.edges))
-    axes.vlines(bars.edges[1:-1], 0, bars.lanes, color=_BARRIER, lw=thin)
-    axes.set(xlim=(0, int(bars.edges[-1])), ylim=(bars.lanes, 0), facecolor="#e8e8e8", title=title)
-    axes.set_xlabel("step of the forward sweep, from the roots outwards [nodes]")
-    axes.set_ylabel("lane (work-item or lane of a vector)")
-    axes.locator_params(integer=True)
-    figure.colorbar(drawn, ax=axes, label=f"length of the {bars.what} [nodes]", pad=0.01)
-    strip.axis("off")
-    for x, text in (
-        (0, "\n".join(lines[:middle])),
-        (0.5, "\n".join(lines[middle:])),
-        (0, "\n" * middle + "\n".join(notes)),
-    ):
-        shown = strip.text(x, 1, text, va="top", family="monospace", fontsize=8)
-        shown.set_in_layout(False)
-    _save(figure, path)
-    return figure
 
 
 @style()
@@ -241,7 +114,7 @@ def plot_result(
     `plot_traces`.
     """
     check_format(path)
-    figure = _figure(figsize=(9, 6))
+    figure = new_figure(figsize=(9, 6))
     heights = [3, 2] if _top(result) > 4 else [1, 4]
     raster, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
     count = _raster(raster, result)
@@ -249,7 +122,7 @@ def plot_result(
     counts = f"{counted(count, 'spike')} of {counted(result.num_cells, 'cell')}"
     title = counts if title is None else as_text("title", title)
     raster.set_title("; ".join(filter(None, (title, left_out))), loc="left")
-    _save(figure, path)
+    save(figure, path)
     return figure
 
 
@@ -324,10 +197,10 @@ def _drawing(
     ax: Axes | None, path: PathLike | None, size: tuple[float, float]
 ) -> Iterator[tuple[Figure, Axes]]:
     check_format(path)
-    axes = _figure(figsize=size).subplots() if ax is None else ax
+    axes = new_figure(figsize=size).subplots() if ax is None else ax
     figure = _figure_of(axes)
     yield figure, axes
-    _save(figure, path)
+    save(figure, path)
 
 
 def _figure_of(ax: object) -> Any:
@@ -390,7 +263,7 @@ def plot_morphology(
     if ax is not None and len(rows) > 1:
         raise InputError(f"ax with {len(rows)} rows of values; expected one row")
     figure = _panels(cable, rows, titles, limits, label, ax)
-    _save(figure, path)
+    save(figure, path)
     return figure
 
 
@@ -417,7 +290,7 @@ def _panels(
     is_low = tall < _LOW  # too low for the label of a bar beside it
     size = side * columns + 1.0, max(tall, 1.0 * lines) + 0.9 if is_low else tall
     if ax is None:
-        figure = _figure(figsize=size)
+        figure = new_figure(figsize=size)
         panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
     else:
         figure, panels = _figure_of(ax), np.array([ax])
@@ -487,43 +360,3 @@ def _scale_bar(axes: Axes, extent: float) -> None:
     x = left + 0.02 * (right - left)
     axes.plot([x, x + length], [bottom] * 2, color="black", lw=1.5, ls="-", clip_on=False)
     axes.text(x, bottom, f"{length:g} µm", va="bottom", fontsize=8)
-
-
-def check_format(path: PathLike | None) -> None:
-    """Refuse a path that does not end in one of `FORMATS`, or cannot be written to."""
-    if path is None:
-        return
-    files.check_target(path)
-    name = os.fsdecode(path)
-    if Path(name).suffix.lower() not in FORMATS:
-        raise InputError(
-            f"{files.path_text(path)} cannot be drawn; expected a name in {', '.join(FORMATS)}"
-        )
-
-
-def _save(figure: Any, path: PathLike | None) -> None:
-    if path is not None:
-        with files.whole(path) as file:
-            figure.savefig(file, format=Path(os.fsdecode(path)).suffix.lower()[1:])
-
-
-def check_matplotlib() -> None:
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"a plot needs matplotlib: {install('plot')}") from error
-
-
-def _figure(**options: Any) -> Any:
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(layout="constrained", **options)
-    # notebooks look for this method, and show the picture with any settings
-    figure._repr_png_ = partial(_as_png, figure)
-    return figure
-
-
-def _as_png(figure: Any) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=100)
-    return file.getvalue()
