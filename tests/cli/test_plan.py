@@ -36,7 +36,7 @@ def test_options_of_the_method(cli):
         ("spilt=mean", "did you mean 'split'?"),
         ("split=men", "split='men' is not valid; expected 'mean' or 'block'"),
         ("max_cells=-1", "max_cells='-1' is not valid; expected a whole number of at least 1"),
-        ("k=4", "option 'k' is not one of method 'fine'"),
+        ("switch=4", "option 'switch' is not one of method 'fine'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(cli, option, said):
