@@ -146,7 +146,7 @@ def fault_case(config, old, new):
         system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
         solver = solver_of(queue, config, forest, np.float32)
         solver.solve(**system.arrays, check=False)
-        if solver.takes_device_order and solver.engine.loaded.takes_natural:  # the other kernel
+        if solver.engine.loaded.takes_natural:  # the other kernel
             given = system.d, system.u, system.b
             packed = [solver.to_device_order(v) for v in given]
             solver.enqueue(*packed, out=cla.empty_like(packed[2]))
