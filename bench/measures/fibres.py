@@ -1,19 +1,21 @@
 """Fibres in an electrode's field beside NEURON, thresholds, and the LFP of many cells.
 
-    python -m bench fibres [--device SPEC] [--fibres 100000] [--double 2000] [--cells 1000]
+    python -m bench fibres [--device SPEC] [--fibres 10000] [--double 100000] [--cells 1000]
 
 Fibres are `clhines.fields.fibres`: ``mrg``, a double cable whose layers ``steps`` solves, and
-``senn``, each with 21 nodes of Ranvier, at random distances from a point electrode, for 5 ms of
-1,000 steps. `us` are microseconds for a step of all fibres; `NEURON` is the time of a fibre there,
-on one core and as one of many on all cores, times the number of fibres, over that of clhines. On
-CPUs, and in NEURON, time is processor time over the number of cores.
-`apart` is the largest difference of voltages of one fibre. Thresholds to 0.1 % of a tenth of the
-fibres are counted in runs of 5 ms. The LFP is that of pyramidal cells of `bench.neurons` at 100
-electrodes: a step with the record of every step, or of every 0.1 ms, over one without.
+``senn``, each with 21 nodes of Ranvier, for 5 ms of 1,000 steps. Up to 1,000 have diameters and
+distances from a point electrode of their own; more are copies of these. `us` are microseconds for a
+step of all fibres; `x 1 core` is the time of a fibre in NEURON, and of one of many on all cores,
+times the number of fibres, over that of clhines. On CPUs, and in NEURON, time is processor time
+over the number of cores. `apart` is the largest difference of voltages of one fibre. Thresholds of
+all ``senn`` to 0.1 % are counted in runs of 5 ms. The LFP is that of pyramidal cells of
+`bench.neurons` at 100 electrodes: a step with the record of every step, or of every 0.1 ms, over
+one without.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +29,7 @@ from bench.peers.fibres_neuron import AT, CURRENT, DT, FIBRES, NODES, PULSE
 from clhines.fields import Geometry, fibres, point_potential
 from clhines.solver.device import devices
 
-STOP, ELECTRODES = 5.0, 100  # ms
+STOP, ELECTRODES, DISTINCT = 5.0, 100, 1000  # ms
 # mV: NEURON takes the slope of currents that are not ohmic, of senn, from a difference of 0.001 mV
 APART = {"mrg": 1e-8, "senn": 1e-2}
 LONGEST = 600.0  # s, of NEURON
@@ -52,10 +54,13 @@ def made_fibres(name: str, count: int) -> tuple[fibres.Fibres, clhines.Network, 
 def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) -> dict[str, Any]:
     """Return a row of fibres."""
     begin = time.perf_counter()
-    made, net, _ = made_fibres(name, count)
+    copies = max(1, count // DISTINCT)
+    made, net, _ = made_fibres(name, min(count, DISTINCT))
     sim = clhines.Simulation(net, DT, queue=queue, v_init=made.v_init)
+    sim = sim.replicate(copies) if copies > 1 else sim
     number = sim.record("v", made.ranvier[:1, -2])
-    fired = sim.record("v", made.ranvier[:, -2], reduce="count", threshold=0.0)
+    last = np.add.outer(net.forest.num_nodes * np.arange(copies), made.ranvier[:, -2])
+    fired = sim.record("v", last.ravel(), reduce="count", threshold=0.0)
     v = sim.run(STOP)[number][:, 0]
     first = time.perf_counter() - begin
     sim.reset()
@@ -65,7 +70,7 @@ def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) ->
     spikes = sim.run(STOP)[fired]
     seconds = (clock() - begin) / (record.cores() if on_cpu else 1)
     peer = child.run("peers.fibres_neuron", [name, str(STOP), str(each)], LONGEST)
-    row = {"name": name, "fibres": count, "engine": sim.engine, "first": first, "run": seconds,
+    row = {"name": name, "fibres": sim.network.num_cells, "engine": sim.engine, "first": first, "run": seconds,
            "fired": float((spikes > 0).mean()), "NEURON": peer}  # fmt: skip
     if "reason" not in peer:
         row["apart"] = float(np.abs(v - peer.pop("v")).max())
@@ -73,11 +78,15 @@ def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) ->
 
 
 def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
-    """Return the time of thresholds of SENN fibres in runs of all of them."""
+    """Return the times of thresholds of SENN fibres, of a run of all of them, and of its set-up."""
     made, net, group = made_fibres("senn", count)
     options = {"queue": queue, "dt": DT, "v_init": made.v_init}
+    clhines.Simulation(net, **options).run(STOP)  # kernels are compiled
+    begin = time.perf_counter()
     sim = clhines.Simulation(net, **options)
+    sim.record("v", made.ranvier[:, 1], reduce="count", threshold=0.0)
     sim.run(STOP)
+    first = time.perf_counter() - begin
     sim.reset()
     begin = time.perf_counter()
     sim.run(STOP)
@@ -87,7 +96,13 @@ def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
         net, group, made.ranvier[:, 1], low=0.1, high=100.0, duration=STOP, **options
     )
     seconds = time.perf_counter() - begin
-    return {"fibres": count, "seconds": seconds, "runs": found.runs, "run": run}
+    return {
+        "fibres": count,
+        "seconds": seconds,
+        "runs": found.runs,
+        "run": run,
+        "set_up": first - run,
+    }
 
 
 def measured_lfp(cells: int, queue: cl.CommandQueue) -> list[dict[str, Any]]:
@@ -123,18 +138,19 @@ def measured_lfp(cells: int, queue: cl.CommandQueue) -> list[dict[str, Any]]:
 def main(arguments: Sequence[str]) -> int:
     """Run the measure; 1 where a fibre is not NEURON's."""
     parser = record.parser("fibres", __doc__ or "")
-    parser.add_argument("--fibres", type=int, default=100_000, help="of senn")
-    parser.add_argument("--double", type=int, default=2000, help="of mrg")
+    parser.add_argument("--fibres", type=int, default=10_000, help="of senn")
+    parser.add_argument("--double", type=int, default=100_000, help="of mrg")
     parser.add_argument("--cells", type=int, default=1000, help="of the LFP")
     parser.add_argument("--each", type=int, default=3, help="fibres for each core in NEURON")
     given = parser.parse_args(arguments)
     queue = record.queue(given.device, ["float64"])
     counts = {"mrg": given.double, "senn": given.fibres}
     rows = [measured_fibres(name, n, queue, given.each) for name, n in counts.items()]
+    print(rows, file=sys.stderr, flush=True)
     result = {
         "record": record.record(queue, "fibres", arguments),
         "rows": rows,
-        "thresholds": measured_thresholds(max(1, given.fibres // 10), queue),
+        "thresholds": measured_thresholds(given.fibres, queue),
         "lfp": measured_lfp(given.cells, queue),
     }
     record.write("fibres", queue, result, text(result), given.out)
@@ -160,7 +176,8 @@ def text(result: dict[str, Any]) -> str:
     t = result["thresholds"]
     found = (
         f"Thresholds of {t['fibres']} senn fibres to 0.1 %: {t['seconds']:.2f} s, "
-        f"{t['runs']} runs; the time of {t['seconds'] / t['run']:.1f} runs"
+        f"{t['runs']} runs;\nthe time of {t['seconds'] / t['run']:.1f} runs, of "
+        f"{(t['seconds'] - t['set_up']) / t['run']:.1f} without the set-up of the first"
     )
     lfp = [
         f"{row['cells']:>6}{row['every'] or 'none':>10}{row['us']:>10.1f}{row['ratio']:>8.2f}"

@@ -23,6 +23,7 @@ from clhines.simulator.records.records import (
 from clhines.simulator.records.requests import find_record, with_reduction
 from clhines.simulator.runner import Runner
 from clhines.simulator.state.chunk import Chunk
+from clhines.solver.device import devices
 
 
 class Recordings:
@@ -81,7 +82,10 @@ class Recordings:
         exchanges = runner.ranks.size > 1 or model.has_sums
         epoch = runner.run.max_steps if exchanges else 1
         chunk = runner.engine_run.chunk
-        return records, chunk_of(records, steps, self._dtype.itemsize, chunk, epoch)
+        queue, memory = runner.request.queue, 0
+        if queue is not None and not devices.is_cpu(queue.device):
+            memory = queue.device.global_mem_size
+        return records, chunk_of(records, steps, self._dtype.itemsize, chunk, epoch, memory)
 
     def first_values(self, records: list[Record], step: int) -> list[Chunk]:
         """Return the values at t = 0; crossings begin with the values before any run."""

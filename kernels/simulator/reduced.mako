@@ -27,18 +27,32 @@ __kernel void some_rows(${signature(spec, "some_rows")})
 }
 
 // Node j: g * (v of another node - its own) summed over its neighbours, and the currents of its
-// electrodes, of which there are num_clamps in a row of clamps.
+// electrodes, of which there are num_clamps in a row of clamps. A work-item has ${spec.tile} rows.
 __kernel void membrane(${signature(spec, "membrane")})
 {
-    const int j = get_global_id(0), r = get_global_id(1);
+    const int j = get_global_id(0), row = get_global_id(1) * ${spec.tile};
     if (j >= width) return;
-    const long from = first + r * every;
-    __global const real *v = values + from * stride + column;
-    real sum = 0;
-    for (int q = begin[j]; q < begin[j + 1]; q++) sum += g[q] * (v[other[q]] - v[own[q]]);
-    for (int q = clamp_begin[j]; q < clamp_begin[j + 1]; q++)
-        sum += clamps[from * num_clamps + clamp[q]];
-    kept[(long)r * width + j] = sum;
+% for r in range(spec.tile):
+    // rows beyond the last one are computed as the last one
+    const long from${r} = first + min(row${f" + {r}" if r else ""}, rows - 1) * every;
+    __global const real *v${r} = values + from${r} * stride + column;
+    real sum${r} = 0;
+% endfor
+    for (int q = begin[j]; q < begin[j + 1]; q++) {
+        const int there = other[q], here = own[q];
+        const real conductance = g[q];
+% for r in range(spec.tile):
+        sum${r} += conductance * (v${r}[there] - v${r}[here]);
+% endfor
+    }
+    for (int q = clamp_begin[j]; q < clamp_begin[j + 1]; q++) {
+% for r in range(spec.tile):
+        sum${r} += clamps[from${r} * num_clamps + clamp[q]];
+% endfor
+    }
+% for r in range(spec.tile):
+    ${f"if (row + {r} < rows) " if r else ""}kept[(long)(row${f" + {r}" if r else ""}) * width + j] = sum${r};
+% endfor
 }
 
 <%
@@ -49,13 +63,17 @@ weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
 lost = spec.compensated
 %>\
 // Combination j: the sum over k of matrix[k * padded + j] times value k, of one part of the terms.
-// A work-item has ${spec.lanes} combinations of ${spec.tile} rows; parts lie row by row, part by part.
-// Products are summed up in ${spec.wide}${", with what roundings lose" if lost else ""}.
+// A work-item has ${spec.lanes} combinations of ${spec.tile} rows, a work-group `across` work-items for the
+// same rows: they read the same values, and those of other rows the same matrix. Parts lie row by
+// row, part by part. Products are summed up in ${spec.wide}${", with what roundings lose" if lost else ""}.
 __kernel void combine(${signature(spec, "combine")})
 {
-    const int j = get_global_id(0) * ${spec.lanes}, tiles = (rows + ${spec.tile - 1}) / ${spec.tile};
-    const int item = get_global_id(1), part = item / tiles, row = (item - part * tiles) * ${spec.tile};
-    if (j >= padded) return;
+    const int lid = get_local_id(0), deep = get_local_size(0) / across;
+    const int j = (get_group_id(0) * across + lid % across) * ${spec.lanes};
+    const int tiles = (rows + ${spec.tile} * deep - 1) / (${spec.tile} * deep);
+    const int part = get_global_id(1) / tiles;
+    const int row = ((get_global_id(1) - part * tiles) * deep + lid / across) * ${spec.tile};
+    if (j >= padded || row >= rows) return;
     const int begin = part * ${spec.part}, end = min(terms, begin + ${spec.part});
 % for r in range(spec.tile):
     // rows beyond the last one are computed as the last one

@@ -97,14 +97,20 @@ def has_bare_current(mechanism: Mechanism) -> bool:
     return CURRENT not in names and any(a.role == "i" for a in program.blocks.get("current", ()))
 
 
-def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
-    """Check the host's memory for a run; return steps of a chunk, whole epochs within `ROOM`."""
+def chunk_of(
+    records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int, memory: int = 0
+) -> int:
+    """Check the host's memory for a run; return steps of a chunk, whole epochs.
+
+    Their rows have `ROOM`, and a GPU of `memory` bytes has a 64th of it: the more rows are combined
+    at once, the less often it reads a matrix.
+    """
     step_bytes = sum(record.values_per_step for record in records) * itemsize
     if step_bytes * max(steps, epoch) < _FEW:
         return chunk
     values = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in records)
     check_room(values * itemsize, f"{values} values recorded in {steps} steps")
-    epochs = ROOM // max(step_bytes, 1) // epoch
+    epochs = max(ROOM, memory >> 6) // max(step_bytes, 1) // epoch
     chunk = min(chunk, max(epochs, 1) * epoch)
     device_bytes, host_bytes = step_bytes * min(chunk, steps), values * itemsize
     if device_bytes + host_bytes >= _FEW:

@@ -29,6 +29,7 @@ from clhines.solver.plan.plan import real_name
 
 _OF_ROWS = "int width, int first, int every, int stride, int column"
 _OF_COLUMNS = "int rows, int width, int stride, int column"
+_GROUP, _ACROSS = 128, 32  # work-items of a group, and those with combinations of the same rows
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,14 @@ class ReducedSpec(TemplateSpec):
         "some_rows": (_OF_ROWS, "const real *restrict values, real *restrict kept"),
         "membrane": (
             _OF_ROWS,
-            "int num_clamps, const real *restrict values, const int *restrict begin",
+            "int rows, int num_clamps, const real *restrict values, const int *restrict begin",
             "const int *restrict other, const int *restrict own, const real *restrict g",
             "const int *restrict clamp_begin, const int *restrict clamp",
             "const real *restrict clamps, real *restrict kept",
         ),
         "combine": (
-            "int first, int every, int stride, int column, int rows, int padded, int terms",
+            "int first, int every, int stride, int column, int across, int rows, int padded",
+            "int terms",
             "const real *restrict values, const real *restrict matrix, wide *restrict parts",
         ),
         "add_parts": (
@@ -75,8 +77,7 @@ class ReducedSpec(TemplateSpec):
         """Return the spec for a device."""
         if not devices.has_fp64(device):
             return cls(real_name(dtype), "float")
-        lanes, tile = (4, 8) if devices.is_cpu(device) else (2, 8)
-        return cls(real_name(dtype), "double", lanes, tile)
+        return cls(real_name(dtype), "double", 4, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,9 +296,10 @@ class DeviceReducer(Reducer):
             clamps = self.membrane.currents(first, rows, outputs)
             width = len(self.record.index)
             out = cla.empty(self._queue, (kept, width), self._dtype)
-            sizes = width, begin, every, view.stride, view.column, clamps.shape[1]
+            sizes = width, begin, every, view.stride, view.column, kept, clamps.shape[1]
             clamp_rows = to_device(self._queue, clamps, self._dtype)
-            self._launch("membrane", kept, *sizes, view.array, *self._tables, clamp_rows, out)
+            tiles = -(-kept // self._spec.tile)
+            self._launch("membrane", tiles, *sizes, view.array, *self._tables, clamp_rows, out)
             view, begin, every, mapped = View(out), 0, 1, True
         if self.record.matrix is not None:
             rows_of = begin, every, view.stride, view.column
@@ -312,10 +314,13 @@ class DeviceReducer(Reducer):
         num_parts = max(1, -(-terms // spec.part))
         parts = cla.empty(self._queue, (num_parts, kept, padded), np.dtype(spec.wide))
         out = cla.empty(self._queue, (kept, self.width), self._dtype)
-        sizes = *rows_of, kept, padded, terms
-        tiles = num_parts * -(-kept // spec.tile)
-        self._launch(
-            "combine", tiles, *sizes, values, self._matrix, parts, width=padded // spec.lanes
+        vectors, most = padded // spec.lanes, min(_GROUP, self._queue.device.max_work_group_size)
+        across = min(_ACROSS, most, 1 << (vectors - 1).bit_length())
+        deep = max(1, min(most // across, 1 << (-(-kept // spec.tile) - 1).bit_length()))
+        tiles, group = -(-kept // (spec.tile * deep)), across * deep
+        numbers = map(np.int32, (*rows_of, across, kept, padded, terms))
+        program.BoundKernel(self._built, "combine", [*numbers, values, self._matrix, parts]).launch(
+            self._queue, -(-vectors // across) * group, group, rows=num_parts * tiles
         )
         self._launch("add_parts", kept, self.width, kept, padded, num_parts, parts, out)
         return out
