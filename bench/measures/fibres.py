@@ -15,7 +15,6 @@ one without.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -70,8 +69,10 @@ def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) ->
     spikes = sim.run(STOP)[fired]
     seconds = (clock() - begin) / (record.cores() if on_cpu else 1)
     peer = child.run("peers.fibres_neuron", [name, str(STOP), str(each)], LONGEST)
-    row = {"name": name, "fibres": sim.network.num_cells, "engine": sim.engine, "first": first, "run": seconds,
-           "fired": float((spikes > 0).mean()), "NEURON": peer}  # fmt: skip
+    row = {
+        "name": name, "fibres": sim.network.num_cells, "engine": sim.engine, "first": first,
+        "run": seconds, "fired": float((spikes > 0).mean()), "NEURON": peer,
+    }  # fmt: skip
     if "reason" not in peer:
         row["apart"] = float(np.abs(v - peer.pop("v")).max())
     return row
@@ -146,7 +147,6 @@ def main(arguments: Sequence[str]) -> int:
     queue = record.queue(given.device, ["float64"])
     counts = {"mrg": given.double, "senn": given.fibres}
     rows = [measured_fibres(name, n, queue, given.each) for name, n in counts.items()]
-    print(rows, file=sys.stderr, flush=True)
     result = {
         "record": record.record(queue, "fibres", arguments),
         "rows": rows,

@@ -39,8 +39,7 @@ ${part("simulator/common/segment_places", 4)}\
     const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};
     const int top_place = parent == NONE ? tied_place : parent + rows_here[over - 1];
     const real my_threshold = is_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
-    const int first_record = used ? record_start[mine.s6] : 0;
-    const int end_record = used ? record_start[mine.s6 + 1] : 0;
+${part("simulator/common/epoch_records_begin")}\
     int fault = 0;
 % if spec.sites:
 

@@ -58,8 +58,7 @@ ${part("simulator/common/epoch_local")}\
     const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
     const real my_threshold = has_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
 % endif
-    const int first_record = used ? record_start[mine.s6] : 0;
-    const int end_record = used${" && part == 0" if spec.parts > 1 else ""} ? record_start[mine.s6 + 1] : 0;
+${part("simulator/common/epoch_records_begin")}\
     int fault = 0;
 % if points and spec.loop.waiting:
 <% count = len(spec.loop.waiting) %>\

@@ -39,8 +39,7 @@ ${part("simulator/common/segment_places", 4)}\
     __local real root_v[UNITS];
     if (is_root) root_v[unit] = a0;
     const real my_threshold = is_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
-    const int first_record = used ? record_start[mine.s6] : 0;
-    const int end_record = used ? record_start[mine.s6 + 1] : 0;
+${part("simulator/common/epoch_records_begin")}\
     int fault = 0;
 % if spec.sites:
 

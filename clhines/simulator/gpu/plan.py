@@ -19,7 +19,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.gpu.functions import BY_LAYERS, literal, node_words, takes_apart
 from clhines.simulator.gpu.lists import CellTable, NodeLists, PlannedCells
 from clhines.simulator.gpu.spec import EpochSpec, KindPlan
-from clhines.simulator.gpu.words import MAX_UNITS, SITE, SLOT_RUN, WARP
+from clhines.simulator.gpu.words import MAX_UNITS, RECORDED, SITE, SLOT_RUN, WARP
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.forest import Forest
@@ -349,14 +349,16 @@ def kind_plan(kind: Kind) -> KindPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Begin of each cell's entries, and (r, 2) `RECORDED` and column, of natural nodes."""
-    cells = stretch_of(cell_offsets, nodes)
-    order = np.argsort(cells, kind="stable")
-    starts = np.searchsorted(cells[order], np.arange(len(cell_offsets)))
-    at = np.full(len(nodes), -1)
+    """Begin of each cell's entries, and (r, 2) `RECORDED` and column, of natural nodes.
+
+    Those of a cell are in the order of lanes.
+    """
+    cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():
-        at = np.maximum(at, plan.lane_and_row(nodes[order]))
-    return starts, np.stack((at, order), axis=1)
+        at = np.maximum(at, plan.lane_and_row(nodes))
+    order = np.lexsort((RECORDED.unpack("lane", at), cells))
+    starts = np.searchsorted(cells[order], np.arange(len(cell_offsets)))
+    return starts, np.stack((at[order], order), axis=1)
 
 
 def plan_epochs(

@@ -2,7 +2,6 @@
 ## Voltages that are recorded: each lane writes those of its segment's nodes into the row of the step.
         for (int q = first_record; q < end_record; ++q) {   // ${spec.recorded}, column
             const int2 it = vload2(q, record_list);
-            if ((${spec.recorded.read("lane", "it.x")}) != lane) continue;
             real seen = ${"a0" if spec.constant else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};
 % if spec.constant:
 % for j in range(1, spec.segment):
