@@ -272,7 +272,7 @@ def _table(report: Mapping[str, object], solver: Solver) -> str:
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",
         "step": "{step_ms:.3f} ms on average; the first of {steps} took {first_step_ms:.3f} ms",
-        "solve": "{solve_ms:.3f} ms, {gb_per_s:.1f} GB/s, {x_floor:.2f} x floor",
+        "solve": "{solve_ms:.3f} ms, {gb_per_s:.3g} GB/s, {x_floor:.2f} x floor",
         "residual": "{residual:.2e} largest relative, at most {residual_limit:.2e}",
         "reference": "{difference:.2e} largest difference, at most {difference_limit:.2e}",
         "check": "{check}",
