@@ -58,8 +58,9 @@ def collective(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def met(self: Any, *args: Any, **kwargs: Any) -> Any:
-        closed = " of a closed simulation" * isinstance(self._runner, ClosedProxy)
-        self.ranks.meet(f"{method.__name__}(){closed}")
+        if self.ranks.size > 1:
+            closed = " of a closed simulation" * isinstance(self._runner, ClosedProxy)
+            self.ranks.meet(f"{method.__name__}(){closed}")
         return method(self, *args, **kwargs)
 
     return exclusive(met)  # type: ignore[return-value]

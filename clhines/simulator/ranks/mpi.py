@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -196,6 +196,9 @@ class Ranks:
         return np.split(words, begin[1:])
 
 
+_NOTHING = nullcontext()
+
+
 class OneProcess(Ranks):
     """The ranks of a single process: collectives return their argument, and nothing is sent."""
 
@@ -210,9 +213,11 @@ class OneProcess(Ranks):
         if error is not None:
             raise error
 
-    @contextmanager
-    def agreed(self) -> Iterator[None]:
-        yield
+    def agreed(self) -> AbstractContextManager[None]:
+        return _NOTHING
+
+    def any(self, holds: bool) -> bool:
+        return holds
 
     def same(self, values: Callable[[], Mapping[str, object]]) -> None:
         """Do nothing: the values need not be worked out."""

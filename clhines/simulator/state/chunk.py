@@ -99,6 +99,8 @@ class UnderWay:
 
     def note(self, chunk: Chunk, model: Model, step: int) -> None:
         """Remember the spikes of a chunk that ends at the begin of `step`."""
+        if not len(chunk.spike_step) and not len(self._step):
+            return
         least = step - 1 - model.connections.max_delay
         old, new = self._step >= least, int(np.searchsorted(chunk.spike_step, least))
         self._step = np.append(self._step[old], chunk.spike_step[new:])
