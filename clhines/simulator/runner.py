@@ -179,15 +179,14 @@ class Runner:
         if not isinstance(run, Restarts) or not run.restart(model, in_place):
             return False
         if self.on_device is not None:
-            self.on_device.run.keep_start()
+            self.on_device.keep_start()
         self.moved, self._tried, self.pending = False, False, PendingChanges()
         self.model.replace(model)
         return True
 
     def reset(self) -> bool:
         """Go back to the start that the run has kept; False if there is none."""
-        run = self.run
-        if self.on_device is None or not isinstance(run, DeviceRun) or not run.reset():
+        if self.on_device is None or not self.on_device.reset():
             return False
         self.moved = False
         return True

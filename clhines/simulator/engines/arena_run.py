@@ -504,12 +504,10 @@ class ArenaRun(DeviceRun):
         def places() -> tuple[np.ndarray, np.ndarray]:
             return at_parameter(self.variables, self.kernels.layout, k, name, every), every
 
-        arrays = [self.mem, *self._start_arrays[:1]]  # a reset copies the one onto the other
+        storage = Storage(self.mem, first, (k, name, *names), places)
         if name in names:
-            found = [Storage(array, first + names.index(name)) for array in arrays]
-        else:
-            found = [Storage(array, first, (k, name, *names), places) for array in arrays]
-        return self.kernels.storage(k, name, found)
+            storage = Storage(self.mem, first + names.index(name))
+        return self.kernels.storage(k, name, [storage])
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
         parameters = self.host.variables.parameters[k]

@@ -331,6 +331,11 @@ class DeviceRun(ABC):
         if sum(sizes) <= self.device.global_mem_size // _LEAST_LEFT:
             self._start_arrays = [copied(array, self.queue) for array in arrays]
 
+    def start_of(self, array: cla.Array) -> cla.Array | None:
+        """Return the copy of an array at the start, if there is one."""
+        pairs = zip(self.changing_arrays(), self._start_arrays, strict=False)
+        return next((start for changing, start in pairs if changing is array), None)
+
     def reset(self) -> bool:
         """Go back to the start that `keep_start` has kept; False if there is none."""
         if not self._start_arrays or (self.grid is not None and self.grid.plasticity is not None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -154,6 +154,7 @@ class DeviceChanges:
     def __init__(self, run: Any) -> None:
         self.run, self.queue, self.model = run, run.queue, run.model
         self._spread: Spread | None = None
+        self._since_start: dict[tuple[int, str], ParameterValue] = {}  # by group and name
 
     def set_parameter(self, group: int, name: str, value: ParameterValue) -> bool:
         k, instances = self.model.instances[group]
@@ -170,8 +171,25 @@ class DeviceChanges:
             return False
         for storage in storages:
             self._spread.put(storage, group, value)
+        self._since_start[group, name] = value
         self.run.take_values(k, name, instances, self._spread.of_each(group, value))
         return True
+
+    def keep_start(self) -> None:
+        """Keep the present state, with its parameters, as the start."""
+        self._since_start.clear()
+        self.run.keep_start()
+
+    def reset(self) -> bool:
+        """Go back to the start that is kept, with the parameters of now; whether it could."""
+        for (group, name), value in self._since_start.items():
+            assert self._spread is not None
+            for storage in self.run.storage(self.model.instances[group][0], name):
+                start = self.run.start_of(storage.array)
+                if start is not None:
+                    self._spread.put(replace(storage, array=start), group, value)
+        self._since_start.clear()
+        return bool(self.run.reset())
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
