@@ -97,6 +97,8 @@ class RunCourse:
             raise
         progress.step += count
         self._chunks.append(chunk)
+        if not chunk.failed.any():
+            return
         self._failed = int(min(chunk.failed[chunk.failed > 0], default=0))
         if self._failed:
             self._failure = self._simulation_error(chunk.failed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
 
@@ -27,10 +26,10 @@ class InterruptDelay:
         self.pending, self._say, self._replaced = False, say, False
 
     def __enter__(self) -> InterruptDelay:
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and _signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            _signal.signal(signal.SIGINT, self._note)
-            self._replaced = True
+        if _signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            with suppress(ValueError):  # not in the main thread
+                _signal.signal(signal.SIGINT, self._note)
+                self._replaced = True
         return self
 
     def __exit__(

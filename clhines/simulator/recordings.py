@@ -14,6 +14,7 @@ from clhines.simulator.records.columns import Recording, columns_of
 from clhines.simulator.records.records import (
     CROSSED,
     MEMBRANE,
+    VOLTAGE,
     Record,
     chunk_of,
     for_run,
@@ -32,20 +33,11 @@ class Recordings:
     def __init__(self, runner: Runner, dtype: np.dtype) -> None:
         self._runner, self._dtype = runner, dtype
         self._records: list[Record] = []
+        self.any_computed = False  # whether the host computes any from rows and parameters
+        self.any_beside_v = False  # whether anything but voltages is recorded
 
     def __len__(self) -> int:
         return len(self._records)
-
-    @property
-    def any_computed(self) -> bool:
-        """Whether the host computes any from rows and parameters."""
-        model = self._runner.model.compiled
-        return any(r.kind == MEMBRANE or is_current(r, model) for r in self._records)
-
-    @property
-    def any_beside_v(self) -> bool:
-        """Whether anything but voltages is recorded."""
-        return any(r.kind != -1 for r in self._records)
 
     def add(
         self,
@@ -73,6 +65,8 @@ class Recordings:
         if record.matrix is not None:
             self._runner.ranks.check_alone("matrix")
         self._records.append(record)
+        self.any_computed |= record.kind == MEMBRANE or is_current(record, model)
+        self.any_beside_v |= record.kind != VOLTAGE
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:

@@ -258,14 +258,17 @@ def joined_result(
     features: dict[int, FeatureValues] = {}
     for k, record in enumerate(records):
         blocks: list[np.ndarray] = [chunk.values[k] for chunk in chunks]
-        rows: np.ndarray = np.zeros((0, record.width))
-        row_times: np.ndarray = np.zeros(0)
+        rows: np.ndarray
+        row_times: np.ndarray
         if record.windows is not None:
             features[k] = _features(record.windows, blocks, t, record.width, last < end)
+            rows, row_times = np.zeros((0, record.width)), np.zeros(0)
         elif record.reduce:
             rows = _reduced(record, blocks, dt, (begin, last), failed, dtype)
+            row_times = np.zeros(0)
         else:
-            rows = np.concatenate(blocks) if blocks else np.zeros((0, record.width), dtype)
+            rows = blocks[0] if blocks else np.zeros((0, record.width), dtype)
+            rows = np.concatenate(blocks) if len(blocks) > 1 else rows
             row_times = record.steps(begin, last) * dt if record.every > 1 else t
             rows = rows[: len(row_times)]
             row_times = row_times[: len(rows)]
@@ -280,11 +283,11 @@ def joined_result(
         cost,
         times,
         features,
-        names=tuple(record.label for record in records),
-        variables=tuple(record.name for record in records),
-        units=tuple(record.unit for record in records),
+        names=tuple([record.label for record in records]),
+        variables=tuple([record.name for record in records]),
+        units=tuple([record.unit for record in records]),
         num_cells=num_cells,
-        _columns=tuple(record.columns for record in records),
+        _columns=tuple([record.columns for record in records]),
     )
 
 

@@ -495,6 +495,11 @@ class ArenaRun(DeviceRun):
     def storage(self, k: int, name: str) -> list[Storage]:
         if self._waiting is not None:
             return []
+        if (k, name) not in self._storages:
+            self._storages[k, name] = self._storages_of(k, name)
+        return self._storages[k, name]
+
+    def _storages_of(self, k: int, name: str) -> list[Storage]:
         kind, singles = self.model.kinds[k], self.variables.singles[k]
         mechanism, names = kind.mechanism, [n for n, single in singles if single]
         if name in mechanism.program.begins or name in mechanism.compiled.table_uses:
@@ -545,7 +550,7 @@ class ArenaRun(DeviceRun):
             return
         if self.model.copies > 1 and variables.model is not self.model:
             variables = with_wires(variables, self.model, self.wires)
-        self.variables = variables
+        self.variables, self._storages = variables, dict[tuple[int, str], list[Storage]]()
         copies = self.model.copies if variables.once is not self.model else 1
         self.failed.set(np.tile(variables.failed, copies).astype(np.int32), self.queue)
         if self.grid is not None:
@@ -682,18 +687,21 @@ class ArenaRun(DeviceRun):
         return [self.events.count, self._error][: 2 if self.wires.num_targets else 1]
 
     def _found_in_steps(self, grid: Grid, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        spikes, early = grid.spikes, self.early_sources()
+        spikes, early = grid.spikes, self.events.early
         count = int(self.ending.values_of(spikes.count)[0])
         spikes.known_empty = not count
+        if early is None and not count:
+            return Chunk.of_none(failed, values)
+        sources = self.early_sources()
         exchanged = self.decisions.split and count <= self.max_spikes
-        if exchanged or (not count and not len(early)):
+        if exchanged or (not count and not len(sources)):
             return Chunk.of_none(failed, values)
         kept, lists = min(count, self.max_spikes), [np.zeros(0, np.int32)] * 2
         if kept:
             lists = read_parts([(a, 0, kept) for a in (spikes.source, spikes.step)], self.queue)
         source, step = lists
         check_room(count, self.max_spikes, int(step.max(initial=0)))
-        step, source = np.append(np.full(len(early), -1), step), np.append(early, source)
+        step, source = np.append(np.full(len(sources), -1), step), np.append(sources, source)
         return Chunk.of_steps(step, source, self.model.dt, failed, values)
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:

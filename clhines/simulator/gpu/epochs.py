@@ -17,6 +17,7 @@ it. Artificial cells go ahead by an epoch, see `Artificial`.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -190,13 +191,22 @@ class PlanLaunch:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Arguments of each launch."""
+        """Arguments that `change` sets for each launch."""
         of_lists = ("numbers", "looks") * self.spec.by_node + ("pending",) * self.spec.ends_later
         return ("first_step", "num_steps", "first_time", "record_row", *of_lists)
 
+    def change(self, kernel: program.BoundKernel, steps: Sequence[np.int32], begins: bool) -> None:
+        """Set the arguments of a launch; `steps` are the first four, `begins`: an epoch does."""
+        values: tuple[Any, ...] = tuple(steps)
+        if self.spec.by_node:
+            values += self.given["numbers"], np.int32(begins)
+        if self.spec.ends_later:
+            values += (np.int32(not begins),)
+        kernel.change(*values)
+
     def given_to(self, k: int, name: str) -> str:
         """Expression of a parameter in the lists; empty if they take it from the arenas."""
-        if not self.spec.lists:
+        if self.lists is None:
             return ""
         arguments = self.spec.lists[k].given
         expressions = [
@@ -717,13 +727,10 @@ class CellEpochs(ArenaKernels):
 
     def _launch_cells(self, first: int, count: int, row: int, begins: bool) -> None:
         """Enqueue steps in a launch of each plan; `begins`: an epoch does."""
-        begin = self.run.times.steps.start
-        steps = {"first_step": first, "num_steps": count, "first_time": begin, "record_row": row}
-        values = {**steps, "looks": begins, "pending": not begins}
-        given = {name: np.int32(value) for name, value in values.items()}
+        num, begin = np.int32, self.run.times.steps.start
+        steps = num(first), num(count), num(begin), num(row)
         for launch in self.launches:
-            known = {**launch.given, **given}
-            self._kernel(launch).change(*(known[name] for name in launch.changes))
+            launch.change(self._kernel(launch), steps, begins)
         for launch in self.launches[: self._num_leading]:
             self._launch_plan(launch, self.queue)
         following = self._following

@@ -317,7 +317,7 @@ class Model:
         """States of kind `k` that other instances read by pointers."""
         return tuple(sorted({to.state for to in self.read.values() if to.kind == k}))
 
-    @property
+    @cached_property
     def on_grid(self) -> bool:
         return self.connections.count > 0 or len(self.events.step) > 0
 
