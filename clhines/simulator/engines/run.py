@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
@@ -214,8 +215,9 @@ def take_chunk(
         run.deliver(first + row, size)
         marks.append(run.mark())
     at = run.seconds(marks)  # waits
-    cost["steps"] += sum(end - begin for begin, end in zip(at[0::2], at[1::2], strict=False))
-    cost["spikes"] += sum(end - begin for begin, end in zip(at[1::2], at[2::2], strict=False))
+    seconds = [end - begin for begin, end in pairwise(at)]
+    cost["steps"] += sum(seconds[0::2])
+    cost["spikes"] += sum(seconds[1::2])
     clock = time.perf_counter()
     chunk: object = run.end()
     if not isinstance(chunk, Chunk):

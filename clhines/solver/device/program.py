@@ -165,13 +165,17 @@ class BoundKernel:
         self._set([(k, a) for k, a in changes if a is not old[k] and not _equal(a, old[k])])
 
     def _set(self, changes: Sequence[tuple[int, KernelArgument]]) -> None:
-        numbers = True
+        numbers, others = list[tuple[int, Any]](), list[int]()
         for k, argument in changes:
             self._arguments[k], self._cl_arguments[k] = argument, _as_argument(argument)
-            numbers &= isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
-        if self._bound and not (numbers and self._kernel.set_numbers(changes)):
-            for k, _ in changes:
-                self._kernel.set_arg(k, self._cl_arguments[k])
+            if isinstance(argument, np.generic) and argument.dtype.kind in "iuf":
+                numbers.append((k, argument))
+            else:
+                others.append(k)
+        if self._bound and numbers and not self._kernel.set_numbers(numbers):
+            others += [k for k, _ in numbers]
+        for k in others if self._bound else ():
+            self._kernel.set_arg(k, self._cl_arguments[k])
 
     def launch(
         self,
