@@ -80,6 +80,14 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
     return values_of(part_of(array, first, end), queue)[at - first][None]
 
 
+def _usual_spikes(model: Model, chunk: int) -> int:
+    """Return how many events a chunk has room for if the user gives no number."""
+    detectors = len(model.sources.detector_node)
+    often = min(detectors * (chunk // 2 + 1) * model.on_grid, MOST_SPIKES)
+    usual = max(_SPIKES, often)
+    return usual if model.exact else min(usual, max(detectors * (chunk + 1), 1))
+
+
 def _recorded(
     run: ArenaRun, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray
 ) -> tuple[list[View], dict[str, np.integer | cla.Array]]:
@@ -171,8 +179,7 @@ class EventList:
     def arguments(self) -> dict[str, Any]:
         """Arguments of kernels, by name."""
         return {
-            "capacity": np.int32(self.capacity), "spike_count": self.count,
-            "spike_source": self._source, "spike_time": self._time,
+            "spike_count": self.count, "spike_source": self._source, "spike_time": self._time,
         }  # fmt: skip
 
     def empty(self) -> None:
@@ -424,16 +431,16 @@ class ArenaRun(DeviceRun):
                 "expected another device"
             )
         self.family, self._alike, self.whole = family, job.model, job.decisions
-        often = len(model.sources.detector_node) * (job.request.chunk // 2 + 1) * model.on_grid
-        super().__init__(job, model, max(_SPIKES, min(often, MOST_SPIKES)))
+        super().__init__(job, model, _usual_spikes(model, job.request.chunk))
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
         self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)
-        count = self.ending.reads.zeros("events", (1,), np.int32)
-        self.events = EventList(self.queue, self.max_spikes, self.instant, count)
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
         self.kernels.put_matrix()
+        count = self.ending.reads.zeros("events", (1,), np.int32)
+        room = 1 if self.kernels.in_steps else self.max_spikes
+        self.events = EventList(self.queue, room, self.instant, count)
         self._shape: tuple[object, ...] | None = None  # what kernels are compiled for
         self.grid = None
         if model.has_sums:  # delivered after as many steps as come at once
@@ -609,7 +616,7 @@ class ArenaRun(DeviceRun):
             "dt": self.dtype.type(model.dt), "half_dt": self.instant.type(0.5 * model.dt),
             "step_begin": self.times.begin, "failed": self.failed,
             "mem": self.mem, "clock": self.clock, "ints": self.ints,
-            **self.events.arguments, **self.recorded_at,
+            "capacity": num(self.max_spikes), **self.events.arguments, **self.recorded_at,
         }  # fmt: skip
         if self.grid is None:
             return arguments

@@ -346,6 +346,7 @@ class CellEpochs(ArenaKernels):
         super().__init__(run)
         self._limits = limits or run.limits
         self._options = segment, units
+        self.in_steps = not self.network.exact
         self._by_node = True if self.network.exact else by_node
 
     # -- tables --------------------------------------------------------------------------------
@@ -396,11 +397,6 @@ class CellEpochs(ArenaKernels):
         if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
             self._others.groups = plans[0].groups if limits.ptx or plans[0].groups == 1 else 0
         self._others.later = not self._others.groups and "pointers_in_states" in model.needs
-
-    @property
-    def in_steps(self) -> bool:  # type: ignore[override]
-        """See `ArenaKernels`: if all events come in whole steps."""
-        return not self.network.exact
 
     @property
     def _at_sites(self) -> list[PlanLaunch]:

@@ -230,13 +230,16 @@ class Reads:
 
     def wait(self, arrays: Iterable[cla.Array]) -> None:
         """Wait for all that is enqueued, with copies of small `arrays` in place of those before."""
-        self._copies, places = {}, dict[int, cla.Array]()
+        self._copies, page = {}, None
         others = list[tuple[cl.Buffer, int, np.ndarray]]()
         shared = list[tuple[np.ndarray, np.ndarray]]()
         for a in arrays:
             place = getattr(a, _PLACE, None)
             if place is not None:
-                places[place] = a
+                if page is None:
+                    page = np.empty(_SLOTS * _SLOT_BYTES, np.uint8)
+                    others.append((self._page, 0, page))
+                self._copies[id(a)] = a, np.ndarray(a.shape, a.dtype, page, place)
             elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._copies:
                 source, host = _host_of(a), np.empty(a.shape, a.dtype)
                 self._copies[id(a)] = a, host
@@ -244,13 +247,6 @@ class Reads:
                     others.append((a.base_data, a.offset, host))
                 else:
                     shared.append((host, source))
-        if places:
-            first = min(places)
-            page = np.empty(max(at + a.nbytes for at, a in places.items()) - first, np.uint8)
-            others.append((self._page, first, page))
-            for at, a in places.items():
-                source = page[at - first : at - first + a.nbytes].view(a.dtype)
-                self._copies[id(a)] = a, source.reshape(a.shape)
         _read_all(self._queue, others)
         for host, source in shared:
             host[...] = source
