@@ -97,7 +97,7 @@ class RunCourse:
             raise
         progress.step += count
         self._chunks.append(chunk)
-        if not chunk.failed.any():
+        if not np.count_nonzero(chunk.failed):
             return
         self._failed = int(min(chunk.failed[chunk.failed > 0], default=0))
         if self._failed:

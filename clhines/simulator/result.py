@@ -12,7 +12,7 @@ from clhines.core.checks import unchangeable
 from clhines.core.errors import InputError, shown
 from clhines.core.files import PathLike
 from clhines.core.summary import counted
-from clhines.simulator.records.columns import RecordColumns, Recording
+from clhines.simulator.records.columns import Recording
 from clhines.simulator.records.features import FeatureValues, FeatureWindows
 from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import packed_columns
@@ -72,11 +72,20 @@ class Result:
     cost: dict[str, float]
     times: list[np.ndarray]
     features: dict[int, FeatureValues] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()
     num_cells: int = 0
-    _columns: tuple[RecordColumns, ...] = ()
+    _records: tuple[Record, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple([record.label for record in self._records])
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple([record.name for record in self._records])
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        return tuple([record.unit for record in self._records])
 
     def __repr__(self) -> str:
         ends = f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "no times"
@@ -136,7 +145,7 @@ class Result:
         without the cell if there is only one. For a group: the mechanism and the instance. With
         ``matrix``: the row.
         """
-        return self._columns[self.number(record)].names()
+        return self._records[self.number(record)].columns.names()
 
     def traces(
         self, record: int | str | None = None
@@ -192,7 +201,7 @@ class Result:
 
     def _named(self, k: int, short: bool = False) -> list[str]:
         """Return a name for each column of a record; if `short`, without the record's name."""
-        name, columns = self.names[k], self._columns[k].names()
+        name, columns = self.names[k], self._records[k].columns.names()
         if self.names.count(name) > 1:
             name = f"{k} {name}"
         if len(set(columns)) < len(columns):
@@ -270,8 +279,8 @@ def joined_result(
             rows = blocks[0] if blocks else np.zeros((0, record.width), dtype)
             rows = np.concatenate(blocks) if len(blocks) > 1 else rows
             row_times = record.steps(begin, last) * dt if record.every > 1 else t
-            rows = rows[: len(row_times)]
-            row_times = row_times[: len(rows)]
+            if len(rows) != len(row_times):
+                rows, row_times = rows[: len(row_times)], row_times[: len(rows)]
         values.append(rows)
         times.append(row_times)
     time, cell = _spikes(chunks, last if failed else np.inf)
@@ -283,11 +292,8 @@ def joined_result(
         cost,
         times,
         features,
-        names=tuple([record.label for record in records]),
-        variables=tuple([record.name for record in records]),
-        units=tuple([record.unit for record in records]),
-        num_cells=num_cells,
-        _columns=tuple([record.columns for record in records]),
+        num_cells,
+        tuple(records),
     )
 
 

@@ -694,12 +694,12 @@ class CellBlocks(ArenaKernels):
             some = min(self.blocks.epoch, count - done)
             begin = first + done - self.run.times.steps.start
             if self.blocks.crossing.any():
-                publish.change(np.int32(begin))
+                publish.change(begin)
                 publish.launch(self.queue, 1, 1)
             bounds = (0, 1, self.blocks.count) if self.blocks.leads else (0, self.blocks.count)
             for block, end in pairwise(bounds):
                 numbers = block, first + done, some, begin, row + done
-                advance.change(*map(np.int32, numbers))
+                advance.change(*numbers)
                 advance.launch(self.queue, end - block, 1)
 
     # -- records --------------------------------------------------------------------------------

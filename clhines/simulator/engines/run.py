@@ -416,7 +416,7 @@ class DeviceRun(ABC):
         if self.grid is not None:
             self.grid.check()
         failed = self.ending.values_of(self.failed)
-        if failed.any() and (failed < 0).any():  # rare; the next chunk begins without
+        if np.count_nonzero(failed) and (failed < 0).any():  # the next chunk begins without
             failed = failed.copy()
             self.failed.set(np.maximum(failed, 0), self.queue)
         return self.found(failed, self._kept())

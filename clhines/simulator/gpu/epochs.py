@@ -17,7 +17,6 @@ it. Artificial cells go ahead by an epoch, see `Artificial`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -153,7 +152,7 @@ class Artificial:
             built = program.build(queue.context, spec)
             self._kernel = program.bind(built, spec, "artificial", known, changes)
             self._known = None
-        self._kernel.change(*map(np.int32, (count, first_time, row)))
+        self._kernel.change(count, first_time, row)
         (items,), (group,) = devices.small_groups(queue.device, self.count)
         if self._now:
             items = group = min(_GROUP, self._run.limits.max_work_group)
@@ -195,14 +194,11 @@ class PlanLaunch:
         of_lists = ("numbers", "looks") * self.spec.by_node + ("pending",) * self.spec.ends_later
         return ("first_step", "num_steps", "first_time", "record_row", *of_lists)
 
-    def change(self, kernel: program.BoundKernel, steps: Sequence[np.int32], begins: bool) -> None:
+    def change(self, kernel: program.BoundKernel, *steps: int, begins: bool) -> None:
         """Set the arguments of a launch; `steps` are the first four, `begins`: an epoch does."""
-        values: tuple[Any, ...] = tuple(steps)
-        if self.spec.by_node:
-            values += self.given["numbers"], np.int32(begins)
-        if self.spec.ends_later:
-            values += (np.int32(not begins),)
-        kernel.change(*values)
+        of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
+        ends = (int(not begins),) if self.spec.ends_later else ()
+        kernel.change(*steps, *of_lists, *ends)
 
     def given_to(self, k: int, name: str) -> str:
         """Expression of a parameter in the lists; empty if they take it from the arenas."""
@@ -723,10 +719,9 @@ class CellEpochs(ArenaKernels):
 
     def _launch_cells(self, first: int, count: int, row: int, begins: bool) -> None:
         """Enqueue steps in a launch of each plan; `begins`: an epoch does."""
-        num, begin = np.int32, self.run.times.steps.start
-        steps = num(first), num(count), num(begin), num(row)
+        begin = self.run.times.steps.start
         for launch in self.launches:
-            launch.change(self._kernel(launch), steps, begins)
+            launch.change(self._kernel(launch), first, count, begin, row, begins=begins)
         for launch in self.launches[: self._num_leading]:
             self._launch_plan(launch, self.queue)
         following = self._following

@@ -14,8 +14,8 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -213,7 +213,7 @@ class OneProcess(Ranks):
         if error is not None:
             raise error
 
-    def agreed(self) -> AbstractContextManager[None]:
+    def agreed(self) -> Any:
         return _NOTHING
 
     def any(self, holds: bool) -> bool:

@@ -80,7 +80,7 @@ class Spread:
             self._rows[key] = (int(places[0]), len(places)) if few else (0, 0)
         first, count = self._rows[key]
         if count and value.by == "all":
-            self._set(storage, first, np.repeat(numbers[:1], count))
+            self._set(storage, first, numbers[:1].repeat(count))
             return
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
         source = at

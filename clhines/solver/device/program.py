@@ -36,6 +36,7 @@ _SMALL = "__kernel void of_{}(__global float *x) {{ x[0] = exp(x[0]); }}"
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
+_WHOLE = int, np.integer
 _SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # of unbound kernels
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
@@ -84,13 +85,6 @@ class Kernel(cl.Kernel):
         platform = self.context.devices[0].platform.name
         self.fresh = "Portable Computing" in platform and name not in self._launched
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
-
-    def set_numbers(self, numbers: Sequence[tuple[int, Any]]) -> bool:
-        """Set some arguments, where pyopencl can without setting all others; return whether."""
-        pack = getattr(self, "_set_arg_buf_pack_multi", None)
-        if pack is not None:
-            pack(tuple([x for k, n in numbers for x in (k, n.dtype.char.encode(), n.item())]))
-        return pack is not None
 
     def launched(self, event: cl.Event) -> None:
         """Watch the event of the first launch; to be called while `fresh`."""
@@ -150,32 +144,51 @@ class BoundKernel:
         arguments: Sequence[KernelArgument],
         changing: Sequence[int] = (),
     ) -> None:
-        types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
-        self._kernel = Kernel(built, name, types)
+        self._types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
+        self._kernel = Kernel(built, name, self._types)
         self._arguments, self._changing = list(arguments), tuple(changing)
         self._cl_arguments = list(map(_as_argument, arguments))
+        # how pyopencl packs numbers, if it can set some arguments at once
+        self._pack = getattr(self._kernel, "_set_arg_buf_pack_multi", None)
+        numbers = enumerate(arguments) if self._pack else ()
+        self._formats = {
+            k: a.dtype.char.encode()
+            for k, a in numbers
+            if isinstance(a, np.generic) and a.dtype.kind in "iuf"
+        }
         self._bound = False
 
     def __setitem__(self, index: int, argument: KernelArgument) -> None:
         self._set([(index, argument)])
 
     def change(self, *arguments: KernelArgument) -> None:
-        """Set the arguments that change, all of them, in the order in which they were named."""
+        """Set the arguments that change, all of them, in the order in which they were named.
+
+        A whole number may be an int.
+        """
         old, changes = self._arguments, zip(self._changing, arguments, strict=True)
-        self._set([(k, a) for k, a in changes if a is not old[k] and not _equal(a, old[k])])
+        self._set(
+            [
+                (k, a)
+                for k, a in changes
+                if not (a is old[k] or (isinstance(a, _WHOLE) and a == old[k]))
+            ]
+        )
 
     def _set(self, changes: Sequence[tuple[int, KernelArgument]]) -> None:
-        numbers, others = list[tuple[int, Any]](), list[int]()
+        packed = list[Any]()
         for k, argument in changes:
-            self._arguments[k], self._cl_arguments[k] = argument, _as_argument(argument)
-            if isinstance(argument, np.generic) and argument.dtype.kind in "iuf":
-                numbers.append((k, argument))
-            else:
-                others.append(k)
-        if self._bound and numbers and not self._kernel.set_numbers(numbers):
-            others += [k for k, _ in numbers]
-        for k in others if self._bound else ():
-            self._kernel.set_arg(k, self._cl_arguments[k])
+            self._arguments[k] = argument
+            if self._bound and k in self._formats:
+                number = argument.item() if isinstance(argument, np.generic) else argument
+                packed += k, self._formats[k], number
+                continue
+            kind = self._types[k] if isinstance(argument, int) else None
+            self._cl_arguments[k] = _as_argument(kind(argument) if kind else argument)
+            if self._bound:
+                self._kernel.set_arg(k, self._cl_arguments[k])
+        if packed and self._pack is not None:
+            self._pack(tuple(packed))
 
     def launch(
         self,
@@ -227,10 +240,6 @@ class SideBySide:
         finally:  # also after an interrupt
             if ends:
                 cl.enqueue_barrier(self._queue, wait_for=ends)
-
-
-def _equal(a: KernelArgument, b: KernelArgument) -> bool:
-    return type(a) is type(b) and isinstance(a, np.integer) and bool(a == b)
 
 
 def _as_argument(argument: KernelArgument) -> cl.Buffer | np.generic | int | float:
