@@ -100,7 +100,7 @@ ${part("simulator/common/arena_states")}\
 % endif
 % if spec.parts > 1:
     // numbers of no turn yet
-    for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
+    for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
         for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
 % for k in [kind.number for kind in spec.loop.apart if kind.has("current")]:
     for (int j = begin_${k} + lane; j < end_${k}; j += LANES)

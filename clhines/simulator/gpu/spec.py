@@ -374,16 +374,6 @@ class EpochSpec(TemplateSpec):
         return tuple(kind for kind in self.blocks if isinstance(kind, ListBlocks))
 
     @property
-    def first_list(self) -> str:
-        """Expression of the first list of a warp, less that of the cell."""
-        return f"part + {self.parts} * warp" if self.parts > 1 else "warp"
-
-    @property
-    def list_width(self) -> int:
-        """Numbers of a list of nodes."""
-        return LIST_HEAD + sum(not kind.density for kind in self.kinds)
-
-    @property
     def once(self) -> list[str]:
         return [kind.constants_call for kind in self.lists if kind.constants]
 
@@ -419,28 +409,6 @@ class EpochSpec(TemplateSpec):
         """Parameters that are one number in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
-    @property
-    def sums_apart(self) -> tuple[str, ...]:
-        """Ions whose currents are added up where they are looked for, not in each step."""
-        if self.arena is None:
-            return ()
-        ours = [ion for ion in self.arena.ions if ion not in self.currents_read]
-        return tuple(ion for ion in ours if all(k.held for k in self.with_ions((ion,))))
-
-    def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
-        """Kinds with currents of ions."""
-        names = {f"i{ion}" for ion in ions}
-        return [
-            kind for kind in self.lists if kind.has("current") and any(
-                a.direction != "in" and a.role in ("ion", "ion_current") and a.name in names
-                for a in kind.arguments("current")
-            )
-        ]  # fmt: skip
-
-    def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Kinds by number, which add up currents of these ions alone."""
-        return {k.number: replace(k, sums=ions) for k in self.lists}
-
 
 @dataclass(frozen=True)
 class ListLoop:
@@ -471,6 +439,38 @@ class ListLoop:
         if spec.diffusing_rounds:
             return (("states",), ("end",), ("begin",)) if meets else (("states",), ("end", "begin"))
         return (("states", "end"), ("begin",)) if meets else (("states", "end", "begin"),)
+
+    @property
+    def first_list(self) -> str:
+        """Expression of the first list of a warp, less that of the cell."""
+        return f"part + {self.spec.parts} * warp" if self.spec.parts > 1 else "warp"
+
+    @property
+    def list_width(self) -> int:
+        """Numbers of a list of nodes."""
+        return LIST_HEAD + sum(not kind.density for kind in self.spec.kinds)
+
+    @property
+    def sums_apart(self) -> tuple[str, ...]:
+        """Ions whose currents are added up where they are looked for, not in each step."""
+        if self.spec.arena is None:
+            return ()
+        ours = [ion for ion in self.spec.arena.ions if ion not in self.spec.currents_read]
+        return tuple(ion for ion in ours if all(k.held for k in self.with_ions((ion,))))
+
+    def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
+        """Kinds with currents of ions."""
+        names = {f"i{ion}" for ion in ions}
+        return [
+            kind for kind in self.spec.lists if kind.has("current") and any(
+                a.direction != "in" and a.role in ("ion", "ion_current") and a.name in names
+                for a in kind.arguments("current")
+            )
+        ]  # fmt: skip
+
+    def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
+        """Kinds by number, which add up currents of these ions alone."""
+        return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
     def in_lists(self) -> tuple[ListBlocks, ...]:

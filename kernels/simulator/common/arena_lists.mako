@@ -13,9 +13,9 @@
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
     later = [k for k in kinds if k.has("current") and not k.held]
-    apart = spec.sums_apart
+    apart = spec.loop.sums_apart
     now = tuple(ion for ion in e.ions if ion not in apart)
-    hot, cold = spec.adding(now), spec.adding(apart)
+    hot, cold = spec.loop.adding(now), spec.loop.adding(apart)
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
     reads_a = bool(nets or spec.nernst or second or now) or any(k.reads_node(b) for k, b in given)
     own_b = f"value[{3 * W}] - value[{2 * W}] * v" if spec.inflow else "0"
@@ -164,10 +164,10 @@ ${copied(kind, ends)}\
 % endif
 % for sections in spec.loop.passes:
 ${part("simulator/common/arena_between", sections=sections)}\
-        for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
+        for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
             const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
-            __global const int *list = node_lists + q * ${spec.list_width};
+            __global const int *list = node_lists + q * ${spec.loop.list_width};
             __global const real *value = node_values + (long)list[1] * ${W} + in_warp, *p;
             __global const int *member = node_members + (long)list[4] * ${W} + in_warp, *m;
             __global real *first_state = node_states + (long)(home.s4 + list[2]) * ${W} + in_warp, *state;
@@ -298,7 +298,7 @@ ${for_each(later, of_current)}\
                 real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
                 ${spec.loop.begin}
-${for_each(spec.with_ions(apart), of_sums)}\
+${for_each(spec.loop.with_ions(apart), of_sums)}\
 % for ion in apart:
                 mem[ion_i${ion} + a] = sum_i${ion};
                 mem[ion_di${ion} + a] = slope_i${ion};

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 <% W = spec.warp %>\
-    for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
+    for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
         if (node_places[q * ${W} + in_warp] < 0) continue;
-        __global const int *list = node_lists + q * ${spec.list_width};
+        __global const int *list = node_lists + q * ${spec.loop.list_width};
         const int bits = list[0];
 % if spec.mixed:
         const int own = node_bits[q * ${W} + in_warp];

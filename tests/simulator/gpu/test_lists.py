@@ -75,7 +75,7 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
         result = sim.run(6.0)
         found[engine, more] = [result[k] for k in asked]
         spikes[engine, more] = result.spike_time
-    assert specs[0].classes and specs[0].selects and specs[0].sums_apart and specs[0].terms
+    assert specs[0].classes and specs[0].selects and specs[0].loop.sums_apart and specs[0].terms
     assert all(k.held for k in specs[0].blocks if k.kind == "density")
     expected = found["reference", True]
     assert np.ptp(expected[0]) > 20 and np.ptp(expected[1]) > 0.1
