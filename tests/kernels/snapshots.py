@@ -32,10 +32,10 @@ from clhines.simulator.cpu.blocks import (
 )
 from clhines.simulator.cpu.groups import node_classes, variable_nodes
 from clhines.simulator.cpu.plan import blocks_of, work_of
-from clhines.simulator.engines.arena_run import TakenSpec
 from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulator.events import grid as delivery
 from clhines.simulator.events import grid_run, plasticity
+from clhines.simulator.events.event_list import TakenSpec
 from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.epochs import ArtificialSpec, CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_lists, with_sites

@@ -6,7 +6,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/reduced": "simulator.records.reduced",
     "simulator/plasticity": "simulator.events.plasticity",
     "simulator/spread": "simulator.state.changes",
-    "simulator/taken": "simulator.engines.arena_run",
+    "simulator/taken": "simulator.events.event_list",
     "simulator/gradients": "simulator.gradients.kernels",
     "simulator/diffusion": "simulator.engines.steps",
     "simulator/layers": "simulator.engines.steps",

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -23,6 +23,8 @@ from clhines.simulator.engines.reference import (
     without_outputs,
 )
 from clhines.simulator.engines.run import MOST_SPIKES, DeviceRun, Job
+from clhines.simulator.engines.step_times import MOST_STEPS, StepTimes
+from clhines.simulator.events.event_list import EventList, RankEvents
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.events.grid_run import Grid
 from clhines.simulator.events.spike_list import SpikeList
@@ -41,24 +43,17 @@ from clhines.simulator.state.changes import Storage
 from clhines.simulator.state.chunk import Chunk, check_room, steps_to
 from clhines.simulator.state.sources import wires_of
 from clhines.simulator.state.variables import Variables, chunk_of_all, of_all, whole, with_wires
-from clhines.solver.device import devices, program
+from clhines.solver.device import devices
 from clhines.solver.device.arrays import (
     part_of,
     read_parts,
     set_soon,
-    set_zero,
     to_device,
     values_of,
-    within_reach,
 )
-from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
-MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
-_EVENTS, _MOST_EVENTS = 64, 1 << 13  # that ranks read at once, at first and at most
-_TAKEN_WORDS = 1 << 12  # of events of other ranks that there is room for, at first
-_TAKEN = 64  # work-items that mark the targets of a source of another rank
 _follows = ContextVar("_follows", default=False)
 
 
@@ -117,204 +112,6 @@ def _recorded(
         "mem_rows": room["mem"],
         **{name: to_device(run.queue, a, np.int32) for name, a in tables.items()},
     }
-
-
-class StepTimes:
-    """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
-
-    `begin` has the times of the steps `steps`, ms, as `instant`. `state`, (4,) int32, is the first
-    step whose time is on the device, the row of that step, and how many steps after it the next one
-    is, twice: kernels before the solve read the one and set the other, and the last kernel of a
-    step does it the other way round.
-    """
-
-    def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
-        self._queue, self._dt, self._clock = queue, dt, Clock(dt)
-        self.begin = cla.zeros(queue, MOST_STEPS, instant)
-        self.state = cla.zeros(queue, 4, np.int32)
-        self.forget()
-
-    def forget(self) -> None:
-        """Have all put on the device the next time."""
-        self.steps, self._counted = range(0), (-1, -1, -1)
-
-    def put(self, first: int, count: int) -> None:
-        """Put the times of steps on the device, if they are not there."""
-        if first in self.steps and first + count <= self.steps.stop:
-            return
-        half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
-        half[0] = self._clock.at(first)
-        self.begin.set(np.cumsum(half)[::2].astype(self.begin.dtype), self._queue)
-        self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
-
-    def count_from(self, first: int, row: int, count: int) -> None:
-        """Let the device count steps from `first`, which is recorded in `row`."""
-        self.put(first, count)
-        begin = self.steps.start
-        now = begin, row - (first - begin), first - begin
-        if now != self._counted:
-            self.state.set(np.array([*now, now[2]], np.int32), self._queue)
-        self._counted = (*now[:2], now[2] + count)
-
-
-class EventList:
-    """Events of kernels, `capacity` per chunk, and those of the start, `early` until reported."""
-
-    def __init__(
-        self,
-        queue: cl.CommandQueue,
-        capacity: int,
-        instant: np.dtype,
-        count: cla.Array,
-    ) -> None:
-        self.capacity, self._queue, self.count = capacity, queue, count
-        self.seen = 0  # events that `new` has returned
-        self._usual, self._any = _EVENTS, True  # of a look that follows one with any
-        self.known_empty = False  # as the host has seen since a kernel could change it
-        self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
-        self._time = within_reach(queue, (capacity,), instant, zeros=False)
-        self.early: Chunk | None = None
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of kernels, by name."""
-        return {
-            "spike_count": self.count, "spike_source": self._source, "spike_time": self._time,
-        }  # fmt: skip
-
-    def empty(self) -> None:
-        """Enqueue that there are none."""
-        if not self.known_empty:
-            set_zero(self.count, self._queue)
-        self.seen, self.known_empty = 0, False
-
-    def to(
-        self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of some events, and of those of the start."""
-        source, t = np.zeros(0, np.int64), np.zeros(0)
-        if end > begin:
-            lists = (self._source, begin, end), (self._time, begin, end)
-            source, t = read_parts(lists, queue or self._queue)
-        return self._with_early(source, t)
-
-    def _with_early(self, source: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        source, t = source.astype(np.int64), t.astype(np.float64)
-        early, self.early = self.early, None
-        if early is None:
-            return source, t
-        return np.append(early.spike_cell, source), np.append(early.spike_time, t)
-
-    def new(
-        self, others: Sequence[tuple[cla.Array, int, int]] = ()
-    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Wait, and return sources and times of the events found since the last call.
-
-        And values of other arrays, as `read_parts`. It waits once, as long as there are as many
-        events as usual, and none where there were none; else twice.
-        """
-        return self._until(self.count, self._queue, others)
-
-    def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Enqueue a look at their number; return what waits for that alone, and is `new` then."""
-        noted, side = self._beside
-        count, size = self.count.base_data, self.count.nbytes
-        places = {"src_offset": self.count.offset, "byte_count": size}
-        event = cl.enqueue_copy(self._queue, noted.data, count, **places)
-
-        def new() -> tuple[np.ndarray, np.ndarray]:
-            self._queue.flush()
-            event.wait()
-            return self._until(noted, side)[:2]
-
-        return new
-
-    @cached_property
-    def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
-        """Return room for a number, and a queue whose reads wait for nothing that is under way."""
-        queue = self._queue
-        on_cpu = devices.is_cpu(queue.device)  # whose cores are busy with that
-        side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)
-        return cla.zeros(queue, 1, np.int32), side
-
-    def _until(
-        self, number: cla.Array, queue: cl.CommandQueue,
-        others: Sequence[tuple[cla.Array, int, int]] = (),
-    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:  # fmt: skip
-        begin = self.seen
-        until = min(begin + self._usual * self._any, self.capacity)
-        lists = (number, 0, 1), (self._source, begin, until), (self._time, begin, until)
-        count, source, t, *more = read_parts((*lists, *others), queue)
-        self.seen = end = min(int(count[0]), self.capacity)
-        self._any = end > begin
-        if end <= until:
-            return *self._with_early(source[: end - begin], t[: end - begin]), more
-        usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
-        self._usual = max(self._usual, usual)
-        return *self.to(end, begin, queue), more
-
-
-@dataclass(frozen=True)
-class TakenSpec(TemplateSpec):
-    """``taken.mako``: the regions of arenas that it needs are `regions`."""
-
-    template: ClassVar[str] = "simulator/taken"
-    regions: ClassVar[tuple[str, ...]] = (
-        *("ring", "ring_first", "ring_size", "event_count", "event_live"),
-        *("fan", "first_fan", "stale"),
-    )
-    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "take_events": (
-            "const double *time, int num_times, double *clock, int *ints",
-            ", ".join(f"int {name}" for name in regions),
-        )
-    }
-
-
-class Taking:
-    """Gives the rings of a run's sources events of other ranks: a copy, a kernel, and no wait.
-
-    What is copied: times as float64, then the words of their sources and where each one begins.
-    """
-
-    def __init__(self, run: ArenaRun) -> None:
-        self._run, self._copied = run, list[cl.Event]()
-        self._make_room(_TAKEN_WORDS)
-
-    def _make_room(self, words: int) -> None:
-        self._words = np.zeros(words, np.int32)
-        self._given = cla.empty(self._run.queue, words // 2, np.float64)
-        self._kernel: program.BoundKernel | None = None
-
-    def _bound(self) -> program.BoundKernel:
-        run, spec = self._run, TakenSpec()
-        places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
-        arguments: dict[str, Any] = {
-            "time": self._given, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
-            **{name: np.int32(places[name]) for name in spec.regions},
-        }  # fmt: skip
-        built = program.build(run.queue.context, spec)
-        return program.bind(built, spec, "take_events", arguments, ["num_times"])
-
-    def take(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Enqueue that sources, in order, have events at these times, ms."""
-        first = np.append(0, np.flatnonzero(source[1:] != source[:-1]) + 1)
-        times = 2 * len(time)
-        count, size = len(first), times + 2 * len(first) + 1
-        self._copied.clear()  # it waits for the last copy, which reads `_words`
-        if size > len(self._words):
-            self._make_room(1 << size.bit_length())
-        words = self._words[:size]
-        words[:times] = time.astype(np.float64).view(np.int32)
-        words[times : times + count], words[times + count : -1] = source[first], first
-        words[-1] = len(time)
-        queue, given = self._run.queue, self._given.base_data
-        self._copied.append(cl.enqueue_copy(queue, given, words, is_blocking=False))
-        if self._kernel is None:
-            self._kernel = self._bound()
-        self._kernel.change(np.int32(len(time)))
-        group = min(_TAKEN, self._run.limits.max_work_group)
-        self._kernel.launch(queue, group * count, group)
 
 
 def same_constants(a: Model, b: Model) -> bool:
@@ -578,7 +375,7 @@ class ArenaRun(DeviceRun):
             kernels.compile(*spec_of(variables, tables, real, width, groups))
             self._bound, self._start_arrays = False, []
             self._begun = -1, []  # records may be elsewhere
-            vars(self).pop("_taking", None)  # of the arenas before
+            vars(self).pop("_of_ranks", None)  # of the arenas before
         self._shape, self._waiting = shape, None  # last: what was interrupted is done again
 
     def advance(self, first: int, count: int, row: int) -> None:
@@ -751,11 +548,11 @@ class ArenaRun(DeviceRun):
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         if len(source):
-            self._taking.take(source, time)
+            self._of_ranks.take(source, time)
 
     @cached_property
-    def _taking(self) -> Taking:
-        return Taking(self)
+    def _of_ranks(self) -> RankEvents:
+        return RankEvents(self)
 
     def take_voltages(self, v: np.ndarray) -> None:
         if len(v):

@@ -1,4 +1,4 @@
-"""Events of a run in arenas: how many copies they take."""
+"""Events at exact times: how many copies they take."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clhines.simulator.engines import arena_run
-from clhines.simulator.engines.arena_run import EventList
+from clhines.simulator.events import event_list
+from clhines.simulator.events.event_list import EventList, RankEvents
 from clhines.solver.device import arrays, copies
 from clhines.solver.device.arrays import to_device
 from clhines.solver.device.devices import limits
@@ -71,8 +71,8 @@ def test_events_of_other_ranks_take_one_copy(fast_queue, needs, monkeypatch):
         ints=to_device(fast_queue, np.concatenate([*regions.values()]), np.int32),
         arenas={"clock": SimpleNamespace(offset={"ring": 0}), "ints": ints},
     )
-    monkeypatch.setattr(arena_run, "_TAKEN_WORDS", 16)
-    taking, stale = arena_run.Taking(run), np.zeros(3)
+    monkeypatch.setattr(event_list, "_WORDS", 16)
+    taking, stale = RankEvents(run), np.zeros(3)
     blocking = counted(monkeypatch, False)
     for some, room in (([1], 16), ([0, 0, 1], 16), ([0, 0, 0, 1, 1, 1, 1, 2, 2], 32)):
         source, time = np.array(some), rng.uniform(0, 9, len(some))
