@@ -46,5 +46,5 @@ True
 
 To add an engine: a row of `engines.table` and a function that makes its run; to try it, give
 `Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more:
-`records.requests`, `engines.reference`, and `record` and `sampled` of `DeviceRun` in `engines.run`.
+`records.requests`, `engines.reference`, and `ArenaRun` in `engines.arena_run`.
 """

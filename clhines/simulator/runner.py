@@ -15,7 +15,8 @@ from clhines.core.errors import BuildError, InputError
 from clhines.core.progress import phase
 from clhines.core.summary import counted
 from clhines.simulator.choose import EngineRun, by_steps, make_own, make_run
-from clhines.simulator.engines.run import DeviceRun, Request, Restarts, Run, take_chunk
+from clhines.simulator.engines.arena_run import ArenaRun
+from clhines.simulator.engines.run import Request, Restarts, Run, take_chunk
 from clhines.simulator.engines.table import FAMILY
 from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.model.compiling import compile, with_values
@@ -168,7 +169,7 @@ class Runner:
         """Use another run, of this model, from now on."""
         self.engine_run, self.moved, self._tried = engine_run, False, False
         self.pending, run = PendingChanges(), engine_run.run
-        in_place = isinstance(run, DeviceRun) and run.in_place
+        in_place = isinstance(run, ArenaRun) and run.in_place
         self.on_device = DeviceChanges(run) if in_place else None
         self.unit = incoming_scale(model) if model.has_sums else 1.0
         self.model.replace(model)

@@ -672,7 +672,7 @@ class CellBlocks(ArenaKernels):
 
     def bind(self) -> None:
         self.run.times.forget()
-        recorded, sources = self.run.recorded_at, self.run.reducers.sources
+        recorded, sources = self.run.recorded_at, self.run.rows.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
         lists = self._of_records(at[: int(recorded["num_v"])], sources)
         # events of the next step may change these before a step's states are recorded

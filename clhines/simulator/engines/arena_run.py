@@ -22,12 +22,13 @@ from clhines.simulator.engines.reference import (
     wanted_outputs,
     without_outputs,
 )
-from clhines.simulator.engines.run import MOST_SPIKES, DeviceRun, Job
+from clhines.simulator.engines.run import MOST_SPIKES, Ending, Job, Mark
+from clhines.simulator.engines.start import KeptStart
 from clhines.simulator.engines.step_times import MOST_STEPS, StepTimes
 from clhines.simulator.events.event_list import EventList, RankEvents
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.events.grid_run import Grid
-from clhines.simulator.events.spike_list import SpikeList
+from clhines.simulator.events.spike_list import SpikeList, Spikes
 from clhines.simulator.kinds.arenas import base_diagonal, read_back
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.kinds.event_errors import check_events
@@ -38,21 +39,26 @@ from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import View
+from clhines.simulator.records.rows import RecordedRows
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.changes import Storage
 from clhines.simulator.state.chunk import Chunk, check_room, steps_to
+from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.sources import wires_of
 from clhines.simulator.state.variables import Variables, chunk_of_all, of_all, whole, with_wires
-from clhines.solver.device import devices
+from clhines.solver.device import devices, trust
 from clhines.solver.device.arrays import (
     part_of,
     read_parts,
     set_soon,
+    set_zero,
     to_device,
     values_of,
 )
+from clhines.solver.device.copies import shares_memory
 from clhines.solver.plan.plan import real_name
 
+_FEW_STEPS = 8  # that a device with memory of its own takes in about the time of a marker
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
 _follows = ContextVar("_follows", default=False)
 
@@ -193,7 +199,7 @@ class ArenaKernels(ABC):
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
 
 
-class ArenaRun(DeviceRun):
+class ArenaRun:
     """Advance a model whose variables are in arenas, with its `kernels`; see `kinds.layouts`.
 
     INITIAL blocks run on the host, in NumPy: `exp` of a device has other bits, and engines start
@@ -208,7 +214,8 @@ class ArenaRun(DeviceRun):
     see `DeviceRun`.
     """
 
-    keeps_currents = True
+    keeps_currents = True  # of the start, which change with parameters
+    max_steps: int
     mem: cla.Array
     clock: cla.Array
     ints: cla.Array
@@ -227,8 +234,14 @@ class ArenaRun(DeviceRun):
                 f"{devices.label(device)} has no float64, in which exact times of events are kept; "
                 "expected another device"
             )
-        self.family, self._alike, self.whole = family, job.model, job.decisions
-        super().__init__(job, model, _usual_spikes(model, job.request.chunk))
+        self._alike, self.whole = job.model, job.decisions
+        self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
+        self.device, self.request = device, job.request
+        self.limits = trust.limits(device, family, self.dtype)
+        self.max_spikes = job.request.max_spikes or _usual_spikes(model, job.request.chunk)
+        self.ending = Ending(self.queue)
+        self.rows = RecordedRows(model, self.queue, self.dtype)
+        self.start = KeptStart(self.queue, self._changing_arrays)
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
         self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)
@@ -251,39 +264,54 @@ class ArenaRun(DeviceRun):
         self._bound = False
         self._start(model, Reference(model.once, decisions=job.decisions))
 
+    @cached_property
+    def decisions(self) -> Decisions:
+        return self.whole or Decisions.of(self.model)
+
     @property
-    def in_place(self) -> bool:  # type: ignore[override]
+    def in_place(self) -> bool:
         """Whether parameters change where they lie; those of copies do not."""
         return self.model.copies == 1
 
     # -- the start -----------------------------------------------------------------------------
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
+        """See `Restarts`."""
         if max(model.copies, self.model.copies) > 1:
             return False
         # events of the start have the unit of this run, whatever weights are now
-        decisions = self._decisions if self.grid is None else self.decisions
+        decisions = self.whole if self.grid is None else self.decisions
         host = Reference(model, self.wires, self.wanted, decisions)  # which may refuse it
         before, self.model = self.model, model
         if not in_place and model is not before and not self.kernels.renew(before):
             return False
-        if any(r.membrane is not None for r in self.reducers.each):  # made of parameters
-            self._forget_records()
+        if any(r.membrane is not None for r in self.rows.reducers.each):  # made of parameters
+            self.take_parameters(model)
         self._start(model, host)
         return True
 
+    def take_parameters(self, model: Model) -> None:
+        """Take a model with the parameters that the kernels have; records are made of them."""
+        self.model = model
+        self.rows = RecordedRows(model, self.queue, self.dtype)
+
     def keep_start(self) -> None:
+        """Keep the present state, which is that of the start, for `reset`."""
         if self._waiting is None:
-            super().keep_start()
+            self.start.keep()
 
     def reset(self) -> bool:
-        if _follows.get() or self._waiting is not None or not super().reset():
+        """Go back to the start that `keep_start` has kept; False if there is none."""
+        plastic = self.grid is not None and self.grid.plasticity is not None
+        if _follows.get() or self._waiting is not None or plastic or not self.start.restore():
             return False
+        set_zero(self.failed, self.queue)
         self.taken, self.host.taken, self._next = False, False, -1
         self.events.early = self._early
         return True
 
-    def changing_arrays(self) -> list[cla.Array]:
+    def _changing_arrays(self) -> list[cla.Array]:
+        """Return all arrays on the device that a step changes, but for `failed`."""
         grid = [] if self.grid is None else [self.grid.incoming]
         return [self.mem, self.clock, self.ints, *self.kernels.voltage_arrays(), *grid]
 
@@ -297,6 +325,7 @@ class ArenaRun(DeviceRun):
         self.build(host.variables)
 
     def storage(self, k: int, name: str) -> list[Storage]:
+        """Return where the values of a parameter of kind `k` are; empty if it has no memory."""
         if self._waiting is not None:
             return []
         if (k, name) not in self._storages:
@@ -319,12 +348,14 @@ class ArenaRun(DeviceRun):
         return self.kernels.storage(k, name, [storage])
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
+        """Note that instances of kind `k` have other values of a parameter where they lie."""
         parameters = self.host.variables.parameters[k]
         parameters[name][own] = values
         self._changed[k, name] = parameters[name]
         self.kernels.take(k, name, values)
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Set `Model.constant_d`, `constant_b` and `constant_g` in place; whether it could."""
         before, of_nodes = self.model, self.model.of_nodes
         of_nodes = of_nodes.changed(constant_d=d, constant_b=b, constant_g=g)
         self.model = model = replace(before, of_nodes=of_nodes)
@@ -336,8 +367,9 @@ class ArenaRun(DeviceRun):
             variables.model = variables.once = model
         self.host.model = model
         base, first = base_diagonal(model, self.kernels.layout), self.arenas["mem"].offset["base_d"]
-        for array in (self.mem, *self._start_arrays[:1]):
-            set_soon(array, first, base.astype(self.dtype), self.queue)
+        for array in (self.mem, self.start.copy_of(self.mem)):
+            if array is not None:
+                set_soon(array, first, base.astype(self.dtype), self.queue)
         return True
 
     def build(self, variables: Variables) -> None:
@@ -373,15 +405,16 @@ class ArenaRun(DeviceRun):
             real, groups = real_name(self.dtype), kernels.layout.groups
             width = self.limits.vector_bytes if kernels.in_vectors else 0
             kernels.compile(*spec_of(variables, tables, real, width, groups))
-            self._bound, self._start_arrays = False, []
-            self._begun = -1, []  # records may be elsewhere
+            self._bound = False
+            self.start.forget()
+            self.rows.forget_room()
             vars(self).pop("_of_ranks", None)  # of the arenas before
         self._shape, self._waiting = shape, None  # last: what was interrupted is done again
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.taken = True
         if row == 0:
-            self.first_step = first
+            self.rows.first_step = first
         if not self._bound:
             self.kernels.bind()
             self._bound = True
@@ -443,11 +476,19 @@ class ArenaRun(DeviceRun):
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         if self._waiting is not None:
-            self._begun = -1, []
-        super().begin(rows, records)
+            self.rows.forget_room()
+        if self.grid is not None:
+            self.grid.empty()
+        if not self.kernels.in_steps:
+            self.events.empty()
+        few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
+        at_once = rows <= few and (self.grid is None or not self.grid.delivers)
+        self.ending.begin(at_once and self.whole is None)  # of one process
+        self.rows.begin(rows, records, self._record)
         self.ready()
 
-    def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
+    def _record(self, rows: int, sources: Sequence[Record]) -> list[View]:
+        """Make room for rows of samples, and return where those of each of `sources` are."""
         self.want(sources)
         layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
         owner = [owner_of(source, self.variables, layout) for source in others]
@@ -456,20 +497,20 @@ class ArenaRun(DeviceRun):
         self._bound = False
         return views
 
-    def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
+    def _sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
+        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
         self.want(sources)
         arrays = {"v": self.kernels.v[0], "mem": self.mem}
         locations = self._locations(sources)
         return [_values_at(arrays[name], at, self.queue) for name, at in locations]
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        self.reducers.begin(records)
-        sources = self.reducers.sources
-        samples = self.sampled(sources)
-        samples = (
-            samples if step or not self.taken else without_outputs(self.model, sources, samples)
-        )
-        return self.reducers.now(samples, step)
+        reducers = self.rows.reducers
+        reducers.begin(records)
+        samples = self._sampled(reducers.sources)
+        if not step and self.taken:
+            samples = without_outputs(self.model, reducers.sources, samples)
+        return reducers.now(samples, step)
 
     def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
         """Where the values of each of `sources` are, among voltages or in ``mem``."""
@@ -479,13 +520,30 @@ class ArenaRun(DeviceRun):
 
     # -- events --------------------------------------------------------------------------------
 
-    def empty_events(self) -> None:
-        super().empty_events()
-        if not self.kernels.in_steps:
-            self.events.empty()
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver spikes in whole steps; at exact times targets look for events themselves."""
+        if self.grid is not None:
+            self.grid.deliver(first, count)
+
+    def mark(self) -> Mark:
+        return self.ending.mark()
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, also for what `end` reads, and return when the queue reached marks, s."""
+        return self.ending.seconds(marks, (self.failed, *self._counts, *self.rows.arrays))
+
+    def end(self) -> Chunk:
+        if self.grid is not None:
+            self.grid.check()
+        failed = self.ending.values_of(self.failed)
+        if np.count_nonzero(failed) and (failed < 0).any():  # the next chunk begins without
+            failed = failed.copy()
+            self.failed.set(np.maximum(failed, 0), self.queue)
+        return self._found(failed, self.rows.kept(self.ending.values_of))
 
     @property
-    def counts(self) -> list[cla.Array]:
+    def _counts(self) -> list[cla.Array]:
+        """Small arrays that `_found` takes of `ending`."""
         if self.kernels.in_steps and self.grid is not None:
             return [self.grid.spikes.count]
         return [self.events.count, self._error][: 2 if self.wires.num_targets else 1]
@@ -508,7 +566,8 @@ class ArenaRun(DeviceRun):
         step, source = np.append(np.full(len(sources), -1), step), np.append(sources, source)
         return Chunk.of_steps(step, source, self.model.dt, failed, values)
 
-    def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+    def _found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Wait, and return a chunk of the events since `begin`."""
         if self.kernels.in_steps and self.grid is not None:
             return self._found_in_steps(self.grid, failed, values)
         if self.wires.num_targets:
@@ -530,7 +589,19 @@ class ArenaRun(DeviceRun):
         step = steps_to(t, self.model.dt)
         return Chunk.of_steps(step, source, self.model.dt, failed, values)
 
+    def reward(self, reward: float, step: int) -> None:
+        if self.grid is not None:
+            self.grid.reward(reward, step)
+
     # -- other ranks ---------------------------------------------------------------------------
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        assert self.grid is not None
+        return self.grid.note_spikes()
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        if self.grid is not None:
+            self.grid.send(source, step, first, count)
 
     def early_sources(self) -> np.ndarray:
         return self.events.to(0)[0]
@@ -571,7 +642,8 @@ class ArenaRun(DeviceRun):
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
         self.ready()
-        return np.append(super().weights(), self.arenas["mem"].get("weight").astype(np.float64))
+        on_grid = np.zeros(0) if self.grid is None else self.grid.weights()
+        return np.append(on_grid, self.arenas["mem"].get("weight").astype(np.float64))
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `Reference` have the same names."""

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.errors import DeviceMemoryError, InputError, shown
-from clhines.simulator.events.grid_run import Grid
-from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
-from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
-from clhines.simulator.state.changes import Storage
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device import trust
-from clhines.solver.device.arrays import Reads, copied, copy_onto, part_of, set_zero
-from clhines.solver.device.copies import shares_memory
+from clhines.solver.device.arrays import Reads
 
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
@@ -41,7 +34,6 @@ for _family, _title, _float64 in (
 ):
     trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 
-_LEAST_LEFT = 8  # a copy of the start may take this part of a device's memory
 MOST_APART = 1 << 22  # nodes of copies: epochs have all values on the host, some 2 kB of a node
 
 Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
@@ -241,7 +233,6 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
 
 
 MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
-_FEW_STEPS = 8  # that a device with memory of its own takes in about the time of a marker
 
 
 class Ending:
@@ -268,200 +259,3 @@ class Ending:
 
     def values_of(self, a: cla.Array) -> np.ndarray:
         return self.reads.get(a)
-
-
-class DeviceRun(ABC):
-    """Advance a model on a device, see `Run`; `decisions` are those of the whole network.
-
-    Parameters change `in_place`: `storage` says where they are. The state at the start is kept on
-    the device, so that `reset` copies it back; a parameter on which it depends needs `restart`.
-    """
-
-    family: str
-    device: cl.Device
-    max_steps: int
-    grid: Grid | None
-    failed: cla.Array
-    in_place = True
-    keeps_currents: ClassVar[bool] = False  # of the start, which change with parameters
-
-    def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
-        self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
-        self.device = job.queue.device
-        self.limits = trust.limits(self.device, self.family, self.dtype)
-        self.max_spikes = job.request.max_spikes or usual_spikes
-        self.request, self._decisions = job.request, job.decisions
-        self.ending = Ending(self.queue)
-        self._start_arrays = list[cla.Array]()  # copies of `changing_arrays` at the start
-        self._forget_records()
-
-    @cached_property
-    def decisions(self) -> Decisions:
-        return self._decisions or Decisions.of(self.model)
-
-    # -- changes and the start -----------------------------------------------------------------
-
-    @abstractmethod
-    def storage(self, k: int, name: str) -> list[Storage]:
-        """Return where the values of a parameter of kind `k` are; empty if it has no memory."""
-
-    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
-        """Note that instances of kind `k` have other values of a parameter where they lie."""
-        return
-
-    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Set `Model.constant_d`, `constant_b` and `constant_g` in place; whether it could."""
-        return False
-
-    @abstractmethod
-    def restart(self, model: Model, in_place: bool = False) -> bool:
-        """See `Restarts`."""
-
-    @abstractmethod
-    def changing_arrays(self) -> list[cla.Array]:
-        """Return all arrays on the device that a step changes, but for `failed`."""
-
-    def keep_start(self) -> None:
-        """Keep the present state, which is that of the start, for `reset`."""
-        arrays, kept = self.changing_arrays(), self._start_arrays
-        sizes = [array.nbytes for array in arrays]
-        if [array.nbytes for array in kept] == sizes:
-            for start, array in zip(kept, arrays, strict=True):
-                copy_onto(start, array, self.queue)
-            return
-        self._start_arrays = []
-        if sum(sizes) <= self.device.global_mem_size // _LEAST_LEFT:
-            self._start_arrays = [copied(array, self.queue) for array in arrays]
-
-    def start_of(self, array: cla.Array) -> cla.Array | None:
-        """Return the copy of an array at the start, if there is one."""
-        pairs = zip(self.changing_arrays(), self._start_arrays, strict=False)
-        return next((start for changing, start in pairs if changing is array), None)
-
-    def reset(self) -> bool:
-        """Go back to the start that `keep_start` has kept; False if there is none."""
-        if not self._start_arrays or (self.grid is not None and self.grid.plasticity is not None):
-            return False
-        for array, start in zip(self.changing_arrays(), self._start_arrays, strict=True):
-            copy_onto(array, start, self.queue)
-        set_zero(self.failed, self.queue)
-        return True
-
-    # -- what engines say ----------------------------------------------------------------------
-
-    @abstractmethod
-    def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Make room for rows of samples, and return where those of each of `sources` are."""
-
-    @abstractmethod
-    def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
-        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
-
-    @property
-    @abstractmethod
-    def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` takes of `ending`."""
-
-    @abstractmethod
-    def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait, and return a chunk of the events since `begin`."""
-
-    # -- a chunk -------------------------------------------------------------------------------
-
-    def take_parameters(self, model: Model) -> None:
-        """Take a model with the parameters that the kernels have; records are made of them."""
-        self.model = model
-        self._forget_records()
-
-    def _forget_records(self) -> None:
-        model, queue, dtype = self.model, self.queue, self.dtype
-        self._begun, self.first_step = (-1, list[Record]()), 0  # room for rows, and their records
-        self._room, self._rows, self._views = list[View](), -1, list[View]()
-        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
-
-    def begin(self, rows: int, records: Sequence[Record]) -> None:
-        self.empty_events()
-        few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
-        at_once = rows <= few and (self.grid is None or not self.grid.delivers)
-        self.ending.begin(at_once and self._decisions is None)  # of one process
-        room, begun = self._begun
-        same = rows <= room and len(records) == len(begun)
-        if not (same and all(a is b for a, b in zip(records, begun, strict=True))):
-            self.reducers.begin(records)
-            self._room = self.record(rows, self.reducers.sources)
-            self._begun, self._rows = (rows, list(records)), -1
-        if rows != self._rows:
-            parts = {id(view.array): part_of(view.array, 0, max(rows, 1)) for view in self._room}
-            self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
-            self._rows = rows
-
-    def empty_events(self) -> None:
-        if self.grid is not None:
-            self.grid.empty()
-
-    def deliver(self, first: int, count: int) -> None:
-        """Deliver spikes in whole steps; at exact times targets look for events themselves."""
-        if self.grid is not None:
-            self.grid.deliver(first, count)
-
-    def mark(self) -> Mark:
-        return self.ending.mark()
-
-    def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, also for what `end` reads, and return when the queue reached marks, s."""
-        arrays = self.failed, *self.counts, *(view.array for view in self._views)
-        return self.ending.seconds(marks, arrays)
-
-    def end(self) -> Chunk:
-        if self.grid is not None:
-            self.grid.check()
-        failed = self.ending.values_of(self.failed)
-        if np.count_nonzero(failed) and (failed < 0).any():  # the next chunk begins without
-            failed = failed.copy()
-            self.failed.set(np.maximum(failed, 0), self.queue)
-        return self.found(failed, self._kept())
-
-    def _kept(self) -> list[np.ndarray]:
-        """Wait, and return what is kept of the rows of each record; arrays are read once."""
-        each, rows = self.reducers.each, self._rows
-        whole = all(r.plain for r in each if r.record.kind < 0)
-        host: dict[int, np.ndarray] = {}
-
-        def rows_of(view: View, width: int) -> np.ndarray:
-            key = id(view.array)
-            if key not in host:
-                host[key] = self.ending.values_of(view.array)
-            return host[key][:rows, view.column : view.column + width]
-
-        kept, views = [], iter(self._views)
-        for reducer in each:
-            of_sources = [next(views) for _ in reducer.sources]
-            width = len(reducer.sources[0].index)
-            if reducer.plain and (whole or reducer.record.kind >= 0):
-                kept.append(rows_of(of_sources[0], width))
-                continue
-            more = zip(of_sources[1:], reducer.sources[1:], strict=True)
-            outputs = [rows_of(view, len(source.index)) for view, source in more]
-            kept.append(reducer.chunk(of_sources[0], rows, self.first_step, outputs))
-        return kept
-
-    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        self.reducers.begin(records)
-        return self.reducers.now(self.sampled(self.reducers.sources), step)
-
-    def weights(self) -> np.ndarray:
-        return np.zeros(0) if self.grid is None else self.grid.weights()
-
-    def reward(self, reward: float, step: int) -> None:
-        if self.grid is not None:
-            self.grid.reward(reward, step)
-
-    # -- other ranks ---------------------------------------------------------------------------
-
-    def note_spikes(self) -> Callable[[], Spikes]:
-        assert self.grid is not None
-        return self.grid.note_spikes()
-
-    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        if self.grid is not None:
-            self.grid.send(source, step, first, count)

@@ -141,7 +141,7 @@ class Artificial:
 
     def bind(self, v: Any, arguments: dict[str, Any]) -> None:
         self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
-        kinds, records = self._run.model.kinds, self._run.reducers.sources
+        kinds, records = self._run.model.kinds, self._run.rows.reducers.sources
         of_these = (r.kind >= 0 and layouts.is_artificial(kinds[r.kind]) for r in records)
         self._now = self._together or any(of_these)
 

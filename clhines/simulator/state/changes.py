@@ -185,7 +185,7 @@ class DeviceChanges:
         for (group, name), value in self._since_start.items():
             assert self._spread is not None
             for storage in self.run.storage(self.model.instances[group][0], name):
-                start = self.run.start_of(storage.array)
+                start = self.run.start.copy_of(storage.array)
                 if start is not None:
                     self._spread.put(replace(storage, array=start), group, value)
         self._since_start.clear()

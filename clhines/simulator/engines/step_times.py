@@ -1,0 +1,49 @@
+"""Times of steps on a device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.simulator.engines.reference import Clock
+
+MOST_STEPS = 1024  # whose times are on the device at once
+
+
+class StepTimes:
+    """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
+
+    `begin` has the times of the steps `steps`, ms, as `instant`. `state`, (4,) int32, is the first
+    step whose time is on the device, the row of that step, and how many steps after it the next one
+    is, twice: kernels before the solve read the one and set the other, and the last kernel of a
+    step does it the other way round.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
+        self._queue, self._dt, self._clock = queue, dt, Clock(dt)
+        self.begin = cla.zeros(queue, MOST_STEPS, instant)
+        self.state = cla.zeros(queue, 4, np.int32)
+        self.forget()
+
+    def forget(self) -> None:
+        """Have all put on the device the next time."""
+        self.steps, self._counted = range(0), (-1, -1, -1)
+
+    def put(self, first: int, count: int) -> None:
+        """Put the times of steps on the device, if they are not there."""
+        if first in self.steps and first + count <= self.steps.stop:
+            return
+        half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
+        half[0] = self._clock.at(first)
+        self.begin.set(np.cumsum(half)[::2].astype(self.begin.dtype), self._queue)
+        self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
+
+    def count_from(self, first: int, row: int, count: int) -> None:
+        """Let the device count steps from `first`, which is recorded in `row`."""
+        self.put(first, count)
+        begin = self.steps.start
+        now = begin, row - (first - begin), first - begin
+        if now != self._counted:
+            self.state.set(np.array([*now, now[2]], np.int32), self._queue)
+        self._counted = (*now[:2], now[2] + count)

@@ -1,0 +1,181 @@
+"""Events at exact times between kernels, the host and other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.simulator.state.chunk import Chunk
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import read_parts, set_zero, within_reach
+from clhines.solver.plan.kernel_spec import TemplateSpec
+
+_EVENTS, _MOST_EVENTS = 64, 1 << 13  # that ranks read at once, at first and at most
+_WORDS = 1 << 12  # of events of other ranks that there is room for, at first
+_MARKED = 64  # work-items that mark the targets of a source of another rank
+
+
+class EventList:
+    """Events of kernels, `capacity` per chunk, and those of the start, `early` until reported."""
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        capacity: int,
+        instant: np.dtype,
+        count: cla.Array,
+    ) -> None:
+        self.capacity, self._queue, self.count = capacity, queue, count
+        self.seen = 0  # events that `new` has returned
+        self._usual, self._any = _EVENTS, True  # of a look that follows one with any
+        self.known_empty = False  # as the host has seen since a kernel could change it
+        self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
+        self._time = within_reach(queue, (capacity,), instant, zeros=False)
+        self.early: Chunk | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of kernels, by name."""
+        return {
+            "spike_count": self.count, "spike_source": self._source, "spike_time": self._time,
+        }  # fmt: skip
+
+    def empty(self) -> None:
+        """Enqueue that there are none."""
+        if not self.known_empty:
+            set_zero(self.count, self._queue)
+        self.seen, self.known_empty = 0, False
+
+    def to(
+        self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of some events, and of those of the start."""
+        source, t = np.zeros(0, np.int64), np.zeros(0)
+        if end > begin:
+            lists = (self._source, begin, end), (self._time, begin, end)
+            source, t = read_parts(lists, queue or self._queue)
+        return self._with_early(source, t)
+
+    def _with_early(self, source: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        source, t = source.astype(np.int64), t.astype(np.float64)
+        early, self.early = self.early, None
+        if early is None:
+            return source, t
+        return np.append(early.spike_cell, source), np.append(early.spike_time, t)
+
+    def new(
+        self, others: Sequence[tuple[cla.Array, int, int]] = ()
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Wait, and return sources and times of the events found since the last call.
+
+        And values of other arrays, as `read_parts`. It waits once, as long as there are as many
+        events as usual, and none where there were none; else twice.
+        """
+        return self._until(self.count, self._queue, others)
+
+    def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Enqueue a look at their number; return what waits for that alone, and is `new` then."""
+        noted, side = self._beside
+        count, size = self.count.base_data, self.count.nbytes
+        places = {"src_offset": self.count.offset, "byte_count": size}
+        event = cl.enqueue_copy(self._queue, noted.data, count, **places)
+
+        def new() -> tuple[np.ndarray, np.ndarray]:
+            self._queue.flush()
+            event.wait()
+            return self._until(noted, side)[:2]
+
+        return new
+
+    @cached_property
+    def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
+        """Return room for a number, and a queue whose reads wait for nothing that is under way."""
+        queue = self._queue
+        on_cpu = devices.is_cpu(queue.device)  # whose cores are busy with that
+        side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)
+        return cla.zeros(queue, 1, np.int32), side
+
+    def _until(
+        self, number: cla.Array, queue: cl.CommandQueue,
+        others: Sequence[tuple[cla.Array, int, int]] = (),
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:  # fmt: skip
+        begin = self.seen
+        until = min(begin + self._usual * self._any, self.capacity)
+        lists = (number, 0, 1), (self._source, begin, until), (self._time, begin, until)
+        count, source, t, *more = read_parts((*lists, *others), queue)
+        self.seen = end = min(int(count[0]), self.capacity)
+        self._any = end > begin
+        if end <= until:
+            return *self._with_early(source[: end - begin], t[: end - begin]), more
+        usual = min(1 << (end - begin).bit_length(), _MOST_EVENTS)
+        self._usual = max(self._usual, usual)
+        return *self.to(end, begin, queue), more
+
+
+@dataclass(frozen=True)
+class TakenSpec(TemplateSpec):
+    """``taken.mako``: the regions of arenas that it needs are `regions`."""
+
+    template: ClassVar[str] = "simulator/taken"
+    regions: ClassVar[tuple[str, ...]] = (
+        *("ring", "ring_first", "ring_size", "event_count", "event_live"),
+        *("fan", "first_fan", "stale"),
+    )
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "take_events": (
+            "const double *time, int num_times, double *clock, int *ints",
+            ", ".join(f"int {name}" for name in regions),
+        )
+    }
+
+
+class RankEvents:
+    """Gives the rings of a run's sources events of other ranks: a copy, a kernel, and no wait.
+
+    What is copied: times as float64, then the words of their sources and where each one begins.
+    """
+
+    def __init__(self, run: Any) -> None:
+        self._run, self._copied = run, list[cl.Event]()
+        self._make_room(_WORDS)
+
+    def _make_room(self, words: int) -> None:
+        self._words = np.zeros(words, np.int32)
+        self._given = cla.empty(self._run.queue, words // 2, np.float64)
+        self._kernel: program.BoundKernel | None = None
+
+    def _bound(self) -> program.BoundKernel:
+        run, spec = self._run, TakenSpec()
+        places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
+        arguments: dict[str, Any] = {
+            "time": self._given, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
+            **{name: np.int32(places[name]) for name in spec.regions},
+        }  # fmt: skip
+        built = program.build(run.queue.context, spec)
+        return program.bind(built, spec, "take_events", arguments, ["num_times"])
+
+    def take(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Enqueue that sources, in order, have events at these times, ms."""
+        first = np.append(0, np.flatnonzero(source[1:] != source[:-1]) + 1)
+        times = 2 * len(time)
+        count, size = len(first), times + 2 * len(first) + 1
+        self._copied.clear()  # it waits for the last copy, which reads `_words`
+        if size > len(self._words):
+            self._make_room(1 << size.bit_length())
+        words = self._words[:size]
+        words[:times] = time.astype(np.float64).view(np.int32)
+        words[times : times + count], words[times + count : -1] = source[first], first
+        words[-1] = len(time)
+        queue, given = self._run.queue, self._given.base_data
+        self._copied.append(cl.enqueue_copy(queue, given, words, is_blocking=False))
+        if self._kernel is None:
+            self._kernel = self._bound()
+        self._kernel.change(np.int32(len(time)))
+        group = min(_MARKED, self._run.limits.max_work_group)
+        self._kernel.launch(queue, group * count, group)

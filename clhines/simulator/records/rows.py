@@ -1,0 +1,77 @@
+"""Rows of records on a device: room for those of a chunk, and their reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.simulator.model.model import Model
+from clhines.simulator.records.records import Record
+from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
+from clhines.solver.device.arrays import part_of
+
+
+class RecordedRows:
+    """Rows of the records of a run; the room stays while records are the same and rows fit."""
+
+    def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
+        self.first_step = 0  # of the chunk
+        self.forget_room()
+
+    def forget_room(self) -> None:
+        """Make room again for the next chunk: records may lie elsewhere."""
+        self._begun = -1, list[Record]()  # rows with room, and their records
+        self._room, self._views = list[View](), list[View]()
+        self._rows = -1
+
+    def begin(
+        self,
+        rows: int,
+        records: Sequence[Record],
+        room_for: Callable[[int, list[Record]], list[View]],
+    ) -> None:
+        """Begin a chunk; `room_for` makes room for rows of the sources of records."""
+        room, begun = self._begun
+        same = rows <= room and len(records) == len(begun)
+        if not (same and all(a is b for a, b in zip(records, begun, strict=True))):
+            self.reducers.begin(records)
+            self._room = room_for(rows, self.reducers.sources)
+            self._begun, self._rows = (rows, list(records)), -1
+        if rows != self._rows:
+            parts = {id(view.array): part_of(view.array, 0, max(rows, 1)) for view in self._room}
+            self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
+            self._rows = rows
+
+    @property
+    def arrays(self) -> list[cla.Array]:
+        """Arrays that `kept` reads."""
+        return [view.array for view in self._views]
+
+    def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
+        """Return what is kept of the rows of each record; arrays are read once."""
+        each, rows = self.reducers.each, self._rows
+        whole = all([r.plain for r in each if r.record.kind < 0])
+        host: dict[int, np.ndarray] = {}
+
+        def rows_of(view: View, width: int) -> np.ndarray:
+            key = id(view.array)
+            if key not in host:
+                host[key] = values_of(view.array)
+            return host[key][:rows, view.column : view.column + width]
+
+        kept, views = [], iter(self._views)
+        for reducer in each:
+            of_sources = [next(views) for _ in reducer.sources]
+            width = len(reducer.sources[0].index)
+            if reducer.plain and (whole or reducer.record.kind >= 0):
+                kept.append(rows_of(of_sources[0], width))
+                continue
+            more = zip(of_sources[1:], reducer.sources[1:], strict=True)
+            outputs = [rows_of(view, len(source.index)) for view, source in more]
+            kept.append(reducer.chunk(of_sources[0], rows, self.first_step, outputs))
+        return kept
