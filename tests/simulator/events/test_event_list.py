@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from clhines import Network, Simulation, discretise, sample_cells
 from clhines.simulator.events import event_list
 from clhines.simulator.events.event_list import EventList, RankEvents
 from clhines.solver.device import arrays, copies
@@ -88,3 +89,15 @@ def test_events_of_other_ranks_take_one_copy(fast_queue, needs, monkeypatch):
         np.testing.assert_array_equal(run.clock.get(fast_queue), rings)
         for name, values in (("event_count", counts), ("event_live", counts), ("stale", stale)):
             np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.core
+def test_networks_in_whole_steps_have_room_for_their_spikes(fast_queue):
+    """At most one of each cell in a step, and none at exact times; not 84 MB."""
+    net = Network(discretise(sample_cells()[0]), num_cells=3)
+    net.insert("hh", at="soma")
+    synapses = net.add("expsyn", at=net.soma)
+    net.connect([0, 1], synapses, [1, 2], 0.05, 1.0)
+    sim = Simulation(net, 0.025, queue=fast_queue, engine="epochs-gpu", chunk=200)
+    run = sim.runner
+    assert (run.events.capacity, run.grid.spikes.capacity) == (1, 3 * (sim.chunk + 1))
