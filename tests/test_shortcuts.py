@@ -134,7 +134,7 @@ def test_units_as_texts_act_or_are_refused(cable):
     assert discretise(clhines.sample_cells()[0], max_length="0.05 mm", Ra="1 ohm m").Ra == 100.0
     other = Network(cable)
     for wrong, words in [
-        ("5 mV", "unit 'mV' is not one of ms; expected a number, or one in ms"),
+        ("5 mV", "mV and ms are units of different quantities; expected a number, or one in ms"),
         ("5 foo", "foo"),
         ("5 __import__('os')", "expected a number, or one in ms"),
         ("5", "expected"),

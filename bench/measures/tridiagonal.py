@@ -12,7 +12,7 @@ and allocates; kernels may be in a cache. Every solution is compared with LAPACK
 
 The second table has one symmetric matrix with many right-hand sides, in float64, from NumPy and
 back; `written out` is the same as a batch of equal systems, `pttrs` LAPACK's kept one for all
-right-hand sides. `on device` are the same calls with arrays on the device, and a wait.
+right-hand sides. `device` are the same calls with arrays on the device, and a wait.
 
 On an NVIDIA GPU a third table has arrays on the device, between events: ours in natural order,
 cuSPARSE's strided batch, and its interleaved one by each algorithm, with values side by side as it
@@ -165,18 +165,18 @@ def measure_many(queue: cl.CommandQueue, n: int, k: int) -> dict[str, Any]:
         how = {"check": False, "out": out}
         calls[name + "solve"] = lambda: systems.solve(*host, b, out=x)
         calls[name + "factors"] = lambda: factors.solve(b, out=x)
-        calls["on device: " + name + "solve"] = lambda: waited(
+        calls["device " + name + "solve"] = lambda: waited(
             lambda: systems.solve(*there, here, **how)
         )
-        calls["on device: " + name + "factors"] = lambda: waited(
+        calls["device " + name + "factors"] = lambda: waited(
             lambda: far_factors.solve(here, **how)
         )
         for each in ("solve", "factors"):
             x[...] = 0
             calls[name + each]()
             check(name + each, x)
-            calls["on device: " + name + each]()
-            check("on device: " + name + each, out.get())
+            calls["device " + name + each]()
+            check("device " + name + each, out.get())
 
     def check(name: str, solved: np.ndarray) -> None:
         worst = np.abs(solved - calls["pttrs"]()).max()
@@ -184,7 +184,7 @@ def measure_many(queue: cl.CommandQueue, n: int, k: int) -> dict[str, Any]:
             sys.exit(f"{name}, {n} rows: {worst:.3g} from LAPACK: wrong, so not timed")
 
     add("", 1)
-    add("written out: ", k)
+    add("written out ", k)
     taken = in_turns(calls)
     return {
         "rows": n,
