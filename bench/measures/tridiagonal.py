@@ -168,9 +168,7 @@ def measure_many(queue: cl.CommandQueue, n: int, k: int) -> dict[str, Any]:
         calls["device " + name + "solve"] = lambda: waited(
             lambda: systems.solve(*there, here, **how)
         )
-        calls["device " + name + "factors"] = lambda: waited(
-            lambda: far_factors.solve(here, **how)
-        )
+        calls["device " + name + "factors"] = lambda: waited(lambda: far_factors.solve(here, **how))
         for each in ("solve", "factors"):
             x[...] = 0
             calls[name + each]()

@@ -13,9 +13,9 @@ Who owns what
     checks arrays. `tune` plans, times candidates, keeps the winners and makes the engine.
     `engines`: a batch by its plan, chains in lanes, and what these share. `factors`: `Factors`, and
     `Gradients`, of a solve with respect to d, u, l and b. `accuracy` reports lost digits.
-    `known_answers`: the self-test of a device. `tridiagonal`:
-    `Tridiagonal` and `solve_tridiagonal`, whose arrays are brought to Hines matrices and back;
-    `periodic`: their corners. `torch` and `jax`: solves that these libraries differentiate;
+    `known_answers`: the self-test of a device. `tridiagonal`: `Tridiagonal` and
+    `solve_tridiagonal`, whose arrays `chains` brings to Hines matrices and back.
+    `torch` and `jax`: solves that these libraries differentiate;
     `clhines.torch` and `clhines.jax` have them, and simulations.
 
 >>> import numpy as np

@@ -214,8 +214,14 @@ class Factors:
         x = None if overwrite else self.quick(b, out, check, transpose, self._shape)
         if x is not None:
             return x
+        return self.solve_as_usual(b, out, overwrite, check, transpose)
+
+    def solve_as_usual(
+        self, b: Given, out: Array | None, overwrite: bool, check: bool | str, transpose: bool
+    ) -> Array:
+        """Solve as `solve` does if `quick` has returned None."""
         if as_switch("transpose", transpose):
-            return self.transposed().solve(b, out=out, overwrite=overwrite, check=check)
+            return self.transposed().solve_as_usual(b, out, overwrite, check, False)
         return self._solve(b, out, overwrite, as_check(check))
 
     @exclusive

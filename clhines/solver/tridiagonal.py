@@ -6,315 +6,41 @@ diagonally dominant, by rows or by columns, whatever the signs; or symmetric and
 negative definite. Other systems may be solved or may raise `PivotError`, by the order in which a
 method eliminates; a pivot that is small next to its row costs digits, for which `check` warns.
 
-Row i of a system is a node, and its parent is the row before. So its entry `dl` is the node's `l`,
-and the entry `du` of the row before is the node's `u`.
-
-`Tridiagonal` plans once. `solve_tridiagonal` keeps one for each of the last `MOST_KEPT` batches, by
-sizes, `dtype`, `method`, device or queue and options, of `MOST_ROWS` rows in all.
+`chains` brings the arrays to Hines matrices. `Tridiagonal` plans once. `solve_tridiagonal` keeps
+one for each of the last `MOST_KEPT` batches, by sizes, `dtype`, `method`, device or queue and
+options, of `MOST_ROWS` rows in all.
 """
 
 from __future__ import annotations
 
 import copyreg
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 import numpy as np
-import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
-from clhines.core.arrays import inverse, offsets
 from clhines.core.checks import (
     as_check,
     as_switch,
-    check_room,
     host_array,
-    in_precision,
     real_numbers,
 )
 from clhines.core.errors import InputError
 from clhines.solver.arguments import Arguments
-from clhines.solver.device import devices, program
+from clhines.solver.chains.device import DeviceChains
+from clhines.solver.chains.periodic import Corners, cut_corners
+from clhines.solver.chains.shapes import MIXED, Chains, Matrix, Shape, sizes_of
+from clhines.solver.device import devices
 from clhines.solver.device.arrays import Array, Given, check_out, unmark
-from clhines.solver.device.devices import wide_groups
 from clhines.solver.device.guard import ClosedProxy, Holder, check_process
 from clhines.solver.engines.loaded import only_event
 from clhines.solver.factors import Factors
-from clhines.solver.forest import ChainTrees, Forest
-from clhines.solver.periodic import Corners, cut_corners
-from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver, SolverOptions
-
-_ROW_BYTES = 64  # at least, for each row of a batch: the arrays of its forest
-MOST_OF_ALL = 2**31 - 1  # rows of a batch: kernels count them in 32 bits
-MIXED = "dl, d, du and b mix NumPy, or numbers, and pyopencl arrays; expected one kind"
-Shape: TypeAlias = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ChainsSpec(TemplateSpec):
-    """``chains.mako``: arrays of tridiagonal systems to those of a Hines matrix, on the device."""
-
-    template: ClassVar[str] = "solver/around/chains"
-    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "matrix": (
-            "int n, const int *restrict inner, int low_inner, int up_inner",
-            "int num_low, int num_main, int num_up",
-            "const real *restrict dl, const real *restrict d, const real *restrict du",
-            "real *restrict low, real *restrict main, real *restrict up, real *restrict sign",
-        ),
-        "rows": (
-            "int n, int period, long next_row, long next_value",
-            "long to_row, long to_value",
-            "const real *restrict sign, const real *b, real *out",
-        ),
-    }
-    real: str
-
-
-class Matrix(NamedTuple):
-    """A Hines matrix of chains, (n,) each; `sign` is that of each row, None where all are 1."""
-
-    l: Array  # noqa: E741
-    d: Array
-    u: Array
-    sign: Array | None
-
-
-def sizes_of(sizes: object) -> np.ndarray:
-    if isinstance(sizes, cla.Array):
-        raise InputError("sizes is a pyopencl array; expected NumPy")
-    if np.ma.is_masked(sizes):
-        raise InputError("sizes has masked values; expected none")
-    rows = real_numbers("sizes", sizes)
-    if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu" or (rows < 1).any():
-        text = np.array2string(rows, threshold=8, edgeitems=3, max_line_width=10_000)
-        text = " ".join(text.split())
-        text = text if len(text) <= 100 else text[:97] + "..."
-        raise InputError(
-            f"sizes is {text} of {rows.dtype}; expected whole numbers of 1 or more, one per system"
-        )
-    total = float(rows.sum(dtype=float))
-    if total > MOST_OF_ALL:
-        raise InputError(f"sizes has {total:.0f} rows in all; expected at most {MOST_OF_ALL}")
-    check_room(_ROW_BYTES * total, f"{len(rows)} systems")
-    return rows.astype(np.int64)
-
-
-class Chains:
-    """Shapes of arrays of tridiagonal systems, (m, n) `grid` if equal, and their Hines matrices."""
-
-    def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
-        self.rows, self.dtype = rows, dtype
-        self.offsets = offsets(rows)
-        self.m, self.n = len(rows), int(self.offsets[-1])
-        equal = bool((rows == rows[0]).all())
-        self.grid = (self.m, int(rows[0])) if equal else None
-
-    def forest(self) -> Forest:
-        """One chain per system; those of one size are planned once."""
-        sizes, first, number = np.unique(self.rows, return_index=True, return_inverse=True)
-        appear = np.argsort(first)  # shapes are numbered by their first appearance
-        shape = inverse(appear)[number.reshape(-1)]
-        return Forest.from_trees(ChainTrees(sizes[appear]), shape)
-
-    @cached_property
-    def inner(self) -> np.ndarray:
-        """(n - m,) int64: all rows but the first of each system."""
-        is_inner = np.ones(self.n, bool)
-        is_inner[self.offsets[:-1]] = False
-        return np.flatnonzero(is_inner)
-
-    # -- shapes --------------------------------------------------------------------------------
-
-    def _shapes(self, between: bool) -> list[Shape]:
-        """Shapes of a diagonal, or of one that has values `between` the rows of a system only."""
-        less = int(between)
-        shapes: list[Shape] = [(self.n - less * self.m,)]
-        if self.grid is not None:
-            m, n = self.grid[0], self.grid[1] - less
-            shapes += [(m, n), (n,), (1, n)]
-        return shapes
-
-    def is_between(self, name: str, shape: Shape) -> bool:
-        """Whether an off-diagonal has one value less per system; other shapes are rejected."""
-        if name != "d" and shape in self._shapes(True):
-            return True
-        if shape and shape not in self._shapes(False):
-            shapes = [self._shapes(True)[0], self._shapes(False)[0]]
-            if self.grid is not None:
-                shapes = [self._shapes(True)[1], self.grid]
-            expected = f"{shapes[0]} or {shapes[1]}" if name != "d" else f"{shapes[1]}"
-            raise InputError(f"{name} has shape {shape}; expected {expected}")
-        return False
-
-    def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
-        first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
-        grid, shape = self.grid or (0, 0), self._solution_shape(first)
-        alone = shape in ((self.n,), grid)
-        none = shape[:1] == (0,) and not alone  # of right-hand sides
-        if not shape or (0 in shape and not none) or (columns and alone and shape != (1, self.n)):
-            one = f"({self.n},)" if self.grid is None else f"{grid} or ({self.n},)"
-            where = "k last" if columns else "k first, or last with columns=True"
-            expected = f"k of {one}" if columns else f"{one}, or k of these"
-            raise InputError(f"b has shape {b_shape}; expected {expected}, {where}")
-        rows = (self.n,) if alone and not columns else (math.prod(shape) // self.n, self.n)
-        return ((*shape[1:], *shape[:1]) if columns else shape), rows
-
-    def _solution_shape(self, b_shape: Shape) -> Shape:
-        """Return the shape of the solution for `b` of a shape, k first; () if that does not fit."""
-        if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
-            return b_shape
-        if self.grid is None:
-            return ()
-        row = (1, self.grid[1])  # one system's, which all have
-        if b_shape in (self.grid[1:], row):
-            return self.grid
-        if b_shape[-2:] in (self.grid, row) and len(b_shape) < 4:
-            return *b_shape[:-2], *self.grid
-        return ()
-
-    # -- on the host ---------------------------------------------------------------------------
-
-    def values(self, name: str, a: object) -> np.ndarray:
-        if isinstance(a, cla.Array):
-            raise InputError(MIXED)
-        return in_precision(name, real_numbers(name, a), self.dtype)
-
-    def matrix(self, dl: object, d: object, du: object) -> Matrix:
-        main = self._spread("d", self.values("d", d))
-        low = self._spread("dl", self.values("dl", dl))
-        up = self._spread("du", self.values("du", du))
-        if main.min() >= 0:  # not so where there are NaN
-            return Matrix(low, main, up, None)
-        sign = np.where(main < 0, -1, 1).astype(self.dtype)
-        above = np.append(sign[:1], sign[:-1])  # of the row that `up` is in
-        return Matrix(low * sign, main * sign, up * above, sign)
-
-    def _spread(self, name: str, a: np.ndarray) -> np.ndarray:
-        between = self.is_between(name, a.shape)
-        if name != "du" and not between and a.size == self.n:
-            return np.ascontiguousarray(a).reshape(-1)
-        out = np.empty(self.n, self.dtype)
-        if self.grid is not None:
-            flat = a.shape == (self.n - self.m * between,)
-            rows = a.reshape(self.m, -1) if flat else a
-            self._spread_grid(name, rows, between, out.reshape(self.grid))
-        elif between:
-            out[self.offsets[:-1]], out[self.inner] = 0, a
-        elif a.ndim and name == "du":
-            out[1:], out[0] = a[:-1], 0
-        else:
-            out[...] = a
-        return out
-
-    @staticmethod
-    def _spread_grid(name: str, rows: np.ndarray, between: bool, table: np.ndarray) -> None:
-        """Fill a diagonal's (m, n) `table`; `du` is that of the row before."""
-        if name == "d" or (name == "dl" and not between):
-            table[...] = rows
-            return
-        last = None if between or not rows.ndim or name == "dl" else -1
-        table[:, 1:], table[:, 0] = rows[..., :last] if rows.ndim else rows, 0
-
-    def whole(self, name: str, a: object) -> np.ndarray:
-        """Return a diagonal with a value for each row, (n,)."""
-        if isinstance(a, cla.Array):
-            raise InputError(f"{name} is a pyopencl array; expected NumPy for periodic systems")
-        values = self.values(name, a)
-        if values.ndim and values.shape not in self._shapes(False):
-            shape = self.grid or (self.n,)
-            raise InputError(
-                f"{name} has shape {values.shape}; expected {shape} in periodic systems, whose "
-                "corners are the first dl and the last du"
-            )
-        if self.grid is None or values.shape == (self.n,):
-            return np.broadcast_to(values, self.n)
-        return np.broadcast_to(values, self.grid).reshape(-1)
-
-    def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
-        """Return `b` as (n,) or (k, n), and the shape of the solution."""
-        a = self.values("b", b)
-        shape, rows = self.shapes(a.shape, columns)
-        if columns:
-            a = np.moveaxis(a, -1, 0)
-        if a.size != math.prod(rows):
-            a = np.broadcast_to(a, (*shape[-1:], *shape[:-1]) if columns else shape)
-        return np.ascontiguousarray(a).reshape(rows), shape
-
-
-class DeviceChains:
-    """The same on a device: `Matrix` and right-hand sides in arrays of their own."""
-
-    def __init__(self, chains: Chains, queue: cl.CommandQueue) -> None:
-        self._chains, self._queue = chains, queue
-        spec = ChainsSpec(real_name(chains.dtype))
-        self._kernels = [program.kernel_of(queue.context, spec, name) for name in spec.kernels]
-        inner = inverse(chains.inner, chains.n).astype(np.int32)
-        self._inner = cla.to_device(queue, inner)
-        self._groups = wide_groups(queue.device, chains.n)
-
-    def matrix(self, dl: cla.Array, d: cla.Array, du: cla.Array) -> Matrix:
-        chains, diagonals = self._chains, {"dl": dl, "d": d, "du": du}
-        between = [chains.is_between(name, a.shape) for name, a in diagonals.items()]
-        out = [cla.empty(self._queue, chains.n, chains.dtype) for _ in range(4)]
-        sizes = [a.size for a in diagonals.values()]
-        numbers = [between[0], between[2], *sizes]
-        arrays = [a.base_data for a in (*diagonals.values(), *out)]
-        arguments = chains.n, self._inner.base_data, *map(int, numbers), *arrays
-        self._launch(0, arguments, list(diagonals.values()), out, None)
-        return Matrix(*out)
-
-    @cached_property
-    def ones(self) -> cla.Array:
-        """(n,): signs that change nothing."""
-        return cla.to_device(self._queue, np.ones(self._chains.n, self._chains.dtype))
-
-    def rows(
-        self, b: cla.Array, sign: cla.Array, shape: Shape, columns: bool, out: cla.Array | None
-    ) -> cla.Array:
-        """Enqueue ``sign * b`` as (n,) or (k, n), in the memory of `out` if given."""
-        target = cla.empty(self._queue, shape, self._chains.dtype)
-        if out is not None:
-            target = cla.Array(self._queue, shape, out.dtype, data=out.base_data)
-            target.events[:] = out.events
-        count = target.size // self._chains.n
-        period = b.size // count
-        strides = (1, count) if columns else (period, 1)
-        arguments = self._chains.n, period, *strides, self._chains.n, 1
-        buffers = sign.base_data, b.base_data, target.base_data
-        self._launch(1, (*arguments, *buffers), [sign, b], [target], count)
-        return target
-
-    def give(self, x: cla.Array, sign: cla.Array, out: cla.Array, columns: bool) -> None:
-        n = self._chains.n
-        count = x.size // n
-        strides = (1, count) if columns else (n, 1)
-        buffers = sign.base_data, x.base_data, out.base_data
-        self._launch(1, (n, n, n, 1, *strides, *buffers), [sign, x], [out], count)
-
-    def _launch(
-        self,
-        kernel: int,
-        arguments: Sequence[Any],
-        inputs: list[cla.Array],
-        out: list[cla.Array],
-        rows: int | None,
-    ) -> None:
-        events = [event for a in (*inputs, *out) for event in a.events]
-        items, group = self._groups
-        size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
-        event = self._kernels[kernel](self._queue, size, local, *arguments, wait_for=events or None)
-        for a in out:
-            only_event(a, event)
 
 
 def on_device(*arrays: Given) -> bool:
@@ -344,7 +70,7 @@ class Tridiagonal(Holder):
     ----------
     sizes : (m,) int64
     dtype : numpy.dtype
-    chains : clhines.solver.tridiagonal.Chains
+    chains : clhines.solver.chains.shapes.Chains
     solver : Solver
         Of the chains: a node per row, its parent the row before.
 
@@ -451,7 +177,7 @@ class Tridiagonal(Holder):
             Right-hand sides are the last axis of `b` and `x`.
         periodic : bool
             The first `dl` of a system stands in its first row and last column, the last `du` in
-            its last row and first column; see `solver.periodic`. NumPy only.
+            its last row and first column; see `solver.chains.periodic`. NumPy only.
 
         Returns
         -------
@@ -708,7 +434,8 @@ class TridiagonalFactors:
         InputError, DeviceMemoryError
         """
         shape = self._rows.plain_shape(b)
-        if columns is False and shape is not None and self._correct is None:
+        is_plain = columns is False and shape is not None and self._correct is None
+        if is_plain and shape is not None:
             x = self.factors.quick(b, out, check, transpose, shape)
             if x is not None:
                 return x
@@ -719,7 +446,10 @@ class TridiagonalFactors:
             )
 
         def solve(rows: Array, out: Array | None) -> Array:
-            x = self.factors.solve(rows, out=out, check=check, transpose=transpose)
+            if is_plain:
+                x = self.factors.solve_as_usual(rows, out, False, check, transpose)
+            else:
+                x = self.factors.solve(rows, out=out, check=check, transpose=transpose)
             if self._correct is not None:
                 self._correct(cast("np.ndarray", x))
             return x

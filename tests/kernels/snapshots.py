@@ -51,13 +51,13 @@ from clhines.simulator.state.arena import TiledSpec
 from clhines.simulator.state.changes import SpreadSpec
 from clhines.simulator.state.sources import wires_of
 from clhines.simulator.state.variables import Variables
+from clhines.solver.chains.device import ChainsSpec
 from clhines.solver.device.timing import FloorSpec
 from clhines.solver.engines.loaded import PermuteSpec
 from clhines.solver.plan.by_cell.lanes import LanesSpec
 from clhines.solver.plan.by_cell.many import many_spec
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.plan.templates import render
-from clhines.solver.tridiagonal import ChainsSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells

@@ -21,6 +21,6 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/delivery": "simulator.events.grid",
     "simulator/events": "simulator.events.grid_run",
     "solver/around/permute": "solver.engines.loaded",
-    "solver/around/chains": "solver.tridiagonal",
+    "solver/around/chains": "solver.chains.device",
     "solver/around/floor": "solver.device.timing",
 }

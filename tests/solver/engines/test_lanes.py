@@ -214,3 +214,23 @@ def test_rows_of_both_signs_and_factors_of_tridiagonals_can_be_pickled(cpu):
         np.testing.assert_allclose(factors.solve(b)[k], expected, rtol=1e-12)
     assert np.array_equal(again.solve(b), factors.solve(b))
     assert np.array_equal(again.solve(b, transpose=True), factors.solve(b, transpose=True))
+
+
+def test_values_that_are_not_finite_are_solved_twice_at_most(fast_queue, monkeypatch):
+    """By the small solve, and as usual, which finds the value and says where it is."""
+    systems = Tridiagonal([8] * 4, queue=fast_queue)
+    factors = systems.factor(-1.0, 4.0, -1.0)
+    b = np.ones((4, 8))
+    for _ in range(3):
+        factors.solve(b)
+    quick, calls = type(factors.factors).quick, []
+
+    def counted(*arguments):
+        calls.append(quick(*arguments))
+        return calls[-1]
+
+    monkeypatch.setattr(type(factors.factors), "quick", counted)
+    b[2, 3] = np.nan
+    with pytest.raises(InputError, match=r"system 2, row 3 .*: b is nan"):
+        factors.solve(b)
+    assert calls == [None]

@@ -1,0 +1,193 @@
+"""Tridiagonal systems as chains: shapes of their arrays, and their Hines matrices on the host."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyopencl.array as cla
+
+from clhines.core.arrays import inverse, offsets
+from clhines.core.checks import check_room, in_precision, real_numbers
+from clhines.core.errors import InputError
+from clhines.solver.device.arrays import Array
+from clhines.solver.forest import ChainTrees, Forest
+
+_ROW_BYTES = 64  # at least, for each row of a batch: the arrays of its forest
+MOST_OF_ALL = 2**31 - 1  # rows of a batch: kernels count them in 32 bits
+MIXED = "dl, d, du and b mix NumPy, or numbers, and pyopencl arrays; expected one kind"
+Shape: TypeAlias = tuple[int, ...]
+
+
+class Matrix(NamedTuple):
+    """A Hines matrix of chains, (n,) each; `sign` is that of each row, None where all are 1."""
+
+    l: Array  # noqa: E741
+    d: Array
+    u: Array
+    sign: Array | None
+
+
+def sizes_of(sizes: object) -> np.ndarray:
+    if isinstance(sizes, cla.Array):
+        raise InputError("sizes is a pyopencl array; expected NumPy")
+    if np.ma.is_masked(sizes):
+        raise InputError("sizes has masked values; expected none")
+    rows = real_numbers("sizes", sizes)
+    if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu" or (rows < 1).any():
+        text = np.array2string(rows, threshold=8, edgeitems=3, max_line_width=10_000)
+        text = " ".join(text.split())
+        text = text if len(text) <= 100 else text[:97] + "..."
+        raise InputError(
+            f"sizes is {text} of {rows.dtype}; expected whole numbers of 1 or more, one per system"
+        )
+    total = float(rows.sum(dtype=float))
+    if total > MOST_OF_ALL:
+        raise InputError(f"sizes has {total:.0f} rows in all; expected at most {MOST_OF_ALL}")
+    check_room(_ROW_BYTES * total, f"{len(rows)} systems")
+    return rows.astype(np.int64)
+
+
+class Chains:
+    """Shapes of arrays of tridiagonal systems, (m, n) `grid` if equal, and their Hines matrices."""
+
+    def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
+        self.rows, self.dtype = rows, dtype
+        self.offsets = offsets(rows)
+        self.m, self.n = len(rows), int(self.offsets[-1])
+        equal = bool((rows == rows[0]).all())
+        self.grid = (self.m, int(rows[0])) if equal else None
+
+    def forest(self) -> Forest:
+        """One chain per system; those of one size are planned once."""
+        sizes, first, number = np.unique(self.rows, return_index=True, return_inverse=True)
+        appear = np.argsort(first)  # shapes are numbered by their first appearance
+        shape = inverse(appear)[number.reshape(-1)]
+        return Forest.from_trees(ChainTrees(sizes[appear]), shape)
+
+    @cached_property
+    def inner(self) -> np.ndarray:
+        """(n - m,) int64: all rows but the first of each system."""
+        is_inner = np.ones(self.n, bool)
+        is_inner[self.offsets[:-1]] = False
+        return np.flatnonzero(is_inner)
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def _shapes(self, between: bool) -> list[Shape]:
+        """Shapes of a diagonal, or of one that has values `between` the rows of a system only."""
+        less = int(between)
+        shapes: list[Shape] = [(self.n - less * self.m,)]
+        if self.grid is not None:
+            m, n = self.grid[0], self.grid[1] - less
+            shapes += [(m, n), (n,), (1, n)]
+        return shapes
+
+    def is_between(self, name: str, shape: Shape) -> bool:
+        """Whether an off-diagonal has one value less per system; other shapes are rejected."""
+        if name != "d" and shape in self._shapes(True):
+            return True
+        if shape and shape not in self._shapes(False):
+            shapes = [self._shapes(True)[0], self._shapes(False)[0]]
+            if self.grid is not None:
+                shapes = [self._shapes(True)[1], self.grid]
+            expected = f"{shapes[0]} or {shapes[1]}" if name != "d" else f"{shapes[1]}"
+            raise InputError(f"{name} has shape {shape}; expected {expected}")
+        return False
+
+    def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
+        """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
+        first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
+        grid, shape = self.grid or (0, 0), self._solution_shape(first)
+        alone = shape in ((self.n,), grid)
+        none = shape[:1] == (0,) and not alone  # of right-hand sides
+        if not shape or (0 in shape and not none) or (columns and alone and shape != (1, self.n)):
+            one = f"({self.n},)" if self.grid is None else f"{grid} or ({self.n},)"
+            where = "k last" if columns else "k first, or last with columns=True"
+            expected = f"k of {one}" if columns else f"{one}, or k of these"
+            raise InputError(f"b has shape {b_shape}; expected {expected}, {where}")
+        rows = (self.n,) if alone and not columns else (math.prod(shape) // self.n, self.n)
+        return ((*shape[1:], *shape[:1]) if columns else shape), rows
+
+    def _solution_shape(self, b_shape: Shape) -> Shape:
+        """Return the shape of the solution for `b` of a shape, k first; () if that does not fit."""
+        if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
+            return b_shape
+        if self.grid is None:
+            return ()
+        row = (1, self.grid[1])  # one system's, which all have
+        if b_shape in (self.grid[1:], row):
+            return self.grid
+        if b_shape[-2:] in (self.grid, row) and len(b_shape) < 4:
+            return *b_shape[:-2], *self.grid
+        return ()
+
+    # -- on the host ---------------------------------------------------------------------------
+
+    def values(self, name: str, a: object) -> np.ndarray:
+        if isinstance(a, cla.Array):
+            raise InputError(MIXED)
+        return in_precision(name, real_numbers(name, a), self.dtype)
+
+    def matrix(self, dl: object, d: object, du: object) -> Matrix:
+        main = self._spread("d", self.values("d", d))
+        low = self._spread("dl", self.values("dl", dl))
+        up = self._spread("du", self.values("du", du))
+        if main.min() >= 0:  # not so where there are NaN
+            return Matrix(low, main, up, None)
+        sign = np.where(main < 0, -1, 1).astype(self.dtype)
+        above = np.append(sign[:1], sign[:-1])  # of the row that `up` is in
+        return Matrix(low * sign, main * sign, up * above, sign)
+
+    def _spread(self, name: str, a: np.ndarray) -> np.ndarray:
+        between = self.is_between(name, a.shape)
+        if name != "du" and not between and a.size == self.n:
+            return np.ascontiguousarray(a).reshape(-1)
+        out = np.empty(self.n, self.dtype)
+        if self.grid is not None:
+            flat = a.shape == (self.n - self.m * between,)
+            rows = a.reshape(self.m, -1) if flat else a
+            self._spread_grid(name, rows, between, out.reshape(self.grid))
+        elif between:
+            out[self.offsets[:-1]], out[self.inner] = 0, a
+        elif a.ndim and name == "du":
+            out[1:], out[0] = a[:-1], 0
+        else:
+            out[...] = a
+        return out
+
+    @staticmethod
+    def _spread_grid(name: str, rows: np.ndarray, between: bool, table: np.ndarray) -> None:
+        """Fill a diagonal's (m, n) `table`; `du` is that of the row before."""
+        if name == "d" or (name == "dl" and not between):
+            table[...] = rows
+            return
+        last = None if between or not rows.ndim or name == "dl" else -1
+        table[:, 1:], table[:, 0] = rows[..., :last] if rows.ndim else rows, 0
+
+    def whole(self, name: str, a: object) -> np.ndarray:
+        """Return a diagonal with a value for each row, (n,)."""
+        if isinstance(a, cla.Array):
+            raise InputError(f"{name} is a pyopencl array; expected NumPy for periodic systems")
+        values = self.values(name, a)
+        if values.ndim and values.shape not in self._shapes(False):
+            shape = self.grid or (self.n,)
+            raise InputError(
+                f"{name} has shape {values.shape}; expected {shape} in periodic systems, whose "
+                "corners are the first dl and the last du"
+            )
+        if self.grid is None or values.shape == (self.n,):
+            return np.broadcast_to(values, self.n)
+        return np.broadcast_to(values, self.grid).reshape(-1)
+
+    def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
+        """Return `b` as (n,) or (k, n), and the shape of the solution."""
+        a = self.values("b", b)
+        shape, rows = self.shapes(a.shape, columns)
+        if columns:
+            a = np.moveaxis(a, -1, 0)
+        if a.size != math.prod(rows):
+            a = np.broadcast_to(a, (*shape[-1:], *shape[:-1]) if columns else shape)
+        return np.ascontiguousarray(a).reshape(rows), shape
