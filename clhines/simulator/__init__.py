@@ -17,12 +17,12 @@ Who owns what
     `runner`, the run in use and the network as a model, `updates` (`set`, `reset`) and
     `recordings`; `course` is one call of `run`. `choose` chooses an engine. `engines`: the table of
     engines, runs, the reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole
-    cells. `kinds`: all that a template needs to know of one mechanism. `events`: spikes to targets,
-    weights. `state`: values on the device, their start, files, copies. `records`: recorded
-    quantities. `gradients`: derivatives of a loss of these. `ranks`: MPI. `population`: many sets
-    of parameters; `thresholds`: amplitudes at which cells fire. `interrupt`: Ctrl-C, at the end of
-    a chunk. `known_answers`: problems for `solver.device.trust`. `importing`: what an importer
-    needs of a run.
+    cells; `device`: launches and reads. `kinds`: all that a template needs to know of one
+    mechanism. `events`: spikes to targets, weights. `state`: values on the device, their start,
+    files, copies. `records`: recorded quantities. `gradients`: derivatives of a loss of these.
+    `ranks`: MPI. `population`: many sets of parameters; `thresholds`: amplitudes at which cells
+    fire. `interrupt`: Ctrl-C, at the end of a chunk. `known_answers`: problems for
+    `solver.device.trust`. `importing`: what an importer needs of a run.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -33,6 +33,8 @@ from clhines.simulator.cpu.groups import (
     variable_nodes,
 )
 from clhines.simulator.cpu.plan import CellRanges, delivers_alone, plan_blocks
+from clhines.simulator.device import launches
+from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.kinds import layouts
@@ -48,7 +50,7 @@ from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.sources import SENDING, Wires, wires_of
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import copy_onto, set_soon, within_reach
+from clhines.solver.device.arrays import set_soon, within_reach
 from clhines.solver.forest import Forest
 
 
@@ -684,8 +686,8 @@ class CellBlocks(ArenaKernels):
             **self._given, **self.run.arguments,
             **(self.run.grid.tables if self.alone and self.run.grid is not None else {}),
         }  # fmt: skip
-        publish = program.bind(*self._built, "publish", arguments, ("first_time",))
-        self._kernels = publish, program.bind(*self._built, "advance", arguments, _CHANGES)
+        publish = launches.bind(*self._built, "publish", arguments, ("first_time",))
+        self._kernels = publish, launches.bind(*self._built, "advance", arguments, _CHANGES)
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.put(first, count)

@@ -15,6 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.errors import InputError
+from clhines.simulator.device.reads import part_of, read_parts
 from clhines.simulator.engines.reference import (
     Clock,
     Reference,
@@ -47,14 +48,7 @@ from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.sources import wires_of
 from clhines.simulator.state.variables import Variables, chunk_of_all, of_all, whole, with_wires
 from clhines.solver.device import devices, trust
-from clhines.solver.device.arrays import (
-    part_of,
-    read_parts,
-    set_soon,
-    set_zero,
-    to_device,
-    values_of,
-)
+from clhines.solver.device.arrays import set_soon, set_zero, to_device, values_of
 from clhines.solver.device.copies import shares_memory
 from clhines.solver.plan.plan import real_name
 

@@ -14,12 +14,12 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.errors import DeviceMemoryError, InputError, shown
+from clhines.simulator.device.reads import Reads
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device import trust
-from clhines.solver.device.arrays import Reads
 
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.solver.device.arrays import copied, copy_onto
+from clhines.simulator.device.reads import copied, copy_onto
 
 _LEAST_LEFT = 8  # the copies may take this part of a device's memory
 

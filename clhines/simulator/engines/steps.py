@@ -15,6 +15,8 @@ import pyopencl.array as cla
 
 from clhines.core.arrays import inverse, offsets, stretch_of
 from clhines.core.errors import InputError
+from clhines.simulator.device import launches
+from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
@@ -27,7 +29,7 @@ from clhines.simulator.refusals import refusal
 from clhines.simulator.state.arena import Arena, Tiler
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program, trust
-from clhines.solver.device.arrays import copy_onto, to_device
+from clhines.solver.device.arrays import to_device
 from clhines.solver.forest import Forest
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.methods import METHODS, make_plan
@@ -50,7 +52,7 @@ def bound(
     alone: bool = False,
 ) -> Enqueue:
     """Return a launch of a kernel, its arguments by name; `alone` are work-groups of one item."""
-    kernel = program.bind(*built, name, given)
+    kernel = launches.bind(*built, name, given)
     (total,), (group,) = devices.small_groups(queue.device, items)
     return partial(kernel.launch, queue, items if alone else total, 1 if alone else group)
 

@@ -11,9 +11,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.simulator.device import launches
+from clhines.simulator.device.reads import read_parts
 from clhines.simulator.state.chunk import Chunk
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import read_parts, set_zero, within_reach
+from clhines.solver.device.arrays import set_zero, within_reach
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
 _EVENTS, _MOST_EVENTS = 64, 1 << 13  # that ranks read at once, at first and at most
@@ -148,9 +150,9 @@ class RankEvents:
     def _make_room(self, words: int) -> None:
         self._words = np.zeros(words, np.int32)
         self._given = cla.empty(self._run.queue, words // 2, np.float64)
-        self._kernel: program.BoundKernel | None = None
+        self._kernel: launches.BoundKernel | None = None
 
-    def _bound(self) -> program.BoundKernel:
+    def _bound(self) -> launches.BoundKernel:
         run, spec = self._run, TakenSpec()
         places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
         arguments: dict[str, Any] = {
@@ -158,7 +160,7 @@ class RankEvents:
             **{name: np.int32(places[name]) for name in spec.regions},
         }  # fmt: skip
         built = program.build(run.queue.context, spec)
-        return program.bind(built, spec, "take_events", arguments, ["num_times"])
+        return launches.bind(built, spec, "take_events", arguments, ["num_times"])
 
     def take(self, source: np.ndarray, time: np.ndarray) -> None:
         """Enqueue that sources, in order, have events at these times, ms."""

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from clhines.core.arrays import offsets
 from clhines.core.errors import DeviceError, InputError
+from clhines.simulator.device import launches
 from clhines.simulator.events.grid import Delivery, NewSpikes
 from clhines.simulator.mechanisms.text.rules import REWARD, SIDES, WEIGHT, RuleText, read_rule
 from clhines.simulator.model.connections import offsets_of
@@ -181,7 +182,7 @@ class Plasticity:
         if REWARD in rule.about.actions:
             self._reward = self._kernel("reward", ("reward", "step"), forward)
 
-    def _arguments(self, dt: float) -> dict[str, program.KernelArgument]:
+    def _arguments(self, dt: float) -> dict[str, launches.KernelArgument]:
         delivery, rule, queue, c = self.delivery, self.rule, self.delivery.queue, self.connections
         decays = rule.decays(dt)
         arrays = {
@@ -204,15 +205,15 @@ class Plasticity:
 
     def _kernel(
         self, name: str, changes: tuple[str, ...], tables: dict[str, np.ndarray]
-    ) -> program.BoundKernel:
+    ) -> launches.BoundKernel:
         queue = self.delivery.queue
         built = program.build(queue.context, self._spec)
         tables_here = {n: to_device(queue, a, np.int32) for n, a in tables.items()}
-        return program.bind(built, self._spec, name, self._given | tables_here, changes)
+        return launches.bind(built, self._spec, name, self._given | tables_here, changes)
 
     def _bound(
         self, event: str, **tables: np.ndarray
-    ) -> list[tuple[program.BoundKernel, int, int]]:
+    ) -> list[tuple[launches.BoundKernel, int, int]]:
         """Return the kernels of one end's spikes, and the work-groups along a row and over rows."""
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
@@ -236,7 +237,7 @@ class Plasticity:
         return event
 
     def _launch(
-        self, kernels: list[tuple[program.BoundKernel, int, int]], found: NewSpikes, step: int
+        self, kernels: list[tuple[launches.BoundKernel, int, int]], found: NewSpikes, step: int
     ) -> cl.Event:
         queue, group = self.delivery.queue, self._spec.work_group
         numbers = self.delivery.capacity, self.delivery.marks[1], step

@@ -27,6 +27,8 @@ import pyopencl.array as cla
 
 from clhines.core.arrays import inverse, offsets, starts, stretch_of
 from clhines.core.errors import InputError
+from clhines.simulator.device import launches
+from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.gpu.functions import (
@@ -54,7 +56,7 @@ from clhines.simulator.state.decisions import MAX_EPOCH
 from clhines.simulator.state.sources import Wires, steps_between, steps_of_cells
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import copy_onto, to_device
+from clhines.solver.device.arrays import to_device
 from clhines.solver.plan.plan import Limits, real_name
 
 MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
@@ -150,7 +152,7 @@ class Artificial:
         if known is not None:
             spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
             built = program.build(queue.context, spec)
-            self._kernel = program.bind(built, spec, "artificial", known, changes)
+            self._kernel = launches.bind(built, spec, "artificial", known, changes)
             self._known = None
         self._kernel.change(count, first_time, row)
         (items,), (group,) = devices.small_groups(queue.device, self.count)
@@ -182,7 +184,7 @@ class PlanLaunch:
     plan: EpochPlan
     given: dict[str, Any]
     spec: EpochSpec
-    kernel: program.BoundKernel | None = None
+    kernel: launches.BoundKernel | None = None
 
     @property
     def lists(self) -> NodeLists | None:
@@ -194,7 +196,7 @@ class PlanLaunch:
         of_lists = ("numbers", "looks") * self.spec.by_node + ("pending",) * self.spec.ends_later
         return ("first_step", "num_steps", "first_time", "record_row", *of_lists)
 
-    def change(self, kernel: program.BoundKernel, *steps: int, begins: bool) -> None:
+    def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
         """Set the arguments of a launch; `steps` are the first four, `begins`: an epoch does."""
         of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
         ends = (int(not begins),) if self.spec.ends_later else ()
@@ -496,7 +498,7 @@ class CellEpochs(ArenaKernels):
         for launch in self._at_sites if constant else ():
             spec = launch.plan.spec.of_factors
             built = program.build(self.queue.context, spec)
-            kernel = program.bind(built, spec, "advance", {**launch.given, **self._nodes, **none})
+            kernel = launches.bind(built, spec, "advance", {**launch.given, **self._nodes, **none})
             kernel.launch(self.queue, launch.plan.groups * spec.work_group, spec.work_group)
 
     def renew(self, before: Model) -> bool:
@@ -602,7 +604,7 @@ class CellEpochs(ArenaKernels):
             launch.spec = replace(launch.spec, detects=detects)
         self._beside = None  # work-groups that wait for each other take the device alone
         if not any(launch.spec.meets for launch in self.launches):
-            self._beside = program.SideBySide(self.queue, len(self._following))
+            self._beside = launches.SideBySide(self.queue, len(self._following))
 
     def _compile_lists(self, launch: PlanLaunch, spec: ArenaSpec, leads: bool) -> None:
         plan, lists = launch.plan.spec, launch.lists
@@ -647,20 +649,20 @@ class CellEpochs(ArenaKernels):
         }  # fmt: skip
         arguments |= {n: self.dtype.type(x) for n, x in SeriesNumbers(real).arguments.items()}
         self._arguments = arguments
-        self._publisher: program.BoundKernel | None = None
+        self._publisher: launches.BoundKernel | None = None
         for launch in self.launches:
             launch.kernel = None
         if self.artificial is not None:
             self.artificial.bind(self.v[0], self.run.arguments)
 
-    def _kernel(self, launch: PlanLaunch) -> program.BoundKernel:
+    def _kernel(self, launch: PlanLaunch) -> launches.BoundKernel:
         """Return the kernel of a plan, built when it is first launched."""
         if launch.kernel is None:
             spec, arguments = launch.spec, {**self._arguments, **launch.given}
             if spec.in_steps:
                 spec = replace(spec, samples=bool(arguments["num_mem"]))
             built = program.build(self.queue.context, spec)
-            launch.kernel = program.bind(built, spec, "advance", arguments, launch.changes)
+            launch.kernel = launches.bind(built, spec, "advance", arguments, launch.changes)
         return launch.kernel
 
     @property
@@ -749,12 +751,12 @@ class CellEpochs(ArenaKernels):
             spec = self.launches[0].spec
             built = program.build(self.queue.context, spec)
             arguments = {**self._arguments, "num_sources": np.int32(count)}
-            self._publisher = program.bind(built, spec, "publish", arguments)
+            self._publisher = launches.bind(built, spec, "publish", arguments)
         self._publisher.launch_columns(self.queue, count, 1)
 
 
 def _launch_in_turn(
-    kernel: program.BoundKernel, queue: cl.CommandQueue, items: int, group: int
+    kernel: launches.BoundKernel, queue: cl.CommandQueue, items: int, group: int
 ) -> cl.Event:
     """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
 

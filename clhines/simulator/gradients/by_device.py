@@ -19,6 +19,7 @@ import pyopencl.array as cla
 
 from clhines.core.arrays import inverse
 from clhines.core.errors import InputError
+from clhines.simulator.device import launches
 from clhines.simulator.engines.reference import Clock, neighbours
 from clhines.simulator.gradients.adjoint import Adjoint
 from clhines.simulator.gradients.kernels import takes_vectors
@@ -75,7 +76,7 @@ class DeviceGradient:
                              directions=self._seeded())  # fmt: skip
         self._given = self._arguments(places)
         self._built = program.build(queue.context, self._spec)
-        self._kernels: dict[str, tuple[program.BoundKernel, list[str]]] = {}
+        self._kernels: dict[str, tuple[launches.BoundKernel, list[str]]] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
         """Return kinds and parameters of directions, and where the seeds of each begin."""
@@ -91,7 +92,7 @@ class DeviceGradient:
             times = "t_0", "t_1", "t_2", "t_3"
             changes = ("ends", "begins", *times, "row", *places, "now", "next")
             arguments = {**self._given, **more}
-            bound = program.bind(self._built, self._spec, name, arguments, changes)
+            bound = launches.bind(self._built, self._spec, name, arguments, changes)
             self._kernels[name] = bound, [p.name for p in self._spec.parameters(name)]
 
     # -- what kernels take ---------------------------------------------------------------------

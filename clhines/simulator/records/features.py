@@ -20,6 +20,7 @@ from clhines.simulator.analysis.segments import (
     segments_of,
 )
 from clhines.simulator.analysis.spikes import RaggedArray
+from clhines.simulator.device import launches
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
 from clhines.solver.plan.kernel_spec import TemplateSpec
@@ -132,7 +133,7 @@ class DeviceFeatures:
         ]
 
     def _launch(self, name: str, rows: int, arguments: list[object]) -> None:
-        kernel = program.BoundKernel(self._built, name, arguments)
+        kernel = launches.BoundKernel(self._built, name, arguments)
         most = _LINE if devices.is_cpu(self._queue.device) else devices.SMALL_GROUP
         kernel.launch_columns(self._queue, self._width, rows, most)
 

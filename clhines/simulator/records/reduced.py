@@ -18,6 +18,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.arrays import ranges
+from clhines.simulator.device import launches
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.features import DeviceFeatures, HostFeatures
 from clhines.simulator.records.membrane import Membrane
@@ -232,7 +233,7 @@ class DeviceReducer(Reducer):
         """Enqueue a kernel whose work-items are the columns of some rows; integers are ``int``."""
         typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = width or self.width if name != "membrane" else len(self.record.index)
-        program.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
+        launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         values = samples[0].astype(self._dtype)
@@ -319,9 +320,9 @@ class DeviceReducer(Reducer):
         deep = max(1, min(most // across, 1 << (-(-kept // spec.tile) - 1).bit_length()))
         tiles, group = -(-kept // (spec.tile * deep)), across * deep
         numbers = map(np.int32, (*rows_of, across, kept, padded, terms))
-        program.BoundKernel(self._built, "combine", [*numbers, values, self._matrix, parts]).launch(
-            self._queue, -(-vectors // across) * group, group, rows=num_parts * tiles
-        )
+        launches.BoundKernel(
+            self._built, "combine", [*numbers, values, self._matrix, parts]
+        ).launch(self._queue, -(-vectors // across) * group, group, rows=num_parts * tiles)
         self._launch("add_parts", kept, self.width, kept, padded, num_parts, parts, out)
         return out
 

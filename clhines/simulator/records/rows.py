@@ -9,10 +9,10 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.simulator.device.reads import part_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
-from clhines.solver.device.arrays import part_of
 
 
 class RecordedRows:

@@ -12,8 +12,9 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.errors import DeviceMemoryError
+from clhines.simulator.device.reads import part_of
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import part_of, set_soon, values_of, within_reach
+from clhines.solver.device.arrays import set_soon, values_of, within_reach
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
@@ -14,14 +13,10 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.core.errors import InputError
 from clhines.solver.device import copies
-from clhines.solver.device.devices import is_simulator
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
-_SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
-_SLOT_BYTES, _SLOTS = 512, 8  # of the buffer of small arrays of `Reads`
-_HOST = "clhines_host"  # attribute of arrays of `within_reach`
+HOST = "clhines_host"  # attribute of arrays of `within_reach`
 _MARK = "clhines_order"  # attribute of arrays in device order
-_PLACE = "clhines_place"  # attribute of arrays of `Reads.zeros`
 Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
 Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
 
@@ -102,27 +97,18 @@ def within_reach(
         return a
     host = copies.shared(queue, shape, dtype, zeros)
     a = cla.Array(queue, shape, dtype, data=copies.lend(queue, host, writes=True))
-    setattr(a, _HOST, host)
+    setattr(a, HOST, host)
     return a
 
 
-def _host_of(a: cla.Array) -> np.ndarray | None:
+def host_of(a: cla.Array) -> np.ndarray | None:
     """Return the memory of an array of `within_reach`, which no command may be using."""
-    return getattr(a, _HOST, None)
-
-
-def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
-    part, host, place = a[begin:end], _host_of(a), getattr(a, _PLACE, None)
-    if host is not None:
-        setattr(part, _HOST, host[begin:end])
-    if place is not None:
-        setattr(part, _PLACE, place + part.offset - a.offset)
-    return part
+    return getattr(a, HOST, None)
 
 
 def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
     """Enqueue zeros for all of an array; `Array.fill` would build a kernel, which prints."""
-    host = _host_of(a)
+    host = host_of(a)
     if host is not None:
         queue.finish()
         host[...] = 0
@@ -140,7 +126,7 @@ def set_soon(
     a: cla.Array, first: int, values: np.ndarray, queue: cl.CommandQueue
 ) -> cl.Event | None:
     """Set or enqueue values from `first` on, which must not change until the event."""
-    host = _host_of(a)
+    host = host_of(a)
     if host is not None:
         queue.finish()
         host[first : first + len(values)] = values
@@ -149,111 +135,12 @@ def set_soon(
     return cl.enqueue_copy(queue, a.base_data, values, dst_offset=place, is_blocking=False)
 
 
-def copied(a: cla.Array, queue: cl.CommandQueue) -> cla.Array:
-    """Return a copy on the device, within reach of the host if the array is."""
-    copy = within_reach(queue, a.shape, a.dtype, zeros=False)
-    copy_onto(copy, a, queue)
-    return copy
-
-
-def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> None:
-    """Copy, or enqueue a copy of, all of an array onto another one of its size."""
-    here, there = _host_of(target), _host_of(source)
-    if here is not None and there is not None:
-        queue.finish()
-        here[...] = there
-        return
-    places = {"src_offset": source.offset, "dst_offset": target.offset}
-    if target.nbytes:
-        size = target.nbytes
-        cl.enqueue_copy(queue, target.base_data, source.base_data, byte_count=size, **places)
-
-
 def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
-    host = _host_of(a)
+    host = host_of(a)
     if host is None:
         return a.get(queue)
     queue.finish()
     return host.copy()
-
-
-def read_parts(
-    parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
-) -> list[np.ndarray]:
-    """Wait once, and return the values of some arrays from one place until before another."""
-    values, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
-    for a, begin, end in parts:
-        host = _host_of(a)
-        values.append(np.empty(end - begin, a.dtype) if host is None else host[begin:end])
-        if host is None and end > begin:
-            others.append((a.base_data, a.offset + begin * a.dtype.itemsize, values[-1]))
-    _read_all(queue, others)
-    return [a if a.flags.owndata else a.copy() for a in values]
-
-
-def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
-    """Wait once for all that is enqueued, with copies of buffers from some places on."""
-    events = []  # kept: one that is dropped waits for its copy
-    for k, (data, place, host) in enumerate(others, 1):  # the last one waits for all
-        last = k == len(others)
-        copied = cl.enqueue_copy(queue, host, data, src_offset=place, is_blocking=last)
-        events.append(copied)
-    if not others:
-        queue.finish()
-
-
-class Reads:
-    """Copies of small arrays to the host that are waited for once; `zeros` lie in one buffer."""
-
-    def __init__(self, queue: cl.CommandQueue) -> None:
-        self._queue, device = queue, queue.device
-        self._copies: dict[int, tuple[cla.Array, np.ndarray]] = {}
-        self._places: dict[str, int] = {}
-        self._page: cl.Buffer | None = None
-        aligned = device.mem_base_addr_align <= 8 * _SLOT_BYTES  # which that gives in bits
-        # Oclgrind takes what is filled through a part of a buffer for uninitialised
-        if aligned and not (copies.fine_grained(device) or is_simulator(device)):
-            access = cl.mem_flags.READ_WRITE
-            self._page = cl.Buffer(queue.context, access, _SLOTS * _SLOT_BYTES)
-
-    def zeros(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> cla.Array:
-        """Return zeros on the device; they replace an earlier array of that name."""
-        dtype = np.dtype(dtype)
-        if self._page is None or math.prod(shape) * dtype.itemsize > _SLOT_BYTES:
-            return within_reach(self._queue, shape, dtype)
-        place = self._places.setdefault(name, len(self._places) * _SLOT_BYTES)
-        slot = self._page.get_sub_region(place, _SLOT_BYTES)
-        a = cla.Array(self._queue, shape, dtype, data=slot)
-        setattr(a, _PLACE, place)
-        set_zero(a, self._queue)
-        return a
-
-    def wait(self, arrays: Iterable[cla.Array]) -> None:
-        """Wait for all that is enqueued, with copies of small `arrays` in place of those before."""
-        self._copies, page = {}, None
-        others = list[tuple[cl.Buffer, int, np.ndarray]]()
-        shared = list[tuple[np.ndarray, np.ndarray]]()
-        for a in arrays:
-            place = getattr(a, _PLACE, None)
-            if place is not None:
-                if page is None:
-                    page = np.empty(_SLOTS * _SLOT_BYTES, np.uint8)
-                    others.append((self._page, 0, page))
-                self._copies[id(a)] = a, np.ndarray(a.shape, a.dtype, page, place)
-            elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._copies:
-                source, host = _host_of(a), np.empty(a.shape, a.dtype)
-                self._copies[id(a)] = a, host
-                if source is None:
-                    others.append((a.base_data, a.offset, host))
-                else:
-                    shared.append((host, source))
-        _read_all(self._queue, others)
-        for host, source in shared:
-            host[...] = source
-
-    def get(self, a: cla.Array) -> np.ndarray:
-        pair = self._copies.pop(id(a), None)
-        return values_of(a, self._queue) if pair is None else pair[1]
 
 
 def writable(a: object) -> TypeGuard[Array]:

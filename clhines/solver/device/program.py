@@ -10,14 +10,12 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from clhines.core.errors import BuildError, ClhinesError, DeviceError, InputError
 from clhines.core.progress import phase
@@ -28,7 +26,6 @@ from clhines.solver.device.watch import first_launch, watching
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.templates import render
 
-KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
 MOST_PROGRAMS = 256  # of a context
 _SMALL = "__kernel void of_{}(__global float *x) {{ x[0] = exp(x[0]); }}"
@@ -36,7 +33,6 @@ _SMALL = "__kernel void of_{}(__global float *x) {{ x[0] = exp(x[0]); }}"
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
-_WHOLE = int, np.integer
 _SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # of unbound kernels
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
@@ -132,131 +128,6 @@ class NamedKernel:
         if self.built.fresh:
             self.built.launched(event)
         return event
-
-
-class BoundKernel:
-    """A kernel and all its arguments, of which those numbered `changing` change per launch."""
-
-    def __init__(
-        self,
-        built: cl.Program,
-        name: str,
-        arguments: Sequence[KernelArgument],
-        changing: Sequence[int] = (),
-    ) -> None:
-        self._types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
-        self._kernel = Kernel(built, name, self._types)
-        self._arguments, self._changing = list(arguments), tuple(changing)
-        self._cl_arguments = list(map(_as_argument, arguments))
-        # how pyopencl packs numbers, if it can set some arguments at once
-        self._pack = getattr(self._kernel, "_set_arg_buf_pack_multi", None)
-        numbers = enumerate(arguments) if self._pack else ()
-        self._formats = {
-            k: a.dtype.char.encode()
-            for k, a in numbers
-            if isinstance(a, np.generic) and a.dtype.kind in "iuf"
-        }
-        self._bound = False
-
-    def __setitem__(self, index: int, argument: KernelArgument) -> None:
-        self._set([(index, argument)])
-
-    def change(self, *arguments: KernelArgument) -> None:
-        """Set the arguments that change, all of them, in the order in which they were named.
-
-        A whole number may be an int.
-        """
-        old, changes = self._arguments, zip(self._changing, arguments, strict=True)
-        self._set(
-            [
-                (k, a)
-                for k, a in changes
-                if not (a is old[k] or (isinstance(a, _WHOLE) and a == old[k]))
-            ]
-        )
-
-    def _set(self, changes: Sequence[tuple[int, KernelArgument]]) -> None:
-        packed = list[Any]()
-        for k, argument in changes:
-            self._arguments[k] = argument
-            if self._bound and k in self._formats:
-                number = argument.item() if isinstance(argument, np.generic) else argument
-                packed += k, self._formats[k], number
-                continue
-            kind = self._types[k] if isinstance(argument, int) else None
-            self._cl_arguments[k] = _as_argument(kind(argument) if kind else argument)
-            if self._bound:
-                self._kernel.set_arg(k, self._cl_arguments[k])
-        if packed and self._pack is not None:
-            self._pack(tuple(packed))
-
-    def launch(
-        self,
-        queue: cl.CommandQueue,
-        items: int,
-        work_group: int,
-        wait_for: Sequence[cl.Event] | None = None,
-        rows: int | None = None,
-    ) -> cl.Event:
-        if not self._bound:
-            self._kernel.set_args(*self._cl_arguments)
-            self._bound = True
-        size = (items,) if rows is None else (items, rows)
-        local = (work_group,) if rows is None else (work_group, 1)
-        event = cl.enqueue_nd_range_kernel(queue, self._kernel, size, local, wait_for=wait_for)
-        if self._kernel.fresh:
-            self._kernel.launched(event)
-        return event
-
-    def launch_columns(
-        self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
-    ) -> None:
-        """Enqueue it for `width` columns of some rows, at most `most` in a work-group."""
-        group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
-        self.launch(queue, -(-width // group) * group, group, rows=rows)
-
-
-class SideBySide:
-    """Queues for launches that run at the same time: the first on the queue itself."""
-
-    def __init__(self, queue: cl.CommandQueue, count: int) -> None:
-        self._queue = queue
-        self._others = [cl.CommandQueue(queue.context, queue.device) for _ in range(count - 1)]
-
-    def launch(
-        self, launches: Sequence[Callable[[cl.CommandQueue, list[cl.Event] | None], cl.Event]]
-    ) -> None:
-        """Enqueue each on its queue; what is enqueued next on the first one waits for all."""
-        first, *others = launches
-        begin, ends = [], []
-        if others:
-            begin = [cl.enqueue_marker(self._queue)]
-            self._queue.flush()
-        first(self._queue, None)
-        try:
-            for queue, other in zip(self._others, others, strict=True):
-                ends.append(other(queue, begin))
-                queue.flush()
-        finally:  # also after an interrupt
-            if ends:
-                cl.enqueue_barrier(self._queue, wait_for=ends)
-
-
-def _as_argument(argument: KernelArgument) -> cl.Buffer | np.generic | int | float:
-    return argument.data if isinstance(argument, cla.Array) else argument
-
-
-def bind(
-    built: cl.Program,
-    spec: TemplateSpec,
-    name: str,
-    arguments: Mapping[str, KernelArgument],
-    changes: Sequence[str] = (),
-) -> BoundKernel:
-    """Bind arguments by the names of the spec's parameters; `changes` are those of `change`."""
-    names = [p.name for p in spec.parameters(name)]
-    changing = [names.index(n) for n in changes]
-    return BoundKernel(built, name, [arguments[n] for n in names], changing)
 
 
 def load_compiler(device: object, name: str) -> threading.Thread | None:

@@ -31,9 +31,6 @@ def test_values_on_a_device(fast_queue):
     assert arrays.to_device(fast_queue, [], np.int32).get().tolist() == [0]
     kept = arrays.within_reach(fast_queue, (6,), np.dtype(np.int32))
     assert kept.get().tolist() == [0] * 6
-    part = arrays.part_of(kept, 2, 4)
-    part.fill(7)
-    assert kept.get().tolist() == [0, 0, 7, 7, 0, 0]
 
 
 def test_events_are_of_the_context(fast_queue):
