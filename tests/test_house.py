@@ -17,7 +17,7 @@ CORE = tuple(
     ).split()
 )  # each knows those before
 SYSTEMS = {*CORE, "solver.forest", "solver.reference"}
-DESCRIBED = {"simulator.cells", "simulator.mechanisms", "simulator.refusals"}
+DESCRIBED = {*("simulator.cells", "simulator.mechanisms", "simulator.refusals", "simulator.common")}
 SOLVING = {*SYSTEMS, "solver.plan", "solver.device", "solver"}
 ALLOWED = {  # package -> what its modules may import; imports for types count
     "solver.forest": {*CORE},
@@ -30,6 +30,7 @@ ALLOWED = {  # package -> what its modules may import; imports for types count
     "solver": {*SYSTEMS, "solver.plan", "solver.device"},
     "simulator.cells": {*SYSTEMS},
     "simulator.refusals": set(),
+    "simulator.common": {*CORE},
     "simulator.mechanisms": {*CORE, "simulator.refusals"},
     "simulator.fields": {*SYSTEMS, *DESCRIBED},
     "simulator.network": {*SYSTEMS, *DESCRIBED, "simulator.fields"},

@@ -6,10 +6,13 @@ import argparse
 from typing import Any
 
 import clhines
+from clhines.cli import layouts
 from clhines.cli.arguments import Commands, add_cells, add_command, read_cells
 from clhines.cli.report import check_picture, doing, folded, named_option
+from clhines.core.errors import InputError, meant, shown
 from clhines.solver.plan import plan as planning
-from clhines.solver.plan.methods import OPTION_TEXTS, option_of, option_values
+from clhines.solver.plan.methods import CHOICES, OPTION_TEXTS
+from clhines.solver.plan.plan import Option
 
 PLAN = """\
 Show how a batch of cells would be solved: method, layout and padding.
@@ -58,11 +61,29 @@ def run_methods(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def run_plan(arguments: argparse.Namespace) -> int:
-    from clhines.solver.plan import examples
+def option_values(name: str) -> str:
+    """Return the values of an option as text."""
+    choices = CHOICES.get(name)
+    return "1 or more" if choices is None else ", ".join(str(choice) for choice in choices)
 
+
+def option_of(text: str) -> tuple[str, Option]:
+    """Return name and value of an option as NAME=VALUE; `InputError` for others."""
+    name, equals, value = text.partition("=")
+    if not equals or name not in OPTION_TEXTS:
+        raise InputError(
+            f"option {shown(text)} is not valid; expected NAME=VALUE, with a name of "
+            f"{', '.join(OPTION_TEXTS)}{meant(name, OPTION_TEXTS)}"
+        )
+    for choice in CHOICES.get(name, ()):
+        if str(choice).lower() == value.lower():
+            return name, choice
+    return name, int(value) if value.isascii() and value.isdigit() else value
+
+
+def run_plan(arguments: argparse.Namespace) -> int:
     if arguments.layouts:
-        print(examples.page())
+        print(layouts.page())
         return 0
     check_picture(arguments.plot)
     cables = read_cells(arguments, arguments.files)

@@ -8,14 +8,10 @@ import logging
 import os
 import secrets
 import stat
-import warnings
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import numpy as np
 
@@ -139,7 +135,7 @@ def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[B
 # ---------------------------------------------------------------------------------- reading
 
 
-def _open_regular(path: PathLike) -> BinaryIO:
+def open_regular(path: PathLike) -> BinaryIO:
     """Open a regular file; refuse others, which may be endless or never answer."""
     try:
         status = os.stat(os.fspath(path))  # fspath refuses a number, the handle of an open file
@@ -154,113 +150,7 @@ def _open_regular(path: PathLike) -> BinaryIO:
     return file
 
 
-@dataclass(frozen=True)
-class Member:
-    """The expected shape, dtype with byte order, and range of an array in a file."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    low: float | np.ndarray | None = None  # included
-    high: float | np.ndarray | None = None  # included
-
-
-def check_values(name: str, array: np.ndarray, expected: Member) -> None:
-    if array.dtype.kind not in "fiu" or not array.size:
-        return
-    wrong = ~np.isfinite(array)
-    text = "finite numbers"
-    if expected.low is not None and expected.high is not None:
-        wrong |= ~((array >= expected.low) & (array <= expected.high))
-        text = "numbers in its range"
-        if np.ndim(expected.low) == np.ndim(expected.high) == 0:
-            text = f"{expected.low:g} to {expected.high:g}"
-    if wrong.any():
-        place = tuple(int(k) for k in np.argwhere(wrong)[0])
-        at = f"[{', '.join(map(str, place))}]" if place else ""
-        raise InputError(f"{name}{at} is {array[place]}; expected {text}")
-
-
-class Npz:
-    """An ``.npz`` file with checked members; nothing is unpickled. Messages call it `what`."""
-
-    def __init__(self, path: PathLike, what: str) -> None:
-        self.name, self._what = path_text(path), what
-        self._file = _open_regular(path)
-        self.size = os.fstat(self._file.fileno()).st_size  # bytes
-        try:
-            self._zip = zipfile.ZipFile(self._file)
-            members = self._zip.infolist()
-        except Exception as error:
-            self._file.close()
-            raise InputError(f"{self.name}: not {what}: {_short(error)}") from error
-        self._members = {m.filename.removesuffix(".npy"): m for m in members}
-
-    def __enter__(self) -> Npz:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._members)
-
-    def _refuse(self, name: str, why: str, error: BaseException | None = None) -> NoReturn:
-        raise InputError(f"{self.name}: {shown(name)} {why}") from error
-
-    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        with self._opened(name) as member:
-            shape, _, dtype = member[1]
-            return shape, dtype
-
-    def read(self, name: str, expected: Member) -> np.ndarray:
-        with self._opened(name) as (file, (shape, fortran, dtype)):
-            if (shape, dtype) != (expected.shape, expected.dtype):
-                self._refuse(
-                    name,
-                    f"has shape {shown(shape)}, dtype {shown(str(dtype))[1:-1]}; expected "
-                    f"{expected.shape}, {expected.dtype}",
-                )
-            size = dtype.itemsize * int(np.prod(shape, dtype=object))
-            data = file.read(size)
-            if len(data) != size or file.read(1):
-                self._refuse(name, f"has not the {size} bytes of its shape; expected a whole file")
-        array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy("C")
-        check_values(f"{self.name}: {name}", array, expected)
-        return array
-
-    @contextmanager
-    def _opened(
-        self, name: str
-    ) -> Iterator[tuple[IO[bytes], tuple[tuple[int, ...], bool, np.dtype]]]:
-        if name not in self._members:
-            self._refuse(name, f"is missing; expected {self._what}")
-        try:
-            with self._zip.open(self._members[name]) as file:
-                yield file, _npy_header(file)
-        except Exception as error:  # damaged bytes: zipfile, zlib and NumPy raise many kinds
-            if isinstance(error, InputError):
-                raise
-            self._refuse(name, f"is damaged: {_short(error)}", error)
-
-
-def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # headers of Python 2, for example
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(file)
-        if version == (2, 0):
-            return np.lib.format.read_array_header_2_0(file)
-    raise ValueError(f"version {version} of NumPy's format")
-
-
-def _short(error: BaseException) -> str:
+def short_text(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -268,7 +158,7 @@ def _short(error: BaseException) -> str:
 def read_bytes(path: PathLike, most: int) -> bytes:
     """Read a regular file of at most `most` bytes."""
     name = path_text(path)
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         try:
             data = file.read(most + 1)
         except OSError as error:
@@ -287,7 +177,7 @@ def parse_json(data: bytes, name: str) -> object:
     try:
         return json.loads(data.decode(), parse_constant=_no_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: is not JSON: {_short(error)}") from error
+        raise InputError(f"{name}: is not JSON: {short_text(error)}") from error
 
 
 def _no_constant(text: str) -> NoReturn:

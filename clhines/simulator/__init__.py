@@ -1,9 +1,9 @@
 """Describe cells and networks, and advance them in time.
 
 `cells` reads morphologies and makes cables, `mechanisms` compiles equations, `network` is what a
-user describes, `model` the arrays that it becomes (NumPy, without OpenCL). `fields` has potentials
-outside of cells, and axons of the literature. `analysis` computes features of results; `refusals`
-is the catalogue of sentences for models that cannot be simulated.
+user describes, `model` the arrays that it becomes (NumPy, without OpenCL). `common` is what these
+share. `fields` has potentials outside of cells, and axons of the literature. `analysis` computes
+features of results; `refusals` is the catalogue of sentences for models that cannot be simulated.
 The other modules advance a model, or passive cells without connections.
 
 Words: a *step* advances voltages and states by dt. An *epoch* is as many steps as the smallest

@@ -4,9 +4,9 @@ import pytest
 from commands import TREE_METHODS, index_of, process
 
 from clhines import METHODS
+from clhines.cli import layouts
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
-from clhines.solver.plan import examples
 from clhines.solver.plan.methods import OPTION_TEXTS
 
 
@@ -57,7 +57,7 @@ def test_methods_are_listed_with_their_options(cli):
 
 def test_examples_of_layouts(cli):
     result = cli("plan", "--layouts")
-    assert (result.code, result.out, result.err) == (0, examples.page() + "\n", "")
+    assert (result.code, result.out, result.err) == (0, layouts.page() + "\n", "")
 
 
 def test_plan_is_drawn(cli, tmp_path):

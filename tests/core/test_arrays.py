@@ -20,12 +20,6 @@ def test_stretches(counts):
     first = 10 * np.arange(len(counts))
     expected = [f + j for f, count in zip(first, counts) for j in range(count)]
     assert arrays.ranges(first, counts).tolist() == expected
-    blocks = [b + c * n + j for b, n in zip(3 * bounds[:-1], counts) for c in range(3)
-              for j in range(n)]  # fmt: skip
-    found = arrays.in_blocks(counts, 3)
-    assert sorted(found.reshape(-1)) == list(range(3 * bounds[-1])) == sorted(blocks)
-    assert np.concatenate([r[a:b] for a, b in zip(bounds[:-1], bounds[1:]) for r in found]).tolist(
-    ) == blocks  # fmt: skip
 
 
 def test_orders_and_places():
@@ -88,18 +82,3 @@ def test_values_that_are_one_stay_one():
     joined = arrays.joined([one, one[:5]], np.float64)
     assert joined.shape == (1005,) and not joined.strides[0] and joined[-1] == 2.0
     assert arrays.joined([one[:2], np.array([3.0])], np.float32).tolist() == [2.0, 2.0, 3.0]
-
-
-def test_deferred_attributes_are_made_once():
-    made = []
-    deferred = arrays.deferred(arrays.Deferred, {"x": lambda: made.append(1) or 7}, y=2)
-    assert (deferred.y, made, deferred.x, deferred.x, made) == (2, [1], 7, 7, [1])
-    with pytest.raises(AttributeError, match="Deferred has no attribute z"):
-        _ = deferred.z
-
-
-def test_repeated_columns_are_those_of_each_copy_in_turn():
-    column = arrays.Repeated(np.array([3, 5]), 3, 10)()
-    assert column.tolist() == [3, 5, 13, 15, 23, 25] and not column.flags.writeable
-    by_name = arrays.Repeated({"gbar": np.array([0.5]), "e": -70.0}, 2)()
-    assert by_name["gbar"].tolist() == [0.5, 0.5] and by_name["e"] == -70.0

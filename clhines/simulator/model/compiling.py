@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import Repeated, deferred, inverse, offsets
+from clhines.core.arrays import inverse, offsets
 from clhines.core.checks import as_number, as_seed, shown, spread
 from clhines.core.errors import InputError
+from clhines.simulator.common.deferred import Repeated, deferred
 from clhines.simulator.mechanisms.ir.program import GENERATOR, IonUse
 from clhines.simulator.model.deliveries import (
     by_delivery,

@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.core.arrays import Deferred, inverse, stretch_of
+from clhines.core.arrays import inverse, stretch_of
+from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.model.diffusion import Diffusion

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import Deferred, place_of
+from clhines.core.arrays import place_of
 from clhines.core.checks import (
     as_array,
     as_indices,
@@ -24,6 +24,7 @@ from clhines.core.checks import (
     unchangeable,
 )
 from clhines.core.errors import InputError
+from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.network.groups import Group, Inside, inside
 
 MAX_GAPS = 20_000_000  # gap junctions that are added at once

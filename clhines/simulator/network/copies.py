@@ -14,9 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from clhines.core.arrays import Repeated, deferred, in_blocks, place_of, shifted
+from clhines.core.arrays import place_of, shifted
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Axis
+from clhines.simulator.common.deferred import Repeated, deferred, in_blocks
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.additions import Additions, IonValues, Sources
 from clhines.simulator.network.groups import Group, Parameters, inside

@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from clhines.core.arrays import Deferred, ascending, stretch_of
+from clhines.core.arrays import ascending, stretch_of
 from clhines.core.checks import as_array, as_real, check_parameter, unchangeable
 from clhines.core.errors import InputError, meant, name_in_caller, shown
 from clhines.core.quantities import as_numbers
+from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.structure import Places, Structure
 from clhines.solver.forest import Forest

@@ -17,8 +17,9 @@ import numpy as np
 
 from clhines.core.checks import as_indices
 from clhines.core.errors import InputError
-from clhines.core.files import Member, Npz, PathLike, parse_json, write_npz
+from clhines.core.files import PathLike, parse_json, write_npz
 from clhines.simulator.cells.cable import Axis
+from clhines.simulator.common.npz import Member, Npz
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, Nmodl, tables_of
 from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges

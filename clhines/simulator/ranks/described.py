@@ -14,8 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from clhines.core.arrays import deferred, offsets, place_of, ranges, stretch_of
+from clhines.core.arrays import offsets, place_of, ranges, stretch_of
 from clhines.core.errors import InputError
+from clhines.simulator.common.deferred import deferred
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.model.needs import EXACT, phrases
 from clhines.simulator.network.groups import inside

@@ -11,7 +11,8 @@ import numpy as np
 from clhines.core.arrays import starts
 from clhines.core.checks import real_numbers, shown
 from clhines.core.errors import InputError
-from clhines.core.files import Member, Npz, PathLike, check_values, write_npz
+from clhines.core.files import PathLike, write_npz
+from clhines.simulator.common.npz import Member, Npz, check_values
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.schema import Field, split_name
 from clhines.simulator.network.times import LAST_STEP

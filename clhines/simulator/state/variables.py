@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.core.arrays import in_blocks, inverse, offsets, starts
+from clhines.core.arrays import inverse, offsets, starts
 from clhines.core.errors import InputError
+from clhines.simulator.common.deferred import in_blocks
 from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Kind, Model

@@ -13,7 +13,7 @@ Who owns what
     launches) and `Plan`, also of several as one. `methods`: `METHODS`, `make_plan`. `auto`:
     candidates and the cost model, fitted to `costs.json`. `layout`: gather, pack and unpack.
     `packing`: which cells share a block. `transforms`: other roots (`reroot`, for callers), split
-    branches. `examples`: layouts as text. `bars`: pictures. The families, each with its schedules
+    branches. `bars`: pictures. The families, each with its schedules
     and layouts:
 
     - `by_cell`, a lane per cell: `cell`; chains side by side: `lanes`; right-hand sides: `many`

@@ -188,26 +188,6 @@ OPTION_TEXTS = {
 }
 
 
-def option_values(name: str) -> str:
-    """Return the values of an option as text."""
-    choices = CHOICES.get(name)
-    return "1 or more" if choices is None else ", ".join(str(choice) for choice in choices)
-
-
-def option_of(text: str) -> tuple[str, Option]:
-    """Return name and value of an option as NAME=VALUE; `InputError` for others."""
-    name, equals, value = text.partition("=")
-    if not equals or name not in OPTION_TEXTS:
-        raise InputError(
-            f"option {shown(text)} is not valid; expected NAME=VALUE, with a name of "
-            f"{', '.join(OPTION_TEXTS)}{meant(name, OPTION_TEXTS)}"
-        )
-    for choice in CHOICES.get(name, ()):
-        if str(choice).lower() == value.lower():
-            return name, choice
-    return name, int(value) if value.isascii() and value.isdigit() else value
-
-
 def check_width(width: Option, name: str, real: str, limits: Limits) -> None:
     """Reject vectors that are wider than the device's compiler is known to get right."""
     most = limits.trusted_bytes // (8 if real == "double" else 4)

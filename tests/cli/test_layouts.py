@@ -2,7 +2,7 @@
 
 import pytest
 
-from clhines.solver.plan import examples
+from clhines.cli import layouts
 
 pytestmark = pytest.mark.core
 
@@ -52,7 +52,7 @@ contraction, segment=5: node j of all segments side by side, tips from their end
 
 @pytest.fixture(scope="module")
 def page():
-    return examples.page() + "\n"
+    return layouts.page() + "\n"
 
 
 def test_the_examples_are_those_worked_by_hand(page):

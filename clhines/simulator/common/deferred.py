@@ -1,0 +1,63 @@
+"""Objects that make attributes on demand, and values that copies repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from clhines.core.arrays import shifted, starts
+
+Makers = Mapping[str, Callable[[], object]]  # functions that make attributes at the first access
+_Object = TypeVar("_Object", bound="Deferred")
+
+
+class Deferred:
+    """Base of a class whose objects make some attributes at their first access."""
+
+    if not TYPE_CHECKING:  # which would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in vars(self).get("_made", {}):
+                raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+            return self._make(name)
+
+    def _make(self, name: str) -> Any:
+        vars(self)[name] = value = vars(self)["_made"][name]()
+        return value
+
+
+def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
+    """Return an object with `values`, and attributes that functions in `made` make on demand."""
+    new = kind.__new__(kind)
+    vars(new).update(values, _made=made)
+    return new
+
+
+class Repeated:
+    """The values of one copy, an array or values by name, repeated for all copies on demand.
+
+    Each copy adds `step` to the numbers of the copy before; single numbers stay.
+    """
+
+    def __init__(self, once: Any, count: int, step: int = 0) -> None:
+        self._once, self._count, self._step = once, count, step
+
+    def __call__(self) -> Any:
+        """Return the values of all copies, read-only."""
+        once, count = self._once, self._count
+        if isinstance(once, Mapping):
+            return {name: Repeated(value, count)() for name, value in once.items()}
+        if not isinstance(once, np.ndarray):
+            return once
+        whole = shifted(once, self._step, count) if self._step else np.tile(once, count)
+        whole.setflags(write=False)
+        return whole
+
+
+def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
+    """Return (copies, m) int64: places of m items in blocks of `sizes`, each block copy by copy."""
+    each = np.asarray(sizes, np.int64)
+    base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
+    return base + np.repeat(each, each) * np.arange(copies)[:, None]
