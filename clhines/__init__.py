@@ -153,6 +153,6 @@ def __getattr__(name: str) -> object:
 
 _errors = import_module("clhines.core.errors")
 if _errors.launched():  # before the first use of MPI, which may be another rank's alone
-    _errors.stop_all_on_errors()
+    import_module("clhines.simulator.common.launchers").stop_all_on_errors()
 if os.environ.get("CLHINES_NEURON", "0") not in ("", "0"):
     import_module("clhines.neuron.switch.enabled").enable_as(os.environ["CLHINES_NEURON"])

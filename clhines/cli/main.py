@@ -21,7 +21,8 @@ from clhines.cli.plan import add_methods, add_plan
 from clhines.cli.report import tell
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
-from clhines.core.errors import BuildError, ClhinesError, RankError, other_ranks
+from clhines.core.errors import BuildError, ClhinesError, RankError
+from clhines.simulator.common.launchers import other_ranks
 
 EXAMPLES = """\
 examples:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,9 +12,6 @@ from numpy.typing import DTypeLike
 from clhines.core.errors import ForestError, HostMemoryError, InputError, meant, shown, warn_caller
 from clhines.core.quantities import as_numbers
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-_Class = TypeVar("_Class", bound=type)
 MAX_COUNT = 10**15  # larger counts exceed any memory
 _UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
 _MEMINFO = Path("/proc/meminfo")
@@ -108,75 +102,11 @@ def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT)
     return int(value)
 
 
-def as_seed(seed: object) -> int:
-    if isinstance(seed, (int, np.integer)) and seed >= 2**64:
-        raise InputError(f"seed is {shown(seed)}; expected less than 2**64")
-    return as_whole_number("seed", seed, 0, 2**64 - 1)
-
-
 def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         near = meant(value, choices)
         raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}{near}")
     return value
-
-
-def check_parameter(of: str, name: object, expected: Collection[str]) -> None:
-    if name not in expected:
-        raise InputError(
-            f"{of} has no parameter {shown(name)}; expected one of "
-            f"{', '.join(expected) or 'none'}{meant(name, expected)}"
-        )
-
-
-def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Decorate a function so that unknown arguments raise an `InputError`."""
-    signature = inspect.signature(function)
-    name = function.__qualname__.removesuffix(".__init__")
-    parameter_names = [n for n in signature.parameters if n not in ("self", "cls")]
-
-    @functools.wraps(function)
-    def checked(*arguments: _P.args, **named: _P.kwargs) -> _T:
-        try:
-            return function(*arguments, **named)
-        except TypeError:
-            _check_names(name, signature, parameter_names, arguments, named)
-            raise
-
-    return checked
-
-
-def _check_names(
-    name: str,
-    signature: inspect.Signature,
-    parameter_names: list[str],
-    arguments: tuple[object, ...],
-    named: Mapping[str, object],
-) -> None:
-    try:
-        signature.bind(*arguments, **named)
-    except TypeError as error:
-        wrong = next((n for n in named if n not in parameter_names), None)
-        what = str(error) if wrong is None else f"there is no parameter {shown(wrong)}"
-        raise InputError(
-            f"{name}: {what}; expected {', '.join(parameter_names)}{meant(wrong, parameter_names)}"
-        ) from None
-
-
-def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
-    """Decorate a class so that setting an attribute raises an `InputError` with advice."""
-
-    def decorate(cls: _Class) -> _Class:
-        def refuse(self: object, name: str, *value: object) -> None:
-            text = advice(self, name, *value) if value and callable(advice) else advice
-            text = "another one" if callable(text) else text
-            raise InputError(f"{cls.__name__}: {name} cannot be set; expected {text}")
-
-        for method in ("__setattr__", "__delattr__"):
-            setattr(cls, method, refuse)
-        return cls
-
-    return decorate
 
 
 def as_text(name: str, value: object) -> str:
@@ -229,33 +159,6 @@ def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarra
     if values.shape != (count,):
         raise InputError(f"{name} is a mask of shape {values.shape}; expected ({count},)")
     return np.flatnonzero(values)
-
-
-def spread(
-    name: str, value: object, count: int, writable: bool = True, unit: str | None = None
-) -> np.ndarray:
-    """Return (count,) float64 of one number or `count` numbers; copy if `writable`."""
-    array = as_array(name, value, unit=unit)
-    if array.shape not in ((), (count,)):
-        raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
-    values = as_real(name, np.atleast_1d(array))
-    return np.broadcast_to(values, count).copy() if writable else values
-
-
-def broadcast(
-    values_by_name: Mapping[str, object], units: Mapping[str, str]
-) -> dict[str, np.ndarray]:
-    """Return 1-D arrays of equal length; `units` has the units of some arguments."""
-    arrays = {
-        name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
-        for name, values in values_by_name.items()
-    }
-    try:
-        equal = np.broadcast_arrays(*arrays.values())
-    except ValueError as error:
-        shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
-        raise InputError(f"{shapes} do not go together; expected equal lengths or 1") from error
-    return dict(zip(arrays, equal, strict=True))
 
 
 def integers(values: np.ndarray, name: str) -> np.ndarray:

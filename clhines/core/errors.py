@@ -10,13 +10,12 @@ import inspect
 import os
 import re
 import sys
-import time
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from types import FrameType, FunctionType, ModuleType, TracebackType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
 _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
@@ -25,7 +24,6 @@ _SHOWN = 60  # characters of a value that a message repeats
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LONGEST = 400  # characters of a name in a message: more than any path that fits on a screen
 _NAMES = re.compile(r"(?<!\w)'[^'\n]*'|\S+")  # a quoted name, which may have spaces, or a word
-_hooks: list[object] = []  # this package's hooks in `sys.excepthook`
 
 
 def shown(value: object) -> str:
@@ -200,45 +198,6 @@ def launched() -> bool:
     """Whether an MPI launcher started this process together with others."""
     sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
     return any(size.isdigit() and int(size) > 1 for size in sizes)
-
-
-def stop_all_on_errors() -> None:
-    """Let an uncaught error end all ranks of mpi4py, not only this one."""
-    if sys.excepthook in _hooks:
-        return
-    usual = sys.excepthook
-
-    def stop(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        world = other_ranks()
-        if world is not None and isinstance(value, RankError):
-            time.sleep(1.0)  # the failed rank prints its error first
-            print(f"clhines: {value}", file=sys.stderr)
-        else:
-            usual(kind, value, trace)
-        if world is None:
-            return
-        if not isinstance(value, RankError):
-            print(f"clhines: rank {world.rank} of {world.size} stops all", file=sys.stderr)
-        end_all(world, 1)
-
-    _hooks.append(stop)
-    sys.excepthook = stop
-
-
-def end_all(comm: Any, code: int) -> None:
-    """End all ranks of an mpi4py communicator, after their output was passed on."""
-    sys.stderr.flush()
-    time.sleep(0.5)  # launchers may drop output that they have not passed on by then
-    comm.Abort(code)
-    time.sleep(5.0)  # it may return before the launcher ends this process
-
-
-def other_ranks() -> Any:
-    """Return mpi4py's world if it is loaded and has several ranks, else None."""
-    mpi = sys.modules.get("mpi4py.MPI")
-    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
-        return None
-    return mpi.COMM_WORLD if mpi.COMM_WORLD.size > 1 else None
 
 
 class StoreWarning(UserWarning):

@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike
 from clhines.core.arrays import starts
 from clhines.core.checks import as_choice
 from clhines.simulator.choose import make_joined
+from clhines.simulator.device.compiler import load_compiler
 from clhines.simulator.engines.arena_run import state_follows
 from clhines.simulator.engines.reference import asked, check_unless, started
 from clhines.simulator.engines.table import CHOICES
@@ -29,7 +30,6 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import own_queue
 from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
-from clhines.solver.device.program import load_compiler
 
 __all__ = [
     "SPIKE_LATE",

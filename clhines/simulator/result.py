@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clhines.core.checks import unchangeable
 from clhines.core.errors import InputError, shown
 from clhines.core.files import PathLike
 from clhines.core.summary import counted
+from clhines.simulator.common.checks import unchangeable
 from clhines.simulator.records.columns import Recording
 from clhines.simulator.records.features import FeatureValues, FeatureWindows
 from clhines.simulator.records.records import Record

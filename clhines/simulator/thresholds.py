@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import stretch_of
-from clhines.core.checks import as_choice, as_indices, as_number, as_real, check_parameter
+from clhines.core.checks import as_choice, as_indices, as_number, as_real
 from clhines.core.errors import InputError
 from clhines.core.summary import counted
+from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
 from clhines.simulator.simulation import Simulation

@@ -27,9 +27,6 @@ def test_orders_and_places():
     place = arrays.inverse(order)
     assert (order[place] == np.arange(20)).all()
     assert arrays.inverse(np.array([4, 1]), 6).tolist() == [-1, 1, -1, -1, 0, -1]
-    wanted = np.array([7, 99, order[0]])
-    assert arrays.place_of(order, wanted).tolist() == [place[7], -1, 0]
-    assert arrays.place_of(np.zeros(0, int), wanted).tolist() == [-1, -1, -1]
     assert arrays.ascending(np.arange(5)) and not arrays.ascending(np.array([0, 1, 1]))
     levels = np.array([2, 0, 2, 5, 0])
     assert [g.tolist() for g in arrays.by_level(levels)] == [[1, 4], [0, 2], [3]]
@@ -65,20 +62,12 @@ def test_repeated_rounds(count):
     )
 
 
-def test_ties_reach_the_least_of_each_group():
-    rng = np.random.default_rng(5)
-    a, b = rng.integers(0, 60, (2, 40))
-    groups = [{k} for k in range(60)]
-    for x, y in zip(a, b):
-        both = groups[x] | groups[y]
-        for k in both:
-            groups[k] = both
-    assert arrays.least_tied(60, a, b).tolist() == [min(group) for group in groups]
+def test_the_clock_adds_halves_of_a_step():
+    assert arrays.half_steps(1.0, 0.5, 3).tolist() == [1.0, 1.25, 1.5, 1.75]
 
 
-def test_values_that_are_one_stay_one():
-    one = np.broadcast_to(np.array([2.0]), 1000)
-    assert arrays.once(one).shape == (1,) and arrays.once(np.ones(3)).shape == (3,)
-    joined = arrays.joined([one, one[:5]], np.float64)
-    assert joined.shape == (1005,) and not joined.strides[0] and joined[-1] == 2.0
-    assert arrays.joined([one[:2], np.array([3.0])], np.float32).tolist() == [2.0, 2.0, 3.0]
+def test_places_of_keys():
+    keys = np.array([7, 3, 5])
+    assert arrays.place_of(keys, np.array([5, 4, 7])).tolist() == [2, -1, 0]
+    assert arrays.place_of(keys, np.array([3]), np.argsort(keys)).tolist() == [1]
+    assert arrays.place_of(np.zeros(0, int), keys).tolist() == [-1, -1, -1]

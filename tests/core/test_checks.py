@@ -16,12 +16,10 @@ MASKED = np.ma.masked_array([1, 2], [True, False])
         (lambda: checks.as_number("x", np.float32(0.5)), 0.5),
         (lambda: checks.as_real("x", [1, 2.5]).tolist(), [1.0, 2.5]),
         (lambda: checks.as_whole_number("n", np.int64(3), 1), 3),
-        (lambda: checks.as_seed(2**64 - 1), 2**64 - 1),
         (lambda: checks.as_switch("on", np.bool_(True)), True),
         (lambda: checks.as_check("raise"), "raise"),
         (lambda: checks.as_indices("at", 4, 5, "cell").tolist(), [4]),
         (lambda: checks.as_places("at", np.array([True, False, True]), 3, "cell").tolist(), [0, 2]),
-        (lambda: checks.spread("x", 2, 3).tolist(), [2.0, 2.0, 2.0]),
         (lambda: checks.integers(np.array([1, 2], np.uint8), "parent").dtype, np.int64),
         (lambda: checks.in_precision("b", np.array([1e38]), np.dtype("float32")).dtype, "float32"),
     ],
@@ -43,19 +41,15 @@ def test_what_is_converted(check, expected):
         (lambda: checks.as_whole_number("n", True, 0), "n is True; expected a whole number, 0"),
         (lambda: checks.as_whole_number("n", 2.0, 0), "n is 2.0; expected a whole number, 0 or"),
         (lambda: checks.as_whole_number("n", 10**16, 0), "expected a whole number, at most 1000"),
-        (lambda: checks.as_seed(2**64), "expected less than 2**64"),
         (
             lambda: checks.as_choice("a", "fin", ("fine", "flat")),
             "fine, flat; did you mean 'fine'?",
         ),
-        (lambda: checks.check_parameter("hh", "gnabr", ["gnabar"]), "hh has no parameter 'gnabr'"),
         (lambda: checks.as_switch("on", 1), "on is 1; expected True or False"),
         (lambda: checks.as_check("no"), "check is 'no'; expected True, False or 'raise'"),
         (lambda: checks.as_indices("at", [0, 5], 5, "cell"), "at[1]: there is no cell 5; expected"),
         (lambda: checks.as_indices("at", [0.0], 5, "cell"), "at has dtype float64; expected whole"),
         (lambda: checks.as_places("at", np.ones(2, bool), 3, "cell"), "at is a mask of shape (2,)"),
-        (lambda: checks.spread("x", [1, 2], 3), "x has shape (2,); expected a number or (3,)"),
-        (lambda: checks.broadcast({"a": [1, 2], "b": [1, 2, 3]}, {}), "a (2,), b (3,) do not go"),
         (
             lambda: checks.in_precision("b", np.array([1.0, 1e39]), np.dtype("float32")),
             "b[1] is 1e+39; expected at most 3.4e+38, the largest float32 (or dtype float64)",
@@ -72,23 +66,6 @@ def test_one_line_says_what_was_expected(check, text):
 def test_integers_of_a_forest(values):
     with pytest.raises(ForestError, match="^parent"):
         checks.integers(values, "parent")
-
-
-def test_wrong_keywords_and_attributes():
-    @checks.names_parameters
-    def solve(matrix, *, check=True):
-        return matrix
-
-    assert solve(3) == 3
-    with pytest.raises(InputError, match="there is no parameter 'chek'; expected matrix, check"):
-        solve(3, chek=False)
-
-    @checks.unchangeable("another solver")
-    class Fixed:
-        pass
-
-    with pytest.raises(InputError, match="Fixed: dtype cannot be set; expected another solver"):
-        Fixed().dtype = 1
 
 
 def test_room_is_that_of_the_control_group(monkeypatch, tmp_path):

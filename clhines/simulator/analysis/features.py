@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_number, as_real, names_parameters
+from clhines.core.checks import as_number, as_real
 from clhines.core.errors import InputError
 from clhines.simulator.analysis.extract import (
     FEATURES,
@@ -26,6 +26,7 @@ from clhines.simulator.analysis.spikes import (
     min_ahp_indices,
     peak_indices,
 )
+from clhines.simulator.common.checks import names_parameters
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import offsets, ranges
-from clhines.core.checks import as_number, as_real, spread
+from clhines.core.checks import as_number, as_real
 from clhines.core.errors import InputError, shown
+from clhines.simulator.common.checks import spread
 
 _Value = TypeVar("_Value")
 

@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import climb, starts
-from clhines.core.checks import as_array, as_indices, as_real, as_text, shown, unchangeable
+from clhines.core.checks import as_array, as_indices, as_real, as_text, shown
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike
 from clhines.core.summary import range_text
 from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.cells.sections import Sections, as_positive, per_section, sections_of
+from clhines.simulator.common.checks import unchangeable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clhines.core.checks import unchangeable
+from clhines.simulator.common.checks import unchangeable
 
 Row = tuple[int, int, int, float, float, float, float]
 

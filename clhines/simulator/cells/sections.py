@@ -64,7 +64,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import climb, inverse
-from clhines.core.checks import as_array, as_number, spread
+from clhines.core.checks import as_array, as_number
 from clhines.core.errors import CableError, InputError, shown
 from clhines.core.quantities import as_numbers
 from clhines.simulator.cells.morphology import Morphology
@@ -77,6 +77,7 @@ from clhines.simulator.cells.samples import (
     tree_of,
     zero_radii,
 )
+from clhines.simulator.common.checks import spread
 
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
 MAX_SEGMENTS = 2**20  # in a cell

@@ -1,4 +1,6 @@
-"""Tools that networks, models and states share, below all of them.
+"""Tools that networks, models and runs share, below all of them.
 
-`deferred`: objects and values that are made on demand. `npz`: files of arrays, checked when read.
+`arrays`: operations on flat arrays. `checks`: checks of arguments. `deferred`: objects and values
+that are made on demand. `npz`: files of arrays, checked when read.
+`launchers`: ends of processes that an MPI launcher has started.
 """

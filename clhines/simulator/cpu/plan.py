@@ -7,7 +7,8 @@ from math import ceil
 
 import numpy as np
 
-from clhines.core.arrays import least_tied, offsets, stretch_of
+from clhines.core.arrays import offsets, stretch_of
+from clhines.simulator.common.arrays import least_tied
 from clhines.simulator.cpu.groups import choose_lanes, equal_parts
 from clhines.simulator.kinds.blocks import in_vectors
 from clhines.simulator.kinds.layouts import is_artificial

@@ -22,9 +22,9 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import each, once
 from clhines.core.checks import shown
 from clhines.core.errors import DeviceError, InputError, SpikeOverflowError
+from clhines.simulator.common.arrays import each, once
 from clhines.simulator.model.connections import GridConnections, check_sizes
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device

@@ -13,9 +13,10 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import real_numbers, unchangeable
+from clhines.core.checks import real_numbers
 from clhines.core.errors import InputError, meant, shown
 from clhines.core.quantities import as_numbers
+from clhines.simulator.common.checks import unchangeable
 from clhines.simulator.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
 from clhines.simulator.mechanisms.emit.functions import Functions, numpy_function
 from clhines.simulator.mechanisms.emit.lanes import Lanes

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import inverse, offsets
-from clhines.core.checks import as_number, as_seed, shown, spread
+from clhines.core.checks import as_number, shown
 from clhines.core.errors import InputError
+from clhines.simulator.common.checks import as_seed, spread
 from clhines.simulator.common.deferred import Repeated, deferred
 from clhines.simulator.mechanisms.ir.program import GENERATOR, IonUse
 from clhines.simulator.model.deliveries import (

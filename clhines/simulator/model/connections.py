@@ -8,9 +8,9 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import each, once
 from clhines.core.checks import as_array, as_real, as_whole_number
 from clhines.core.errors import InputError
+from clhines.simulator.common.arrays import each, once
 from clhines.simulator.network.plasticity import Rule
 
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clhines.core.arrays import each, joined, once, starts
+from clhines.core.arrays import starts
 from clhines.core.errors import InputError
+from clhines.simulator.common.arrays import each, joined, once
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.model.model import Events

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import ascending, inverse, repeat_moved, stretch_of
-from clhines.core.checks import spread
 from clhines.core.errors import InputError
 from clhines.simulator.cells.around import Enclosing
+from clhines.simulator.common.checks import spread
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, GENERATOR, HELD_STEPS, Program
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.mechanism import mechanism as built_in

@@ -17,13 +17,11 @@ from clhines.core.checks import (
     as_real,
     as_switch,
     as_whole_number,
-    broadcast,
     real_numbers,
     shown,
-    spread,
-    unchangeable,
 )
 from clhines.core.errors import InputError
+from clhines.simulator.common.checks import broadcast, spread, unchangeable
 from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.network.groups import Group, Inside, inside
 

@@ -10,9 +10,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_array, as_real, check_parameter, shown
+from clhines.core.checks import as_array, as_real, shown
 from clhines.core.errors import InputError
 from clhines.core.quantities import as_numbers
+from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.structure import PerCell
 from clhines.simulator.network.times import event_steps

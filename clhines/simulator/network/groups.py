@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from clhines.core.arrays import ascending, stretch_of
-from clhines.core.checks import as_array, as_real, check_parameter, unchangeable
+from clhines.core.checks import as_array, as_real
 from clhines.core.errors import InputError, meant, name_in_caller, shown
 from clhines.core.quantities import as_numbers
+from clhines.simulator.common.checks import check_parameter, unchangeable
 from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.structure import Places, Structure

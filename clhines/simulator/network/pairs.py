@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from clhines.core import checks
 from clhines.core.errors import InputError
+from clhines.simulator.common.checks import as_seed, names_parameters, unchangeable
 
 _BLOCK = 1 << 18  # pairs of a block, about
 _CHUNK = 1 << 16  # pairs whose values are drawn together: they stay in the cache
@@ -35,7 +36,7 @@ RULES = (
 _Value = TypeVar("_Value")
 
 
-@checks.unchangeable("other Pairs")
+@unchangeable("other Pairs")
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Which sources are connected to which targets, by a rule: an `index` of `Network.connect`.
@@ -81,39 +82,39 @@ class Pairs:
             raise InputError(f"at is {checks.shown(self.at)}; expected two arrays, or none")
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def all_to_all(cls, autapses: bool = True) -> Pairs:
         """Connect every source to every target."""
         return cls("all_to_all", 1.0, 0, checks.as_switch("autapses", autapses))
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def one_to_one(cls) -> Pairs:
         """Connect source k to target k; there must be as many of both."""
         return cls("one_to_one")
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def bernoulli(cls, p: float, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each pair with probability `p`, independently (Erdős and Rényi)."""
         return cls("bernoulli", _as_probability("p", p), *_common(seed, autapses))
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def fixed_indegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each target to `number` different sources, all sets of them equally likely."""
         number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_indegree", number, *_common(seed, autapses))
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def fixed_outdegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each source to `number` different targets, all sets of them equally likely."""
         number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_outdegree", number, *_common(seed, autapses))
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def by_distance(
         cls,
         p: Callable[[np.ndarray], ArrayLike],
@@ -148,7 +149,7 @@ class Pairs:
         return cls("by_distance", most, *_common(seed, autapses), p, at)
 
 
-@checks.unchangeable("another one, as Drawn.normal(...)")
+@unchangeable("another one, as Drawn.normal(...)")
 @dataclass(frozen=True)
 class Drawn:
     """A weight or delay that is drawn for each of the `Pairs` of a `Network.connect`.
@@ -177,14 +178,14 @@ class Drawn:
             raise InputError(f"low is {low}, high {high}; expected low <= high")
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def uniform(cls, low: float, high: float) -> Drawn:
         """Draw from `low` to `high`, all equally likely."""
         low, high = checks.as_number("low", low), checks.as_number("high", high)
         return cls("uniform", low, high - low, low, high)
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def normal(
         cls, mean: float, sd: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
@@ -193,7 +194,7 @@ class Drawn:
         return cls("normal", mean, sd, *_bounds(low, high))
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def lognormal(
         cls, mean: float, sigma: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
@@ -202,7 +203,7 @@ class Drawn:
         return cls("lognormal", mean, sigma, *_bounds(low, high))
 
     @classmethod
-    @checks.names_parameters
+    @names_parameters
     def exponential(
         cls, scale: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
@@ -448,7 +449,7 @@ def _each(function: Callable[[int], _Value], arguments: range) -> Iterator[_Valu
 
 
 def _common(seed: object, autapses: object) -> tuple[int, bool]:
-    return checks.as_seed(seed), checks.as_switch("autapses", autapses)
+    return as_seed(seed), checks.as_switch("autapses", autapses)
 
 
 def _as_probability(name: str, value: object) -> float:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from clhines.core.checks import as_number, names_parameters, shown
+from clhines.core.checks import as_number, shown
 from clhines.core.errors import InputError, meant
+from clhines.simulator.common.checks import names_parameters
 from clhines.simulator.mechanisms.text.rules import SIDES, WEIGHT, RuleText, read_rule
 
 _FORGOTTEN = 2.0**-64  # a trace that has decayed to this share counts as 0

@@ -12,11 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from clhines.core.checks import as_seed, as_whole_number, check_room, shown
+from clhines.core.checks import as_whole_number, check_room, shown
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Cable, discretise
 from clhines.simulator.cells.sections import sections_of
 from clhines.simulator.cells.synthetic import ring_cell
+from clhines.simulator.common.checks import as_seed
 from clhines.simulator.network.network import Network
 
 LEVELS, BRANCHING, COMPARTMENTS, STEMS = 5, 0.5, 11, 2  # about 300 compartments per cell

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import each, once, stretch_of
-from clhines.core.checks import as_array, as_indices, as_real, broadcast, unchangeable
+from clhines.core.arrays import stretch_of
+from clhines.core.checks import as_array, as_indices, as_real
 from clhines.core.errors import InputError, warn_caller
 from clhines.core.quantities import as_numbers
 from clhines.core.summary import range_text
+from clhines.simulator.common.arrays import each, once
+from clhines.simulator.common.checks import broadcast, unchangeable
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.pairs import Drawn, Pairs, connected

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from clhines.core.arrays import stretch_of
-from clhines.core.checks import spread
 from clhines.core.errors import InputError, SimulationError
 from clhines.simulator.analysis.features import Features
 from clhines.simulator.analysis.spikes import RaggedArray, lists_of
+from clhines.simulator.common.checks import spread
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.copies import fill, structure_of_copies
 from clhines.simulator.network.groups import inside

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clhines.core.checks import as_choice, as_whole_number, shown, unchangeable
+from clhines.core.checks import as_choice, as_whole_number, shown
 from clhines.core.errors import meant
 from clhines.simulator.analysis.spikes import RaggedArray
+from clhines.simulator.common.checks import unchangeable
 
 
 @unchangeable("an array or attribute of yours: results stay as they are")

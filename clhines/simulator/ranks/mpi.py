@@ -22,14 +22,8 @@ import pyopencl as cl
 from numpy.typing import DTypeLike
 
 from clhines.core.arrays import starts
-from clhines.core.errors import (
-    InputError,
-    RankError,
-    end_all,
-    install,
-    is_refusal,
-    stop_all_on_errors,
-)
+from clhines.core.errors import InputError, RankError, install, is_refusal
+from clhines.simulator.common.launchers import end_all, stop_all_on_errors
 from clhines.solver.device import devices
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import stretch_of
-from clhines.core.checks import unchangeable
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike
 from clhines.core.summary import counted
+from clhines.simulator.common.checks import unchangeable
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
 

@@ -11,13 +11,12 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
 
-from clhines.core.errors import BuildError, ClhinesError, DeviceError, InputError
+from clhines.core.errors import BuildError, DeviceError, InputError
 from clhines.core.progress import phase
 from clhines.solver.device import caches, declarations, devices
 from clhines.solver.device.guard import check_process
@@ -28,7 +27,6 @@ from clhines.solver.plan.templates import render
 
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
 MOST_PROGRAMS = 256  # of a context
-_SMALL = "__kernel void of_{}(__global float *x) {{ x[0] = exp(x[0]); }}"
 # the last used is the last
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
@@ -128,34 +126,6 @@ class NamedKernel:
         if self.built.fresh:
             self.built.launched(event)
         return event
-
-
-def load_compiler(device: object, name: str) -> threading.Thread | None:
-    """Let a thread load PoCL's compiler before the first program is built.
-
-    The first program of a process takes about 0.4 s of a core longer than later ones, as PoCL loads
-    its compiler. The thread builds a small one with this name in it. If PoCL has that in its cache,
-    it mostly has the programs of a model of this name, too, and needs no compiler. There is no
-    thread for other platforms, nor in a process that has built a program.
-    """
-    if build_seconds or not (device is None or isinstance(device, str | cl.Device)):
-        return None
-    with suppress(ClhinesError, cl.Error):  # reported where the device is used
-        chosen = devices.choose(device)
-        if devices.is_cpu(chosen) and "Portable Computing" in chosen.platform.name:
-            context = devices.context_of(chosen)
-            name_processor(chosen)
-            caches.before_build(chosen)
-            thread = threading.Thread(target=_build_small, args=(context, _SMALL.format(name)))
-            thread.start()
-            return thread
-    return None
-
-
-def _build_small(context: cl.Context, source: str) -> None:
-    text, options = declarations.minimal(context.devices[0], source)
-    with suppress(cl.Error):
-        cl.Program(context, text).build(options)
 
 
 def _dump(source: str, spec: TemplateSpec) -> None:

@@ -1,6 +1,5 @@
 """Kernels build without a word of the compiler."""
 
-import hashlib
 import logging
 import subprocess
 import sys
@@ -18,11 +17,10 @@ from systems import make_system
 
 from bench.made import chain
 from clhines import Forest
-from clhines.solver.device import caches, devices, pocl, program
+from clhines.solver.device import pocl, program
 from clhines.solver.device.arrays import set_zero
 from clhines.solver.device.devices import is_cpu
 
-SMALL = 1 << 16  # bytes
 WIDE = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 static double8 sum(double8 a, double8 b) { return a + b; }
@@ -74,23 +72,6 @@ def test_what_a_compiler_says_goes_to_the_log(fast_queue, caplog, monkeypatch):
         source = "kernel void nothing(global int *a) { a[0] = 1; }"
         program.build(fast_queue.context, SimpleNamespace(template="nothing"), source)
     assert "the compiler says: a remark" in caplog.messages
-
-
-def test_the_compiler_is_loaded_by_a_small_program(tmp_path, monkeypatch):
-    """Once for a name; not for a device that does not exist, nor after another program."""
-    monkeypatch.setattr(program, "build_seconds", [])
-    indices = [k for k, d in devices.all_devices() if "Portable" in d.platform.name]
-    if not indices:
-        pytest.skip("needs PoCL")
-    name = hashlib.sha256(str(tmp_path).encode()).hexdigest()
-    for _ in range(2):
-        program.load_compiler(indices[0], name).join()
-        files = caches.pocl_folder().rglob("program.bc")
-        small = [path for path in files if path.exists() and path.stat().st_size < SMALL]
-        assert sum(f"of_{name}".encode() in path.read_bytes() for path in small) == 1
-    assert program.load_compiler("no such device", name) is None
-    program.build_seconds.append(0.1)
-    assert program.load_compiler(indices[0], name) is None
 
 
 def test_vectors_wider_than_the_registers_are_no_remark(fast_queue):
