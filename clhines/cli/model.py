@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import clhines
 from clhines.cli.arguments import add_command, add_engine, finite, positive_number
@@ -27,16 +27,13 @@ from clhines.cli.report import (
 from clhines.core import files
 from clhines.core.errors import InputError
 
-if TYPE_CHECKING:
-    from clhines.neuron.switch.runner import SwitchState
-
 SUFFIXES = (".py", ".hoc")
 _DRAWN = 10  # cells whose voltages are drawn
 
 MODEL = """\
 Run a NEURON script. Its h.run(), h.continuerun() and pc.psolve() run on the
 device if that is expected to end sooner; NEURON takes the other runs.
-With --stop the script only builds the model, which is simulated afterwards."""
+With --stop the script ends at its first run, and its model is simulated."""
 MODELS = """\
   clhines simulate script.py                 results, files and plots as before
   clhines simulate script.py --check         only list what is not supported
@@ -75,14 +72,14 @@ def add_model(networks: Any) -> None:
     add("words", nargs="*", metavar="WORD",
         help="arguments of the script; after a -- they may begin with -")
     add("--stop", type=positive_number, metavar="MS",
-        help="skip the runs of the script, then simulate up to this time [ms]")
+        help="end the script at its first run, then simulate up to this time [ms]")
     add("--strict", action="store_true",
         help="without --stop: end with an error if NEURON has to take a run")
     add("--when", choices=("faster", "always", "never"),
         help="without --stop: when the device takes a run (default: faster; with --device, "
         "--engine or --strict: always)")
     add("--check", action="store_true",
-        help="skip the runs of the script, and list what is not supported")
+        help="end the script at its first run, and list what is not supported")
     add("--fixed-step", type=positive_number, metavar="MS",
         help="without --stop: use this step instead of CVode's variable steps [ms]")
     add("--progress", action="store_true",
@@ -118,8 +115,13 @@ def run_model(arguments: argparse.Namespace) -> int:
     if arguments.check:
         with doing("reading the model"):
             rejected = clhines.neuron.check()
-        print("\n".join(str(r) for r in rejected) or "all is simulated")
-        return int(bool(rejected))
+        from clhines.neuron.switch.hooks import ScriptEnd
+
+        lines = [str(one) for one in rejected]
+        if isinstance(arguments.kept, ScriptEnd) and str(arguments.kept):
+            lines.append(f"{arguments.kept}: stepped by NEURON")
+        print("\n".join(lines) or "all is simulated")
+        return int(bool(lines))
     with doing("reading the model and building kernels"):
         model = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
         sim = model.simulation
@@ -145,11 +147,11 @@ def run_model(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    """Build the model by the script, whose runs are skipped."""
+    """Build the model by the script, which ends at its first run."""
     from clhines.neuron.switch.enabled import skipping
 
-    with skipping() as switch:
-        code = _execute(arguments, switch)
+    with skipping(ends=True):
+        code = _execute(arguments)
         if code:
             raise InputError(f"{arguments.script} has ended with status {code}; expected a model")
         h = clhines.neuron.interpreter()
@@ -213,8 +215,8 @@ def _run_script(arguments: argparse.Namespace) -> int:
         "t_ms": float(clhines.neuron.interpreter().t),
         "script_s": time.perf_counter() - begin,
     }
-    words = "simulated here: {steps} steps, until {t_ms:g} ms; the script took {script_s:.3f} s"
-    print(as_json(report) if arguments.json else words.format(**report))
+    if arguments.json:
+        print(as_json(report))
     return code
 
 
@@ -224,11 +226,10 @@ class ScriptError(clhines.ClhinesError):
     status = 1
 
 
-def _execute(arguments: argparse.Namespace, switch: SwitchState | None = None) -> int:
-    """Run the script; return the exit status that it asks for.
+def _execute(arguments: argparse.Namespace) -> int:
+    """Run the script; return the exit status that it asks for."""
+    from clhines.neuron.switch.hooks import ScriptEnd
 
-    If `switch` has skipped runs, an error only ends the script; the model stays as it is then.
-    """
     script = _script(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
@@ -262,20 +263,17 @@ def _execute(arguments: argparse.Namespace, switch: SwitchState | None = None) -
         raise
     except clhines.RankError:  # the rank that failed prints the message
         raise ScriptError("") from None
+    except ScriptEnd as end:
+        arguments.kept = end
+        tell(f"{script}{_line(script, end)}: the script ends here, at its first run")
     except BaseException as error:
-        if switch is None or not switch.skipped:
-            raise ScriptError(_failed(script, error)) from None
-        arguments.kept = error
-        tell(f"{_failed(script, error)}; runs are skipped, and the model is that of this line")
+        raise ScriptError(_failed(script, error)) from None
     finally:
         sys.argv = argv
     return 0
 
 
 def _failed(script: Path, error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(script)]
-    where = f", line {lines[-1]}" if lines else ""
     text = str(error)
     if isinstance(error, clhines.BuildError):  # which shows the source
         text = text.splitlines()[0]
@@ -283,4 +281,10 @@ def _failed(script: Path, error: BaseException) -> str:
     unknown = "HocObject' object has no attribute" in text
     if "mechanism" in text or "not a template" in text or unknown:
         text += "; compiled mechanisms are found in the working folder, or with --mechanisms"
-    return f"{script}{where}: {type(error).__name__}: {text}"
+    return f"{script}{_line(script, error)}: {type(error).__name__}: {text}"
+
+
+def _line(script: Path, error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(script)]
+    return f", line {lines[-1]}" if lines else ""

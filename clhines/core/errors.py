@@ -126,7 +126,22 @@ class SpikeOverflowError(ClhinesError, OverflowError):
 
 
 class DeviceError(ClhinesError, RuntimeError):
-    """No usable OpenCL device: none exists, none matches, or none has the precision."""
+    """No usable OpenCL device: none exists, none matches, or none has the precision.
+
+    Attributes
+    ----------
+    is_refusal : bool
+        False if a name or number of a device matches none; see `is_refusal`.
+    """
+
+    is_refusal = True
+
+    @classmethod
+    def no_match(cls, message: str) -> DeviceError:
+        """Return the error of a name that matches no device."""
+        error = cls(message)
+        error.is_refusal = False
+        return error
 
 
 class DeviceMemoryError(DeviceError, MemoryError):

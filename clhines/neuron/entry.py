@@ -139,8 +139,8 @@ def from_neuron(
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     """Yield constructs that only `run` supports."""
-    for t in model.pending.statements:
-        what = refusal("neuron.cvode-event-statement", t=t)
+    for t in model.pending.statements:  # NEURON's queue has them a quarter of a step before
+        what = refusal("neuron.cvode-event-statement", t=t + model.h.dt / 4)
         yield Rejected("", what)
     for used, thing in (
         (model.bins is not None and model.bins.late, LATE),

@@ -342,7 +342,7 @@ print(json.dumps([*found, listed, h.t]))
 def test_what_run_alone_can_do_is_refused_by_from_neuron():
     """NEURON takes steps before 0 ms itself in a run, so that check() lists nothing."""
     statement, early, listed, end = forked.result_of(FROM_NEURON)
-    assert "CVode.event with a statement, at t = 1.49" in statement
+    assert "CVode.event with a statement, at t = 1.5 ms" in statement
     assert "h.t is -1 ms; expected 0 or more" in early
     assert listed == [] and abs(end - 1) < 1e-9
 

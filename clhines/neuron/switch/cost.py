@@ -22,6 +22,7 @@ Constants are seconds of one core of 2023; `machine_factor` scales them.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import platform
 import sys
@@ -33,6 +34,7 @@ from clhines.core import files
 from clhines.neuron.memory.session import Hoc, all_sections, as_flag
 from clhines.neuron.memory.versions import SWITCH
 
+_log = logging.getLogger(__name__)
 _SCHEMA = 1  # of the files
 _SAMPLES = 1000  # sections of which mechanisms are looked at
 _FALL = 0.5  # a number of a record is replaced by one that is smaller by this factor
@@ -238,10 +240,18 @@ class Ledger:
         is_again = self.record.first == self.first
         rest = max(steps, self.record.steps - self.steps) if is_again else steps
         gain = self._gain(steps)
-        if self.has_begun or gain <= 0:
-            return gain > 0
+        begin = 0.0 if self.has_begun or gain <= 0 else self.device_begin
         waited = self.neuron_steps * self.neuron_step
-        return max(gain * rest / max(steps, 1), waited) > self.device_begin
+        is_sooner = gain > 0 and max(gain * rest / max(steps, 1), waited) > begin
+        _log.info(
+            "%s takes %d steps: about %.2g s in NEURON, %.2g s on the device, %.2g s to begin",
+            "the device" if is_sooner else "NEURON",
+            steps,
+            steps * self.neuron_step,
+            self.device_call + steps * self.device_step,
+            begin,
+        )
+        return is_sooner
 
     def _gain(self, steps: int) -> float:
         """Seconds that a call on the device saves once it has begun there."""
@@ -305,7 +315,8 @@ class Accounts:
         self._count_due = 0.0  # s of NEURON's steps until all is counted again
         self.device, self.device_steps, self.device_seconds = "", 0, 0.0
         self.estimate = 0.0  # s in NEURON of the steps on the device
-        self.neuron_steps = 0
+        self.neuron_steps = 0  # that ended sooner there
+        self.refused_steps = 0  # that NEURON took as the device cannot
 
     def device_is_sooner(self, steps: int) -> bool:
         """Decide who takes a call; all MPI ranks that exchange events call it."""
@@ -393,4 +404,6 @@ class Accounts:
             parts[0] += f" (about {self.estimate:.2g} s in NEURON)" if self.estimate else ""
         if self.neuron_steps:
             parts.append(f"{self.neuron_steps:,} steps by NEURON (sooner there)")
+        if parts and self.refused_steps:
+            parts.append(f"{self.refused_steps:,} steps by NEURON (not supported)")
         return "; ".join(parts)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from numpy.typing import DTypeLike
 
-from clhines.core.checks import as_switch
+from clhines.core.checks import as_choice, as_switch
 from clhines.core.errors import InputError, say_to_caller, shown, tell
 from clhines.neuron.calls import RunOptions, as_step
 from clhines.neuron.memory.session import VersionError, as_flag
@@ -42,7 +42,8 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
 
     def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
         self._switch, self._state = switch, switch.state
-        self._before, self._first = self._state.options, self._state.steps
+        self._before, self._first = self._state.options, self._state.counts
+        self._last: tuple[int, int] | None = None  # counts at the end of the block
         self._reasons, self._reasons_before = list[str](), self._state.reasons
         switch.set(options, self._reasons)
 
@@ -50,14 +51,19 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
         state = self._state
         is_on = state.reasons is self._reasons and state.options is not None
         text = f"clhines switch, {'on' if is_on else 'off'}: {self.steps} steps run on the device"
-        if sooner := state.neuron_steps:
+        if sooner := self._since()[1]:
             text += f", {sooner} by NEURON, sooner there"
         return text + (f"; stepped by NEURON: {'; '.join(self.reasons)}" if self.reasons else "")
 
     @property
     def steps(self) -> int:
         """Number of steps run on the device, and not by NEURON, since it was turned on."""
-        return self._state.steps - self._first
+        return self._since()[0]
+
+    def _since(self) -> tuple[int, int]:
+        """Return steps on the device, and by NEURON as sooner there, in the block."""
+        device, neuron = self._last or self._state.counts
+        return device - self._first[0], neuron - self._first[1]
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -65,6 +71,7 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
         return tuple(self._reasons)
 
     def __exit__(self, *_: object) -> None:
+        self._last = self._state.counts
         self._switch.set(self._before, self._reasons_before)
 
 
@@ -113,8 +120,10 @@ def enable(
     """
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
-    if not isinstance(engine, str):
-        raise InputError(f"engine is {shown(engine)}; expected a name")
+    if engine != "auto":
+        from clhines.simulator.engines.table import NAMES
+
+        as_choice("engine", engine, ("auto", *NAMES))
     is_named = device is not None or engine != "auto" or as_switch("strict", strict)
     if when is None:
         when = "always" if is_named else "faster"
@@ -126,8 +135,10 @@ def enable(
             raise
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
-    skips = switch.state.options is not None and switch.state.options.skips
-    return SwitchHandle(switch, replace(options, skips=skips))
+    before = switch.state.options
+    if before is not None:
+        options = replace(options, skips=before.skips, ends=before.ends)
+    return SwitchHandle(switch, options)
 
 
 def _made(test: str = "hooks") -> Switch:
@@ -154,10 +165,10 @@ def _report(is_quiet: bool) -> None:
 
 
 @contextmanager
-def skipping() -> Iterator[SwitchState]:
-    """Leave the runs of a block out: each sets NEURON's clock to its end."""
+def skipping(ends: bool = False) -> Iterator[SwitchState]:
+    """Leave the runs of a block out: each sets NEURON's clock, or the first raises ScriptEnd."""
     switch = _made()
-    options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True)
+    options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False
     with SwitchHandle(switch, options):
         yield switch.state

@@ -29,6 +29,11 @@ _CONTINUERUN = f"""proc continuerun() {{ local begun
     realtime = startsw() - begun
 }}"""
 _MOST = 1e9  # ms, that psolve takes
+LOOP = "a loop around fadvance(), in place of h.continuerun()"
+
+
+class ScriptEnd(BaseException):  # no `except Exception` of the script catches it
+    """Ends a script at its first run; the text says why NEURON would take that, if so."""
 
 
 class Switch:
@@ -90,9 +95,9 @@ class Switch:
         """Run until a time, ms, for hoc; 1 if that has failed."""
         h = self._h
         h.stoprun = 0
-        done = self._skips(stop) or self._runner.attempt(
-            steps_until(h, stop), lambda: getattr(h, _STANDARD)(stop)
-        )
+        done = self._left_out(stop)
+        if done is None:
+            done = self._runner.attempt(steps_until(h, stop), lambda: getattr(h, _STANDARD)(stop))
         return int(not done)
 
     def _psolve(self, _: int) -> float:
@@ -117,10 +122,10 @@ class Switch:
 
         if stop < t or stop > _MOST:  # NEURON's own error
             done = self._runner.in_neuron(in_neuron)
+        elif (left_out := self._left_out(stop)) is not None:
+            done = left_out
         else:  # psolve() calls no advance() of the model's own
-            done = self._skips(stop) or self._runner.attempt(
-                count, in_neuron, calls=False, solves=True
-            )
+            done = self._runner.attempt(count, in_neuron, calls=False, solves=True)
         self._stop_unless(done)
         return 0.0
 
@@ -132,8 +137,8 @@ class Switch:
         def in_neuron() -> None:
             results.append(float(self._h.CVode().solve(*arguments)))
 
-        if not self._skips(stop):
-            self._leave_to_neuron("CVode.solve()", in_neuron)
+        reason = "CVode.solve()"
+        self._leave_to_neuron(reason, in_neuron, self._left_out(stop, reason))
         return results[0] if results else 0.0
 
     def _batch_run(self) -> None:
@@ -142,39 +147,52 @@ class Switch:
         def in_neuron() -> None:
             h.batch_run(*arguments)
 
+        left_out = self._left_out(arguments[0]) if arguments else None
         match arguments:
-            case [first, *_] if self._skips(first):
-                pass
-            case [float(stop), float()]:
+            case [float(stop), float()] if left_out is None:
                 count = partial(batch_steps, h, stop)
                 self._stop_unless(self._runner.attempt(count, in_neuron, calls=False))
             case _:  # NEURON writes a file in its steps, or says what is wrong
-                self._leave_to_neuron("batch_run() writes a file in its steps", in_neuron)
+                reason = "batch_run() writes a file in its steps"
+                self._leave_to_neuron(reason, in_neuron, left_out)
         self._arguments.give(1.0)
 
     def _fadvance(self) -> None:
         """Take the first step of a loop around ``fadvance``; NEURON takes the others."""
         h = self._h
-        if not self._skips(float(h.t) + float(h.dt)):
-            reason = "a loop around fadvance(), in place of h.continuerun()"
-            self._leave_to_neuron(reason, h.fadvance)
-            self._loop.is_on = False
+        left_out = self._left_out(float(h.t) + float(h.dt), LOOP)
+        self._leave_to_neuron(LOOP, h.fadvance, left_out)
+        self._loop.is_on = left_out is not None
         self._arguments.give(1.0)
 
-    def _leave_to_neuron(self, reason: str, neuron_call: Callable[[], object]) -> None:
-        self._runner.say(reason)
-        self._stop_unless(self._runner.in_neuron(neuron_call))
+    def _leave_to_neuron(
+        self, reason: str, neuron_call: Callable[[], object], left_out: bool | None
+    ) -> None:
+        """Let NEURON take a call, unless it was left out, and say why."""
+        if left_out is None:
+            self._runner.say(reason)
+            left_out = self._runner.in_neuron(neuron_call)
+        self._stop_unless(left_out)
 
     def _stop_unless(self, done: bool) -> None:
         """Let hoc stop if a call has raised an exception."""
         if not done:
             self._errors.stop_hoc()
 
-    def _skips(self, stop: object) -> bool:
-        """Leave a run out, and set NEURON's clock to its end, if that is asked for."""
-        skips = self.state.options is not None and self.state.options.skips
-        if skips and isinstance(stop, float):
+    def _left_out(self, stop: object, reason: str = "") -> bool | None:
+        """Leave a run out, and set NEURON's clock to its end, if the options ask for that.
+
+        Return None if they do not, and False if the script ends here. `reason` says why NEURON
+        would take the run.
+        """
+        options = self.state.options
+        if options is None or not options.skips:
+            return None
+        self.state.skipped = True
+        if options.ends:
+            self._errors.keep(ScriptEnd(reason))
+            return False
+        if isinstance(stop, float):
             clock = ctypes.c_double.from_address(self._library.variable("nrn_threads"))
             clock.value = self._h.t = max(stop, float(self._h.t))
-            self.state.skipped = True
-        return skips
+        return True

@@ -32,13 +32,14 @@ _SHORT = 2.0  # s: runs that show no bar, of which a script may call many
 
 @dataclass(frozen=True)
 class SwitchOptions:
-    """`skips`: runs are left out, and only the clock is set."""
+    """`skips`: runs are left out, and only the clock is set; `ends`: the first ends the script."""
 
     request: RunOptions
     strict: bool = False
     fixed_step: float | None = None
     progress: bool = False
     skips: bool = False
+    ends: bool = False
     when: str = "always"
 
     def __post_init__(self) -> None:
@@ -58,9 +59,9 @@ class SwitchState:
     skipped: bool = False  # whether a run has been left out
 
     @property
-    def neuron_steps(self) -> int:
-        """Steps by NEURON, which ended sooner there."""
-        return self.accounts.neuron_steps
+    def counts(self) -> tuple[int, int]:
+        """Steps run on the device, and steps by NEURON, which ended sooner there."""
+        return self.steps, self.accounts.neuron_steps
 
 
 class CallRunner:
@@ -109,7 +110,11 @@ class CallRunner:
             seconds, steps = time.perf_counter() - begin, self._state.steps - steps_before
             accounts.add_device(steps, seconds, self._run_seconds, self._device)
             return True
-        return self.in_neuron(neuron_call)
+        t = float(self._h.t)
+        done = self.in_neuron(neuron_call)
+        if not self._h.CVode().active() and self._h.dt > 0:
+            accounts.refused_steps += max(round((float(self._h.t) - t) / self._h.dt), 0)
+        return done
 
     def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
         """Whether a child process does what later calls on the device need; start it if so."""

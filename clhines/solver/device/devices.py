@@ -188,7 +188,7 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
     if isinstance(spec, cl.Device):
         return _with_precision(spec, double)
     if spec is not None and not isinstance(spec, str):
-        raise DeviceError(
+        raise DeviceError.no_match(
             f"device={shown(spec)} is not valid; expected a pyopencl device, an index pair like "
             "'0:1' or part of a name"
         )
@@ -235,7 +235,8 @@ def _named(text: str, origin: str) -> cl.Device:
             f"{index} {d.name.strip()} ({d.platform.name.strip()})" for index, d in devices
         )
         near = meant(text, [word for _, d in devices for word in re.findall(r"\w+", _words(d))])
-        raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}{near}")
+        message = f"{origin}={shown(text)} matches no device; found: {listed}{near}"
+        raise DeviceError.no_match(message)
     return matches[0]
 
 

@@ -278,7 +278,7 @@ with clhines.neuron.enable(**json.loads(sys.argv[3])) as on:
     h.tstop = 5
     h.run()
     heavy = "pyopencl" in sys.modules or "clhines.simulator.simulation" in sys.modules
-    print(json.dumps([on.steps, on._state.neuron_steps, heavy, list(v), repr(on)]))
+    print(json.dumps([on.steps, on._state.counts[1], heavy, list(v), repr(on)]))
 """
 
 
@@ -401,7 +401,7 @@ h.finitialize(-65)
 with clhines.neuron.enable() as on:
     for k in range(5):
         context.psolve(5 * (k + 1))
-    counts = context.py_gather([on.steps, on._state.neuron_steps, len(times)], 0)
+    counts = context.py_gather([on.steps, on._state.counts[1], len(times)], 0)
 if me == 0:
     print(json.dumps([counts, list(times)]))
 """

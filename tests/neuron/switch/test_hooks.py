@@ -106,7 +106,7 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
     assert "extracellular" in done.stderr.splitlines()[-1]
     for words in ([], ["-W", "ignore"]):
         done = run(tmp_path, "extracellular", *words, *command)
-        assert not done.returncode and "simulated here: 0 steps, until 5 ms" in done.stdout
+        assert not done.returncode and done.stdout == "script.py 5.0\n"
         lines = [x for x in done.stderr.splitlines() if x.startswith("clhines: ")]
         assert len(lines) == 1 and lines[0].startswith("clhines: stepped by NEURON: the model has")
     done = run(tmp_path, "hh", *command, "--", "-v", "--stop")
@@ -136,14 +136,16 @@ def test_progress_names_each_phase_of_a_run(tmp_path):
 @pytest.mark.parametrize(("end", "code"), [("3", 3), ("", 0), ("'no'", 1)])
 def test_command_line_ends_as_the_script_does(tmp_path, end, code):
     (tmp_path / "ends.py").write_text(SCRIPT.replace("NAME", "'hh'") + f"sys.exit({end})\n")
-    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference")
-    assert done.returncode == code and "simulated here: 200 steps" in done.stdout
+    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference",
+        "--json")  # fmt: skip
+    assert done.returncode == code and json.loads(done.stdout.split("\n", 1)[1])["steps"] == 200
     assert ("clhines: no" in done.stderr) == (code == 1)
-    for words in ["--check"], ["--stop", "1"]:  # of a model that is whole
+    (tmp_path / "ends.py").write_text(f"import sys\nsys.exit({end})\n")
+    for words in ["--check"], ["--stop", "1"]:  # before its first run
         command = ["-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference", *words]
         done = run(tmp_path, "hh", *command)
         last = f"clhines: ends.py has ended with status {code}; expected a model"
-        assert done.returncode == (2 if code else 0)
+        assert done.returncode == 2 or not code
         assert not code or done.stderr.splitlines()[-1] == last
 
 
@@ -206,10 +208,12 @@ def test_command_line_runs_a_script_of_hoc(tmp_path):
         done = run(tmp_path, "hh", *command)
         if name == "hh":
             assert not done.returncode and "solved to 3" in done.stdout
-            assert "run to 5" in done.stdout and "simulated here: 320 steps" in done.stdout
+            assert "run to 5" in done.stdout
+            done = run(tmp_path, "hh", *command, "--json")
+            assert json.loads(done.stdout[done.stdout.index("{") :])["steps"] == 320
         else:
             assert not done.returncode and "solved to 3" in done.stdout
-            assert "run to 5" in done.stdout and "simulated here: 0 steps" in done.stdout
+            assert "run to 5" in done.stdout and "stepped by NEURON" in done.stderr
             done = run(tmp_path, "hh", *command, "--strict")
             assert done.returncode == 1 and "solved to" not in done.stdout
             assert "extracellular" in done.stderr.splitlines()[-1]
@@ -483,8 +487,7 @@ def test_command_line_ends_as_a_script_does_whose_children_run(tmp_path, code):
     assert "has run nothing" not in done.stderr and done.stdout.startswith("[")
 
 
-SKIPPED = """
-import sys
+ENDS = """
 from neuron import h
 h.load_file("stdrun.hoc")
 soma = h.Section(name="soma")
@@ -495,36 +498,76 @@ stim.start, stim.number, stim.interval = 0, 100, 0.5
 netcon = h.NetCon(stim, synapse)
 netcon.weight[0] = 0.5
 spikes = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
-v = h.Vector().record(soma(0.5)._ref_v)
 pc = h.ParallelContext()
 pc.set_maxstep(10)
 h.finitialize(-65)
-while h.t < 10:
-    h.fadvance()
-while pc.t(0) < 1e6:
-    pc.psolve(pc.t(0) + 5e5)
-h.tstop = 1e9
-h.run()
-h.batch_run(2e9, 1e9)
-assert soma(0.5).v == -65 and h.t >= 2e9
-clamp = h.IClamp(soma(0.5))  # of what comes after a run
-print(v[1])
-clamp = None
+h.tstop = 5
+try:
+    RUN
+except Exception:
+    pass
+open("results", "w").write("a shorter run")
 """
+LOOP = "a loop around fadvance(), in place of h.continuerun(): stepped by NEURON\n"
 
 
-def test_check_and_stop_skip_the_runs_of_a_script(tmp_path):
-    (tmp_path / "skipped.py").write_text(SKIPPED, "utf-8")
-    command = ["-m", "clhines.cli", "simulate", "skipped.py"]
+@pytest.mark.parametrize(
+    ("call", "listed"),
+    [
+        ("h.run()", "all is simulated\n"),
+        ("h('run()')", "all is simulated\n"),
+        ("pc.psolve(5)", "all is simulated\n"),
+        ("h.batch_run(5, 1)", "all is simulated\n"),
+        ("h.fadvance()", LOOP),
+        ("h.CVode().solve(5)", "CVode.solve(): stepped by NEURON\n"),
+    ],
+)
+def test_check_and_stop_end_a_script_at_its_first_run(tmp_path, call, listed):
+    """Nothing that the script does after it takes place, such as writing its results."""
+    (tmp_path / "ends.py").write_text(ENDS.replace("RUN", call), "utf-8")
+    command = ["-m", "clhines.cli", "simulate", "ends.py"]
     done = run(tmp_path, "hh", *command, "--check")
-    assert not done.returncode and done.stdout == "all is simulated\n", done.stderr
-    assert "skipped.py, line 26: IndexError" in done.stderr  # of a Vector that has nothing
+    assert done.stdout == listed and done.returncode == int("NEURON" in listed), done.stderr
+    assert "ends.py, line 17: the script ends here, at its first run" in done.stderr
+    assert not (tmp_path / "results").exists()
     words = "--stop", "8", "--json", "--out", "a.npz", "--engine", "reference"
     done = run(tmp_path, "hh", *command, *words)
     report = json.loads(done.stdout)
-    assert "IClamp" in report["mechanisms"] and report["sources"] == 1
+    assert "ExpSyn" in report["mechanisms"] and report["sources"] == 1
     with np.load(tmp_path / "a.npz") as file:
         assert 0 < len(file["spike_time"]) == report["spikes"] < 5  # 16 are the NetStim's
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_device_that_does_not_exist_is_an_error(tmp_path):
+    for words, more in (["--device", "nowhere"], {}), ([], {"CLHINES_DEVICE": "nowhere"}):
+        command = ["-m", "clhines.cli", "simulate", "script.py", "--when", "always", *words]
+        done = run(tmp_path, "hh", *command, **more)
+        assert done.returncode == 1 and "='nowhere' matches no device" in done.stderr
+    with pytest.raises(InputError, match="engine='foo'; expected auto, "):
+        clhines.neuron.enable(engine="foo")
+
+
+BLOCKS = """
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+blocks = [clhines.neuron.enable(when="never")]
+for engine, stop in (("reference", 1), ("reference", 3)):
+    with clhines.neuron.enable(engine=engine) as block:
+        h.finitialize(-65)
+        h.continuerun(stop)
+    blocks.append(block)
+h.continuerun(4)
+print(*[block.steps for block in blocks])
+"""
+
+
+def test_each_block_counts_its_own_steps(tmp_path):
+    (tmp_path / "blocks.py").write_text(BLOCKS, "utf-8")
+    assert run(tmp_path, "hh", "blocks.py").stdout == "160 40 120\n"
 
 
 def test_environment_variable_turns_the_switch_on(tmp_path):
@@ -587,7 +630,7 @@ def test_code_of_cvode_events_that_cannot_be_run_is_refused():
     point, none, own, nested = found
     assert point.startswith("CVode.event with a statement and a point process, at t = 2.99")
     assert none == [] and nested == "RuntimeError"
-    assert own.startswith("CVode.event with a statement, at t = 2.99") and "neuron.run" in own
+    assert own.startswith("CVode.event with a statement, at t = 3 ms") and "neuron.run" in own
 
 
 def test_neuron_steps_models_whose_sources_and_vectors_call_code():
