@@ -32,6 +32,7 @@ from clhines.simulator.ranks.mpi import own_queue
 from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
 
 __all__ = [
+    "CHOICES",
     "SPIKE_LATE",
     "asked",
     "check_rings",

@@ -121,9 +121,9 @@ def enable(
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
     if engine != "auto":
-        from clhines.simulator.engines.table import NAMES
+        from clhines.simulator.importing import CHOICES
 
-        as_choice("engine", engine, ("auto", *NAMES))
+        as_choice("engine", engine, CHOICES)
     is_named = device is not None or engine != "auto" or as_switch("strict", strict)
     if when is None:
         when = "always" if is_named else "faster"
