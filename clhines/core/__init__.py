@@ -7,7 +7,7 @@ Who owns what
     `errors`: all exceptions and warnings, and how a message shows a value. `arrays`: operations on
     flat arrays. `units`: units of NEURON and their arithmetic. `quantities`: numbers with units.
     `checks`: checks of arguments. `files`: reading and writing without a half-written file.
-    `progress`: bars, and lines for phases. `summary`: what objects print. `pictures`: by
+    `progress`: bars, and lines for phases. `summary`: words for summaries. `pictures`: by
     matplotlib, their style and files.
     `trees`: parents of nodes from parents of branches, and seeds.
 

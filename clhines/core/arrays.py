@@ -11,7 +11,7 @@ _CHUNK = 1 << 18  # entries that stay in the cache
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return (m + 1,) int64: starts of m consecutive ranges of `counts` entries, and the end."""
+    """Return (m + 1,) int64: starts of m consecutive ranges with `counts` entries, and the end."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
@@ -21,12 +21,12 @@ def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.n
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return (m,) int64: starts of m consecutive ranges of `counts` entries."""
+    """Return (m,) int64: starts of m consecutive ranges with `counts` entries."""
     return np.cumsum(counts) - counts
 
 
 def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
-    """Return the inverse of a permutation, or of `size` numbers some of which are missing (-1)."""
+    """Invert a permutation, or a selection of `size` numbers; missing ones are -1."""
     place = np.full(len(order) if size is None else size, -1)
     place[order] = np.arange(len(order))
     return place
@@ -45,7 +45,7 @@ def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
 
 
 def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
-    """Return (n,) int64: the index in `keys` of each of `wanted`, -1 if it is missing.
+    """Return (n,) int64: each wanted key's index in `keys`, -1 if it is missing.
 
     All `keys` differ; `order` sorts them, and is computed if it is None.
 
@@ -115,7 +115,7 @@ def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
 
 
 def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return (sum(sizes),) integer: parents of the nodes of some cells, renumbered from 0."""
+    """Return (sum(sizes),) integer: parents of some cells' nodes, renumbered from 0."""
     if (first[1:] == first[:-1] + sizes[:-1]).all():  # neighbours: in one piece, of the same dtype
         some = parent[first[0] : first[-1] + sizes[-1]]
         return np.where(some < 0, -1, some - int(first[0]))

@@ -15,7 +15,7 @@ from clhines.core.quantities import as_numbers
 MAX_COUNT = 10**15  # larger counts exceed any memory
 _UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
 _MEMINFO = Path("/proc/meminfo")
-_GROUPS = (  # of control groups: limit, and use; versions 2 and 1
+_GROUPS = (  # control groups: limit, and use; versions 2 and 1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
         Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -33,7 +33,7 @@ def host_array(name: str, a: Any) -> Any:
     Nothing is copied; memory outside the host is refused.
     """
     if isinstance(a, np.ndarray) or not hasattr(type(a), "__dlpack__"):
-        return a  # of the type: pint's quantities forward attributes to their arrays
+        return a  # asked by type: pint's quantities forward attributes to their arrays
     kind = type(a).__name__
     try:
         place = int(a.__dlpack_device__()[0])
@@ -244,7 +244,7 @@ def _of_group(limit: Path, use: Path) -> int | None:
 
 
 def check_room(needed: float, what: str) -> None:
-    """Raise HostMemoryError if `needed` bytes, at least, do not fit; `what` names their use."""
+    """Raise HostMemoryError if `needed` bytes, at least, do not fit; `what` names the data."""
     if needed < _UNCHECKED:
         return
     there, needed = available(), min(needed, 2.0**100)

@@ -27,7 +27,7 @@ _NAMES = re.compile(r"(?<!\w)'[^'\n]*'|\S+")  # a quoted name, which may have sp
 
 
 def shown(value: object) -> str:
-    """Return the `repr` of a value, shortened for a message of one line."""
+    """Return the `repr` of a value, shortened for a one-line message."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # an integer of more digits than Python prints

@@ -96,7 +96,7 @@ def _target(path: PathLike) -> tuple[str, os.stat_result | None]:
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{name}: expected a file in a folder that exists and is writable")
     if name.endswith(("/", os.sep)):
-        raise InputError(f"{name}: is the name of a folder; expected that of a file")
+        raise InputError(f"{name}: is the name of a folder; expected a name of a file")
     return real, older
 
 
@@ -104,7 +104,7 @@ def _check_older(name: str, older: os.stat_result) -> None:
     if not stat.S_ISREG(older.st_mode):
         what = "a folder" if stat.S_ISDIR(older.st_mode) else "no regular file"
         raise InputError(f"{name}: is {what}; expected the name of a file")
-    with suppress(OSError):  # of a standard output that is closed
+    with suppress(OSError):  # if the standard output is closed
         if os.path.samestat(older, os.fstat(1)):
             raise InputError(f"{name}: is the standard output; expected the name of another file")
     if not older.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):

@@ -24,7 +24,7 @@ _STYLE = Path(__file__).with_name("clhines.mplstyle")
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw the pictures of the block in the style of clhines."""
+    """Draw the block's pictures in clhines' style."""
     check_matplotlib()
     import matplotlib
 

@@ -78,7 +78,7 @@ def each(items: Sequence[_Item], what: str) -> Iterator[_Item]:
 
 
 def bar(total: int, unit: str, show: bool, scale: float = 1.0, text: str = "") -> tqdm | None:
-    """Return a bar of `total` items of `scale` units each; None, without an import, if not shown.
+    """Return a bar for `total` items of `scale` units; None, without an import, if not shown.
 
     If stderr is a file or a pipe, each state is a line of its own.
     """

@@ -1,4 +1,4 @@
-"""Parents of the nodes of a tree that is described branch by branch, and seeds of random trees."""
+"""Parents of nodes from the parents of branches, and seeds of random trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_NODES = 2**31 - 1  # parent arrays are int32
 
 
 def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int) -> np.ndarray:
-    """(n,) int32 parents, branch after branch; those without a parent hang at the soma, if any."""
+    """(n,) int32 parents, branch after branch; branches without a parent hang at the soma."""
     end = soma_nodes + np.cumsum(lengths)
     if end[-1] > MAX_NODES:
         raise InputError(f"a tree of {end[-1]} nodes, expected at most {MAX_NODES}")

@@ -11,8 +11,7 @@ unit and returns the factor that converts numbers to NEURON's unit. Grammar::
 ``a/b/c`` is ``a/(b c)``; a product after a division (``a/b c``, ``a/b*c``) has two readings and is
 refused. ``/ms`` is ``1/ms``; ``1`` is a pure number; ``-`` before a letter is a product, as in
 NMODL (``ohm-cm``), and before a digit the sign of an exponent. ``µ`` is ``u`` and ``Ω`` is
-``ohm``. Names are those of `BASES` with at most one SI prefix. No number but the ``1`` is part of a
-unit.
+``ohm``. `BASES` lists the names, which take at most one SI prefix. Units have no number but ``1``.
 
 Which unit is NEURON's? Its units do not form one coherent system, so the dimension decides:
 
@@ -69,7 +68,7 @@ _METRE, _MOLAR, _KELVIN = (1, 0, 0, 0, 0, 0), (-3, 0, 0, 0, 1, 0), (0, 0, 0, 0, 
 _SIEMENS, _FARAD, _OHM = (-2, -1, 3, 2, 0, 0), (-2, -1, 4, 2, 0, 0), (2, 1, -3, -2, 0, 0)
 _JOULE, _WATT, _HERTZ = (2, 1, -2, 0, 0, 0), (2, 1, -3, 0, 0, 0), (0, 0, -1, 0, 0, 0)
 _COMMON = """uV mV V us ms s pA nA uA mA A pS nS uS mS S mho mmho umho pF nF uF F ohm Mohm um
-    micron mm cm m nM uM mM M Hz kHz K""".split()  # what a wrong name probably means
+    micron mm cm m nM uM mM M Hz kHz K""".split()  # names that a wrong one probably means
 _TABLE: dict[str, tuple[str | int, Dimension]] = {  # names: size, and dimension
     "m meter metre": (1, _METRE),
     "s sec second": (1, _SECOND),
@@ -97,7 +96,7 @@ _TABLE: dict[str, tuple[str | int, Dimension]] = {  # names: size, and dimension
     "erg": ("1e-7", _JOULE),
     "cal calorie": ("4.184", _JOULE),
 }
-# Units without a prefix, of both languages; those of texts are `BASES`.
+# Units without a prefix in both languages; `BASES` has the units of texts.
 UNITS: dict[str, Scaled] = {
     name: (Fraction(size), dimension)
     for names, (size, dimension) in _TABLE.items()

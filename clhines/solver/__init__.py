@@ -11,11 +11,10 @@ once. *Natural order* is the caller's, *device order* the plan's: `Solver.to_dev
 Who owns what
     `solver`: `Solver`, the public face; it has one engine and no branch on which. `arguments`
     checks arrays. `tune` plans, times candidates, keeps the winners and makes the engine.
-    `engines`: a batch by its plan, chains in lanes, and what these share. `factors`: `Factors`, and
-    `Gradients`, of a solve with respect to d, u, l and b. `accuracy` reports lost digits.
-    `known_answers`: the self-test of a device. `tridiagonal`: `Tridiagonal` and
-    `solve_tridiagonal`, whose arrays `chains` brings to Hines matrices and back.
-    `torch` and `jax`: solves that these libraries differentiate;
+    `engines`: a batch by its plan, and chains in lanes. `factors`: `Factors`, and `Gradients` with
+    respect to d, u, l and b. `accuracy` reports lost digits. `known_answers`: the self-test of a
+    device. `tridiagonal`: `Tridiagonal` and `solve_tridiagonal`, whose arrays `chains` brings to
+    Hines matrices and back. `torch` and `jax`: solves that these libraries differentiate;
     `clhines.torch` and `clhines.jax` have them, and simulations.
 
 >>> import numpy as np

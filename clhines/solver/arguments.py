@@ -132,7 +132,7 @@ class Arguments:
         """Refuse an `out` in device order that cannot take the solution for `b`."""
         self.checked("out", out, size, on_device=True)
         if out.shape != b.shape:
-            raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
+            raise InputError(f"out has shape {out.shape}; expected as for b, {b.shape}")
         if out.offset or not out.flags.c_contiguous:
             raise InputError("out is a strided or offset view; expected a whole array")
 

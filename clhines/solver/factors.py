@@ -57,7 +57,7 @@ def host_rows(
             expected = f"({num_nodes},) or (k, {num_nodes})"
             raise InputError(f"{name} has shape {shape}; expected {expected}")
     if rows[0].shape != rows[1].shape:
-        raise InputError(f"g has shape {rows[1].shape}; expected that of x, {rows[0].shape}")
+        raise InputError(f"g has shape {rows[1].shape}; expected as for x, {rows[0].shape}")
     return rows[0], rows[1]
 
 
@@ -250,7 +250,7 @@ class Factors:
         return target
 
     def _system_before(self, rows: Array) -> dict[str, np.ndarray]:
-        """Return the system on the host, where the solution may lose digits; else nothing."""
+        """Return the system on the host if the solution may lose digits, else nothing."""
         if self.doubtful:
             return {**self.doubtful, **on_host(self.queue, {"b": rows})}
         if self._engine.may_lose and isinstance(rows, np.ndarray):

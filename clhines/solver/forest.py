@@ -1,4 +1,4 @@
-"""Forest: the trees of a batch of cells; validation, distinct shapes, branches and levels.
+"""Forest: a batch of trees; validation, distinct shapes, branches and levels.
 
 Everything here is vectorised NumPy. Ancestors are found by pointer doubling, so that a chain of
 a million nodes takes twenty passes instead of a million.
@@ -72,7 +72,7 @@ class Trees:
 
     @cached_property
     def is_chains(self) -> bool:
-        """Whether the parent of each node is the node before, but for the first of each tree."""
+        """Whether each node but the first in its tree has the node before as its parent."""
         inner = np.ones(len(self.parent), bool)
         inner[self.offsets[:-1]] = False
         return bool((self.parent[inner] == np.flatnonzero(inner) - 1).all())
@@ -181,7 +181,7 @@ class Trees:
         return before[self.branch_of_node] + self.position
 
     def by_level(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first branch of each level of each tree, and the first level of each tree."""
+        """Return the first branch on each level, tree by tree, and the first level of each tree."""
         first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
         first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level after another
         return first, np.searchsorted(first, self.branch_offsets[:-1])
@@ -209,9 +209,9 @@ class ChainTrees(Trees):
 
 
 class Forest:
-    """A batch of cells, each a rooted tree; the structure of a batch of Hines matrices.
+    """A batch of cells, each a rooted tree: the structure of Hines matrices.
 
-    The arrays given are copied, and those of the forest are read-only.
+    Arguments are copied; the arrays of a forest are read-only.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class Forest:
 
     @cached_property
     def parent(self) -> np.ndarray:
-        """(n,) integer: parent of each node; made when first asked for, where others have it."""
+        """(n,) integer: parent of each node; made on demand."""
         parent = self._parents()
         parent.flags.writeable = False
         return parent
@@ -326,7 +326,7 @@ class Forest:
 
     @classmethod
     def from_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
-        """Make a forest of cells of given shapes, which are taken as valid and distinct.
+        """Make a forest from shapes that are valid and distinct.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class Forest:
 
     @classmethod
     def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
-        """Make a forest of cells of given shapes, whose `parent` is made when asked for."""
+        """Make a forest from shapes; its `parent` is made on demand."""
         forest = cls.__new__(cls)
         forest._put(trees, shapes, parents)
         return forest
@@ -378,7 +378,7 @@ class Forest:
         return self.trees.heights[self.shape_of_cell]
 
     def node_index(self, cell: int, rank: int) -> int:
-        """Natural index of the node that is `rank`-th in the elimination order of `cell`."""
+        """Return the natural index of the `rank`-th node in a cell's elimination order."""
         cell = as_whole_number("cell", cell, 0, self.num_cells - 1)
         rank = as_whole_number("rank", rank, 0, int(self.sizes[cell]) - 1)
         shape = int(self.shape_of_cell[cell])
@@ -386,7 +386,7 @@ class Forest:
         return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
 
     def subset(self, cells: np.ndarray) -> Forest:
-        """Return some of the cells as a forest of their own.
+        """Return some cells as a forest.
 
         Parameters
         ----------
@@ -428,7 +428,7 @@ class Forest:
             )
 
     def _rows(self, cells: np.ndarray, size: int) -> np.ndarray:
-        """(len(cells), size) parents within the cell, -1 at roots, of cells of one size."""
+        """Return (len(cells), size) parents within cells of one size, -1 at roots."""
         starts = self.cell_offsets[cells]
         if starts[-1] - starts[0] == (len(cells) - 1) * size:  # neighbours: no copy needed
             rows = self.parent[starts[0] : starts[-1] + size].reshape(-1, size)
@@ -467,7 +467,7 @@ class Forest:
                 yield cells[k : k + step], size
 
     def _group_cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Shape of each cell, and first cell of each shape; collisions of hashes cost only time."""
+        """Return each cell's shape, and each shape's first cell; hash collisions cost only time."""
         hashes = np.empty(self.num_cells, np.int64)
         weights = np.random.default_rng(2018).integers(1, 1 << 62, int(self.sizes.max())) | 1
         for cells, size in self._equal_sized():

@@ -88,7 +88,7 @@ def solve_with_pivots(
 
 
 def elimination_steps(forest: Forest) -> list[np.ndarray]:
-    """Nodes by depth: those of one depth do not depend on each other."""
+    """Return the nodes by depth: nodes at one depth do not depend on each other."""
     trees = forest.trees
     start = trees.offsets[forest.shape_of_cell]
     within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)

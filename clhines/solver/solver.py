@@ -74,7 +74,7 @@ class Solver(Holder):
     engine : clhines.solver.engines.engine.SolveEngine
         How the batch is solved.
     tuning : clhines.solver.tune.Tuning or None
-        What ``tune="measure"`` found.
+        Times of ``tune="measure"``.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class Solver(Holder):
         The kernel does not compile on this device.
 
     Several threads may use one solver: its methods let them in one at a time. `status` and
-    `kernel_events` are then those of whichever solve was last. A process that was forked after
+    `kernel_events` then belong to the last solve. A process that was forked after
     OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
     Methods here and of `Factors` raise `InputError` for arguments that do not fit, `PivotError` as
@@ -130,7 +130,7 @@ class Solver(Holder):
     def close(self) -> None:
         """Wait for the device, and drop the buffers, as the end of a ``with`` does.
 
-        Calls are rejected from then on. `Factors` keep what they need, and may be used on.
+        Calls are rejected from then on. `Factors` keep their buffers and remain usable.
         """
         if not isinstance(self.engine, ClosedProxy):
             self.queue.finish()
@@ -158,7 +158,7 @@ class Solver(Holder):
 
     @exclusive
     def export(self, folder: PathLike, symmetric: bool = True) -> None:
-        """Write what `Plan.export` writes, with the kernels also compiled for this device.
+        """Write the files of `Plan.export`, and the kernels compiled for this device.
 
         A program that finds the device and the driver of the manifest loads them without a
         compiler. On a processor that PoCL's compiler does not know only they work.
@@ -339,7 +339,7 @@ class Solver(Holder):
 
         Returns
         -------
-        x : like b; on a device asynchronous unless `check`; for buffers an array on that of `out`
+        x : like b; on a device asynchronous unless `check`; for buffers an array on `out`
 
         Warns
         -----

@@ -2,7 +2,7 @@
 
 A solve is one node of the graph; its gradient is one more solve, with u and l swapped (see
 `solver.factors`), and a node itself, so second derivatives work too. Tensors are solved
-through the host's memory: those of the CPU are read and written in place, others are copied.
+through the host's memory: tensors on the CPU are read and written in place, others are copied.
 
 >>> import clhines  # doctest: +SKIP
 >>> x = clhines.torch.solve(solver, d, u, b)  # doctest: +SKIP
@@ -150,7 +150,7 @@ class TorchFactors:
     ----------
     solver : Solver
     d, u, l : (n,) tensors of the solver's dtype
-        They are copied: what is written to them later has no effect.
+        They are copied: later writes have no effect.
     check : bool or "raise"
         As in `Solver.factor`; and of all solves.
     """

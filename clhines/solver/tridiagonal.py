@@ -77,7 +77,7 @@ class Tridiagonal(Holder):
     Raises
     ------
     InputError
-        Sizes that are not whole numbers of 1 or more; and what `Solver` raises.
+        Sizes that are not whole numbers of 1 or more; and as `Solver`.
 
     Arrays are NumPy arrays, or pyopencl arrays of `dtype` in the solver's context. With N rows in
     all, their shapes are:
@@ -228,7 +228,7 @@ class Tridiagonal(Holder):
         Returns
         -------
         TridiagonalFactors
-            They save what `Solver.factor` says, and the changes of the diagonals.
+            They save the elimination, see `Solver.factor`, and the changes of diagonals.
 
         Raises
         ------
@@ -549,7 +549,7 @@ def solve_tridiagonal(
     ------
     InputError
         Shapes that do not fit, pyopencl arrays (see `Tridiagonal`), values of `b` or `x` that are
-        not finite; and what `Solver` raises.
+        not finite; and as `Solver`.
     PivotError
         `cell` is the system, `node` the row of all; the module says which pivots are good.
     """
@@ -595,7 +595,7 @@ def _sizes_of_list(d: object) -> list[int] | None:
 
 
 def _joined(name: str, parts: object, sizes: list[int]) -> object:
-    """Return the arrays of a list one after another; those of `dl` and `du` may be shorter by 1."""
+    """Join the arrays of a list; arrays of `dl` and `du` may be shorter by 1."""
     if np.isscalar(parts):
         return parts
     if not isinstance(parts, (list, tuple)) or len(parts) != len(sizes):
@@ -652,7 +652,7 @@ def _kept(
     key: Any = grid if isinstance(grid, tuple) else grid.tobytes(), method, dtype, at, *named
     try:
         hash(key)
-    except TypeError:  # of an option that is rejected below
+    except TypeError:  # an option that is rejected below
         key = None
     check_process()
     with _LOCK:

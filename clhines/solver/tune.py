@@ -1,4 +1,4 @@
-"""Measuring on a device: the memory floor, candidates of `auto`, and the store of winners."""
+"""Time candidates of `auto` on a device, and store the winners."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class TunedEntry(TypedDict):
     seconds: dict[str, float]
 
 
-_SCHEMA = 1  # of the store's files
-_MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a plan takes
+_SCHEMA = 1  # version of stored files
+_MOST_OPTION = 1 << 30  # largest stored value of an option
 
 
 def store_key(
@@ -102,9 +102,9 @@ _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by a
 
 @dataclass(frozen=True)
 class Tuning:
-    rows: tuple[tuple[Candidate, float], ...]  # s of a solve, in the order of the cost model
+    rows: tuple[tuple[Candidate, float], ...]  # s per solve, in the cost model's order
     heuristic: Candidate  # choice of the cost model
-    best: Candidate  # the fastest; `heuristic` where that is slower by at most `_TIE`
+    best: Candidate  # the fastest, or `heuristic` if it is slower by at most `_TIE`
 
 
 def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarray]:
@@ -122,7 +122,7 @@ def measure(
     prepare: Callable[[Plan], TimedRun],
     keep: bool = True,
 ) -> Tuning:
-    """Time candidates, the heuristic's choice first; pass over those that do not fit or build."""
+    """Time candidates, the heuristic's choice first; skip plans that do not fit or build."""
     ready: list[Callable[[], TimedRun]] = []
     able: list[Candidate] = []
     refused: DeviceMemoryError | BuildError | None = None
@@ -176,7 +176,7 @@ class Pick:
         _log.info("method %s (%s): %s", self.made.method, self._why, self.made.summary)
 
     def engine(self) -> Whole:
-        """Return the engine of the plan; of the heuristic's plan if the winner does not build."""
+        """Return the plan's engine, or the heuristic's if the winner does not build."""
         try:
             return self._engine(self.made)
         except BuildError:
@@ -195,7 +195,7 @@ class Pick:
         return plan
 
     def _tune(self, mode: str) -> None:
-        """Plan again with the winner, stored or measured now, where it is another row."""
+        """Plan again with the stored or measured winner, if it is another candidate."""
         key = store_key(self.queue.device, self.forest, self.dtype, self.options)
         if mode == "cached":
             winner = load(key)

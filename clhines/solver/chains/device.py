@@ -1,4 +1,4 @@
-"""The same on a device: arrays of tridiagonal systems to those of chains, and back."""
+"""Tridiagonal systems as chains on a device: arrays to Hines matrices, and solutions back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clhines.solver.plan.plan import real_name
 
 @dataclass(frozen=True)
 class ChainsSpec(TemplateSpec):
-    """``chains.mako``: arrays of tridiagonal systems to those of a Hines matrix, on the device."""
+    """``chains.mako``: arrays of tridiagonal systems to a Hines matrix, on the device."""
 
     template: ClassVar[str] = "solver/around/chains"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {

@@ -20,7 +20,7 @@ from clhines.core.arrays import offsets
 from clhines.core.errors import AccuracyWarning, InputError, PivotError, warn_caller
 from clhines.solver.plan.kernel_spec import GROWTH
 
-_LEAST_ROWS = 3  # of a system: with two, a corner stands where `dl` or `du` does
+_LEAST_ROWS = 3  # per system: with two, a corner is at the place of `dl` or `du`
 
 
 @dataclass(frozen=True, eq=False)

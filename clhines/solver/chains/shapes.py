@@ -22,7 +22,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 class Matrix(NamedTuple):
-    """A Hines matrix of chains, (n,) each; `sign` is that of each row, None where all are 1."""
+    """A Hines matrix of chains, (n,) each; `sign` has 1 or -1 for each row, None if all are 1."""
 
     l: Array  # noqa: E741
     d: Array
@@ -61,7 +61,7 @@ class Chains:
         self.grid = (self.m, int(rows[0])) if equal else None
 
     def forest(self) -> Forest:
-        """One chain per system; those of one size are planned once."""
+        """Return one chain per system; chains of one size are planned once."""
         sizes, first, number = np.unique(self.rows, return_index=True, return_inverse=True)
         appear = np.argsort(first)  # shapes are numbered by their first appearance
         shape = inverse(appear)[number.reshape(-1)]
@@ -77,7 +77,7 @@ class Chains:
     # -- shapes --------------------------------------------------------------------------------
 
     def _shapes(self, between: bool) -> list[Shape]:
-        """Shapes of a diagonal, or of one that has values `between` the rows of a system only."""
+        """Return the shapes of a diagonal, or of one with values `between` rows only."""
         less = int(between)
         shapes: list[Shape] = [(self.n - less * self.m,)]
         if self.grid is not None:
@@ -98,11 +98,11 @@ class Chains:
         return False
 
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
+        """Return the shape of the solution, and (n,) or (k, n) for its rows."""
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)
-        none = shape[:1] == (0,) and not alone  # of right-hand sides
+        none = shape[:1] == (0,) and not alone  # no right-hand sides
         if not shape or (0 in shape and not none) or (columns and alone and shape != (1, self.n)):
             one = f"({self.n},)" if self.grid is None else f"{grid} or ({self.n},)"
             where = "k last" if columns else "k first, or last with columns=True"
@@ -138,7 +138,7 @@ class Chains:
         if main.min() >= 0:  # not so where there are NaN
             return Matrix(low, main, up, None)
         sign = np.where(main < 0, -1, 1).astype(self.dtype)
-        above = np.append(sign[:1], sign[:-1])  # of the row that `up` is in
+        above = np.append(sign[:1], sign[:-1])  # sign for the row that has `up`
         return Matrix(low * sign, main * sign, up * above, sign)
 
     def _spread(self, name: str, a: np.ndarray) -> np.ndarray:
@@ -160,7 +160,7 @@ class Chains:
 
     @staticmethod
     def _spread_grid(name: str, rows: np.ndarray, between: bool, table: np.ndarray) -> None:
-        """Fill a diagonal's (m, n) `table`; `du` is that of the row before."""
+        """Fill a diagonal's (m, n) `table`; a row takes `du` from the row before."""
         if name == "d" or (name == "dl" and not between):
             table[...] = rows
             return

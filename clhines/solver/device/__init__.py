@@ -18,7 +18,7 @@ Who owns what
     read-only. `runtimes`: Intel's runtime from pip, which registers nothing by itself.
 
 An index pair or a part of a name chooses a device, otherwise ``CLHINES_DEVICE``, ``PYOPENCL_CTX``,
-the first GPU, a CPU. What a kernel needs to know about it is a `Limits`:
+the first GPU, a CPU. `Limits` has the properties that kernels use:
 
 >>> from clhines.solver.device import devices
 >>> device = devices.choose(dtype="float64")

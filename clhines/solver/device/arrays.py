@@ -15,10 +15,10 @@ from clhines.core.errors import InputError
 from clhines.solver.device import copies
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
-HOST = "clhines_host"  # attribute of arrays of `within_reach`
+HOST = "clhines_host"  # attribute of arrays from `within_reach`
 _MARK = "clhines_order"  # attribute of arrays in device order
-Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
-Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
+Array: TypeAlias = np.ndarray | cla.Array  # numbers on the host or on a device
+Given: TypeAlias = "ArrayLike | cla.Array"  # that callers may pass
 
 
 class Order:
@@ -47,7 +47,7 @@ class Order:
             )
         if not np.array_equal(order.gather, self.gather):
             raise InputError(
-                f"{name} is in the device order of another solver; expected that of this one: "
+                f"{name} is in the device order of another solver; expected this solver's: "
                 "from_device_order() there and to_device_order() here"
             )
 
@@ -66,7 +66,7 @@ def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cl
     flat = np.ascontiguousarray(values).reshape(-1)
     flat = (flat if flat.size else np.zeros(1)).astype(dtype, copy=False)
     array = cla.to_device(queue, flat)
-    array.events.clear()  # of a copy that is done: they keep `flat`
+    array.events.clear()  # the copy is done: events keep `flat`
     return array
 
 
@@ -88,7 +88,7 @@ def within_reach(
 ) -> cla.Array:
     """Zeros on a device, in fine-grained SVM where it can: commands outlast short kernels.
 
-    What is not `zeros` may be anything.
+    Without `zeros` the values are undefined.
     """
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)

@@ -4,8 +4,8 @@ PoCL shows no device where it cannot write its cache, and ends the process where
 it gets a temporary folder. PyOpenCL raises errors of sqlite: its caches are turned off.
 
 A crash of the machine leaves files without their ends in PoCL's cache, and its compiler can write
-programs that it cannot read again: either ends each later process. So what has no end is removed
-before the first build, and what has no kernels after its build (`drop_last`).
+programs that it cannot read again: either ends each later process. So incomplete files are removed
+before the first build, and programs without kernels after their build (`drop_last`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from clhines.core.errors import CacheWarning, DeviceError, shown, warn_caller
 _ROOM = 16 << 20  # bytes: a program takes up to 0.3 MiB, and 0.5 while it is compiled
 _LEAST = 2 << 20  # bytes for one program
 _SLACK = 120.0  # s before the last check of a cache, within which files may not be on disk yet
-_STAMP = "clhines-checked"  # its time is that of the last check of the cache
+_STAMP = "clhines-checked"  # its time is the last check of the cache
 _BITCODE, _ELF = b"BC\xc0\xde", b"\x7fELF"
 _log = logging.getLogger(__name__)
 
 
 class _CacheState:
-    pocl: str = ""  # what is wrong with PoCL's cache, and with PyOpenCL's
+    pocl: str = ""  # faults of PoCL's cache, and of PyOpenCL's
     pyopencl: str = ""
     said: ClassVar[set[str]] = set()  # by `before_build`
     checked: Path | None = None  # PoCL's cache, once `clean` has checked it
@@ -46,12 +46,12 @@ def pocl_folder() -> Path:
 
 
 def pocl_problem() -> str:
-    """Return what is wrong with PoCL's cache, as ``WHAT: WHAT TO DO``; empty for nothing."""
+    """Return the fault of PoCL's cache, as ``WHAT: WHAT TO DO``; empty for nothing."""
     return _CacheState.pocl or _pocl_problem()
 
 
 def pyopencl_problem() -> str:
-    """Return what is wrong with PyOpenCL's caches, as ``WHAT: WHAT TO DO``; empty for nothing."""
+    """Return the fault of PyOpenCL's caches, as ``WHAT: WHAT TO DO``; empty for nothing."""
     return _CacheState.pyopencl or _pyopencl_problem()
 
 
@@ -59,7 +59,7 @@ def prepare() -> None:
     """Find caches that cannot be used, and do without; called before the first use of OpenCL."""
     _CacheState.pyopencl = _pyopencl_problem()
     if _CacheState.pyopencl:
-        cl._PYOPENCL_NO_CACHE = True  # what PYOPENCL_NO_CACHE=1 sets before the import
+        cl._PYOPENCL_NO_CACHE = True  # as PYOPENCL_NO_CACHE=1 before the import
     _CacheState.pocl = _pocl_problem()
     if not _CacheState.pocl:
         return
@@ -72,7 +72,7 @@ def prepare() -> None:
 
 
 def before_build(device: cl.Device) -> None:
-    """Say once what is wrong with the caches, and clean PoCL's; DeviceError where that is full."""
+    """Report faults of the caches once, and clean PoCL's; DeviceError if it is full."""
     pocl = "Portable Computing" in device.platform.name
     problems = {_CacheState.pocl * pocl, _CacheState.pyopencl} - {""} - _CacheState.said
     if problems:
@@ -92,11 +92,11 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove files without an end, of those new since the last check, from PoCL's cache."""
+    """Remove incomplete files that are newer than the last check from PoCL's cache."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0
-        stamp.touch()  # first: what is written from now on is checked the next time
+        stamp.touch()  # first: later files are checked the next time
     except OSError:
         return 0
     for entry in _entries(folder):
@@ -140,7 +140,7 @@ def _names(folder: str) -> list[str]:
 def _changed(path: str, otherwise: float = float("inf")) -> float:
     try:
         return os.stat(path).st_mtime
-    except OSError:  # of an entry that was begun and not ended, when a build was killed
+    except OSError:  # an incomplete entry, after a build was killed
         return otherwise
 
 
@@ -170,7 +170,7 @@ def _is_whole(path: str) -> bool:
                 (table,) = struct.unpack_from("<Q", head, 40)
                 row, rows = struct.unpack_from("<HH", head, 58)
                 return head[:4] == _ELF and table + row * rows <= size
-            place = 4  # of a block: its number, its length in words, its words
+            place = 4  # a block: its number, its length in words, its words
             while head[:4] == _BITCODE and place + 8 <= size:
                 place += 8 + 4 * struct.unpack("<I", read(place + 4, 4))[0]
             return place == size

@@ -1,7 +1,7 @@
 """Staging: copies between NumPy arrays and a device by several threads, through pinned memory.
 
-A driver copies ordinary memory through one pinned buffer, on one thread: a fraction of what the bus
-carries. Here each thread has two pieces: the bus carries one, the thread fills the other.
+A driver copies ordinary memory through one pinned buffer, on one thread: a fraction of the bus's
+bandwidth. Here each thread has two pieces: the bus carries one, the thread fills the other.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def shared(
 
 
 def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
-    """Lend the memory of a host array, unchanged until what reads it has ended, to a device."""
+    """Lend the memory of a host array to a device; it must not change until its readers end."""
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
     return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
@@ -128,7 +128,7 @@ class PinnedArrays:
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
         self._free: list[np.ndarray] = []
-        self._sizes: list[int] = []  # of all pieces
+        self._sizes: list[int] = []  # of pieces
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
         """Return an array like `a`: pinned, unless it is small or huge, or too many others are."""

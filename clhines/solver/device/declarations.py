@@ -2,7 +2,7 @@
 
 PoCL parses ``opencl-c.h``, 18,000 lines with the declarations of all functions of OpenCL C, for
 each program: 0.9 of the time of a small build. The header has an include guard. So a source is
-built with the guard defined, and begins with those lines of the header that declare its functions.
+built with the guard defined, and begins with the header's declarations of its functions.
 If such a source does not build, it is built again as it is.
 """
 

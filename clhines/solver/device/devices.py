@@ -26,9 +26,9 @@ _INTEL = "Intel(R) OpenCL"
 _CLANG = ("Portable Computing Language", _INTEL)
 _BULK = 9, 525  # compute capability, and driver (PTX 8.0), of NVIDIA's first bulk copies
 SMALL_GROUP = 64  # work-items of a work-group that share nothing
-WIDE_GROUP = 1024  # of one that shares a cache
+WIDE_GROUP = 1024  # work-items that share a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
-_PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # of `part_of`
+_PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # see `part_of`
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
 
@@ -298,7 +298,7 @@ def given_queue(
             "a queue whose context is kept: hold a reference to the pyopencl.Context"
         ) from error
     choose(queue.device, dtype)  # raises without float64
-    name_processor(queue.device)  # of a part, which its context does not show
+    name_processor(queue.device)  # for a part, which its context does not show
     return queue
 
 
@@ -330,7 +330,7 @@ def make_queue(device: cl.Device, timestamps: bool = True) -> cl.CommandQueue:
     except cl.Error as error:
         raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
     queue.kept = context  # Intel's CPU runtime frees one that only a queue refers to
-    name_processor(device)  # of a part, which its context does not show
+    name_processor(device)  # for a part, which its context does not show
     return queue
 
 

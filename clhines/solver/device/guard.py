@@ -1,7 +1,7 @@
 """Guard: one thread at a time inside an object, and no OpenCL after a fork.
 
 A forked process lacks the threads of OpenCL runtimes, so that it may wait for ever: it is refused.
-Its copies of solvers are kept, as releasing their queues could end those of its parent.
+Its copies of solvers are kept, as releasing their queues could end the parent's queues.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpe
 class _ForkState:
     uses_opencl = False
     forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
-    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # of OpenCL, by `lock_of`
-    kept: tuple[Any, ...] = ()  # those that were there at the fork
+    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # users of OpenCL, see `lock_of`
+    kept: tuple[Any, ...] = ()  # users at the time of the fork
 
 
 def check_process() -> None:
@@ -64,10 +64,10 @@ def exclusive(method: _Method) -> _Method:
 
 
 class Holder:
-    """Base of what holds a device: `close` lets go of it, as the end of a ``with`` does."""
+    """Base of objects that hold a device; `close` releases it, as the end of a ``with`` does."""
 
     def close(self) -> None:
-        """Wait for the device, and drop its buffers; what is called afterwards is rejected."""
+        """Wait for the device, and drop its buffers; later calls are refused."""
         raise NotImplementedError
 
     def __enter__(self: _Self) -> _Self:
@@ -79,13 +79,13 @@ class Holder:
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
         raise InputError(
-            f"a {name} holds a device and cannot be pickled or copied; expected what it was made "
+            f"a {name} holds a device and cannot be pickled or copied; expected its arguments "
             f"from, and a new {name} there"
         )
 
 
 class ClosedProxy:
-    """In place of what something has let go of: whatever is asked of it is rejected."""
+    """Stand-in for a released engine: every use is refused."""
 
     def __init__(self, owner: object) -> None:
         self.owner = type(owner).__name__

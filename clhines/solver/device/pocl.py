@@ -1,6 +1,6 @@
 """Let PoCL build right kernels on processors that are newer than its compiler.
 
-PoCL takes built-in functions and vector widths by what the processor can do, but compiles for
+PoCL chooses built-in functions and vector widths by the processor's features, but compiles for
 LLVM's name of it: LLVM 14 calls AMD's Zen 4 ``znver3``, which has no AVX-512. Vectors of 64 bytes
 are then passed in registers that the caller does not use. So vectors are as wide as the registers
 that the *name* stands for (`register_bytes`).

@@ -25,18 +25,18 @@ from clhines.solver.device.watch import first_launch, watching
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.templates import render
 
-MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
-MOST_PROGRAMS = 256  # of a context
+MOST_CONTEXTS = 8  # foreign contexts with kept programs: a program keeps its context
+MOST_PROGRAMS = 256  # per context
 # the last used is the last
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
-_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # of unbound kernels
-build_seconds: list[float] = []  # wall time of each build of this process, in order
+_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # for unbound kernels
+build_seconds: list[float] = []  # wall times of this process's builds, in order
 
 
 def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
-    """Build a spec's kernels, or those of `source`, once per context; the last used are kept."""
+    """Build the kernels of a spec or of `source`, once per context; keep the last used."""
     check_process()
     if source is not None:
         return _compile(context, source, spec)
@@ -75,7 +75,9 @@ class Kernel(cl.Kernel):
     def __init__(self, built: cl.Program, name: str, types: Sequence[type | None]) -> None:
         super().__init__(built, name)
         self.set_scalar_arg_dtypes(types)
-        self._launched: set[str] = built.__dict__.setdefault("launched", set())  # of its kernels
+        self._launched: set[str] = built.__dict__.setdefault(
+            "launched", set()
+        )  # names of its kernels
         platform = self.context.devices[0].platform.name
         self.fresh = "Portable Computing" in platform and name not in self._launched
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
@@ -101,7 +103,7 @@ def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
 
 
 class NamedKernel:
-    """A kernel whose arguments are set by name; `usual` are those of all launches."""
+    """A kernel whose arguments are set by name; `usual` are the same in all launches."""
 
     def __init__(
         self, context: cl.Context, spec: TemplateSpec, name: str, usual: Mapping[str, object]
@@ -152,7 +154,9 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
         name = name_processor(device)
         if name is not None:
             _log.info("PoCL does not know this processor; kernels are built for %s", name)
-            options.append("-D NAMED")  # not those in PoCL's cache that a part without name built
+            options.append(
+                "-D NAMED"
+            )  # not PoCL's cached programs, which a part without name built
         caches.before_build(device)
     if any(warns_of_vectors(device, source) for device in context.devices):
         options.append("-w")  # PoCL would count the warnings on stderr

@@ -1,4 +1,4 @@
-"""Let the OpenCL loader find Intel's runtime for CPUs where pip has installed it.
+"""Let the OpenCL loader find Intel's runtime for CPUs if pip has installed it.
 
 The wheel `intel-opencl-rt` registers nothing: its own .icd files name a folder of the machine that
 built it. The loader in PyOpenCL's wheel reads `OCL_ICD_VENDORS` instead of ``/etc/OpenCL/vendors``.
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 def register() -> None:
     """Tell the loader of Intel's runtime; to be called before the first use of OpenCL.
 
-    A loader that is told by the user, another loader than that of PyOpenCL's wheel, and a runtime
-    that the system registers are left alone.
+    Nothing changes if the user configures the loader, if the loader is not in PyOpenCL's wheel, or
+    if the system registers the runtime.
     """
     library = installed()
     if library is None or any(os.environ.get(name) for name in ("OCL_ICD_VENDORS", _FILES)):
@@ -61,7 +61,7 @@ def _is_of_wheel() -> bool:
 
 
 def _icd_files(folder: Path) -> dict[str, str]:
-    """Return the texts of the .icd files of a folder, each the path of a library."""
+    """Return the paths of libraries that the .icd files of a folder hold."""
     texts = {}
     for path in sorted(folder.glob("*.icd")):
         try:

@@ -18,12 +18,12 @@ from clhines.solver.device import devices, program
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import STREAM_BYTES, real_name
 
-TimedRun = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
+TimedRun = Callable[[int], cl.Event | list[cl.Event]]  # makes one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 _DRAWN = 1 << 22  # random values at most: drawing and copying more takes longer than measuring
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
 _MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
-_CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
+_CANDIDATE_SECONDS = 0.1  # for the solves of a candidate, within these bounds
 _TRIAL = 4, 2.5  # turns after which candidates slower by this factor are dropped
 
 
@@ -106,7 +106,7 @@ def repeated(queue: cl.CommandQueue, values: np.ndarray, n: int) -> cla.Array:
     cl.enqueue_copy(queue, out.base_data, first)
     done = len(first)
     while done < n:
-        count = min(done, n - done)  # what is there is a whole number of repeats
+        count = min(done, n - done)  # the first part is a whole number of repeats
         size = {"dst_offset": done * first.itemsize, "byte_count": count * first.itemsize}
         cl.enqueue_copy(queue, out.base_data, out.base_data, **size)
         done += count
@@ -129,7 +129,7 @@ def seconds_in_turns(
     times: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0
     most = _MOST_TURNS[_by_wall_time(queue)]
-    order = np.random.default_rng(0)  # a thread pool remembers what ran before
+    order = np.random.default_rng(0)  # a thread pool remembers earlier runs
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:
             least = [min(t, default=0.0) for t in times]

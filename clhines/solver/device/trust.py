@@ -37,17 +37,17 @@ from clhines.solver.plan.plan import Limits
 from clhines.solver.plan.templates import digest
 
 SWITCH = "CLHINES_TRUST"  # 1 leaves the checks out
-PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three
+PROCESSOR_SECONDS = 30  # per problem; right ones take one to three
 MEMORY = 4 << 30  # bytes that a problem may take on a CPU
 _OF_THREAD = 128 << 20  # addresses that a thread may reserve
-SECONDS = 180.0  # of wall time, where a process waits and does not compute
+SECONDS = 180.0  # wall time, for processes that wait
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from clhines.solver.device.trust import main; main(sys.argv[2:])"
 )
 _WORD = "clhines-known-answers: "  # begins the lines that the child says
 _UNCHECKED = "unchecked: "  # begins an answer that says nothing of the device
-_SCHEMA = 1  # of the files
+_SCHEMA = 1  # version of stored files
 _log = logging.getLogger(__name__)
 _LOCK = threading.RLock()
 
@@ -84,7 +84,7 @@ class Outcome:
     dtype: str
     widest: int  # bytes of the widest vectors that were right; 0: none
     seconds: float  # wall time of all tries
-    said: tuple[str, ...] = ()  # what went wrong with wider ones, in turn
+    said: tuple[str, ...] = ()  # faults with wider vectors, in turn
 
 
 class _TrustState:
@@ -106,7 +106,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
     if switched_off() or devices.is_simulator(device):
         return full
     if self_test(family).needs_float64 and not devices.has_fp64(device):
-        return full  # most of what it does is refused
+        return full  # most of its uses are refused
     whole = devices.whole_device(device)
     tested_family = family if family == "solve" else _after_another(whole, family)
     outcome = _outcome(whole, tested_family, np.dtype(dtype).name)
@@ -123,7 +123,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
 
 
 def _after_another(device: cl.Device, family: str) -> str:
-    """Return an engine's family, after that of another engine if this process has used one."""
+    """Return an engine's family, after the family of the last right engine of this process."""
     used = _TrustState.used.setdefault(device, {})
     if family not in used:
         right = [name for name in used if (device, name) not in _TrustState.wrong]
@@ -271,7 +271,7 @@ def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
         outcome = _load(key)
         if outcome is None:
             with files.one_process("trust"):
-                outcome = _load(key)  # of another process, for which this one has waited
+                outcome = _load(key)  # from another process, for which this one has waited
                 if outcome is None:
                     outcome = examine(device, family, dtype)
                     _warn(device, outcome)
@@ -326,7 +326,7 @@ def _answer(arguments: Sequence[str]) -> str:
     """Run a process and return ``right``, what is wrong, or `_UNCHECKED` and why."""
     try:
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
-            # A killed build leaves PoCL's cache unusable; and what is checked is the compiler.
+            # A killed build leaves PoCL's cache unusable; and the check is for the compiler.
             variables = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
             out, code = _run(arguments, {**os.environ, **variables, "CLHINES_DUMP": ""})
     except OSError as error:

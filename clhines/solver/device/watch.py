@@ -1,4 +1,4 @@
-"""Watch: says on stderr what is compiled where that takes long, by a thread of its own."""
+"""Watch builds in a thread, and report on stderr if one takes long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyopencl as cl
 
 SECONDS = 50.0  # after which something is said
-_SOONEST = 0.02  # s between two looks at what is watched, at first
+_SOONEST = 0.02  # s between two looks, at first
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class _Watcher:
                     return
 
     def _look(self) -> list[_WatchedBuild]:
-        """Drop what has ended and what has been reported; return what is to be reported now."""
+        """Drop items that have ended or were reported; return items to report now."""
         states = [(item, _state(item)) for item in self._items]
         waiting = [item for item, state in states if state == "waiting"]
         busy, now = any(state == "running" for _, state in states), time.monotonic()
@@ -103,7 +103,7 @@ _ADVICE = (
 
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
-    """Say on stderr what the block does after `SECONDS`; `switch` is the variable against it."""
+    """Report the block on stderr after `SECONDS`; the variable `switch` turns it off."""
     item = _WatchedBuild(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:
@@ -113,5 +113,5 @@ def watching(what: str, switch: str = "") -> Iterator[None]:
 
 
 def first_launch(what: str, event: cl.Event) -> None:
-    """Say on stderr what has not begun, if the first launch of a kernel waits for `SECONDS`."""
+    """Report the first launch of a kernel on stderr if it waits for `SECONDS`."""
     _WATCHER.add(_WatchedBuild(what, _ADVICE, time.monotonic(), event))

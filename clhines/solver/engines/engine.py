@@ -24,7 +24,7 @@ from clhines.solver.plan.templates import render
 
 
 class DeviceOrder(Protocol):
-    """Solves of arrays in the order of the device, without waiting."""
+    """Solves in device order, without waiting."""
 
     plan: Plan
     order: Order
@@ -36,10 +36,10 @@ class DeviceOrder(Protocol):
         """Bring values from device into natural order."""
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
-        """Return the launches of a solve of d, u, (l), b, which can be repeated."""
+        """Return launches that solve d, u, (l), b, and can be repeated."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue such launches; `out` is that of `prepare`."""
+        """Enqueue such launches; `out` is the argument of `prepare`."""
 
 
 class EliminatedMatrix(Protocol):
@@ -55,13 +55,13 @@ class EliminatedMatrix(Protocol):
         """Return the launches of a solve in device order, which can be repeated."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue such launches; `out` is that of `prepare`."""
+        """Enqueue such launches; `out` is the argument of `prepare`."""
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the matrix."""
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """Return d, u, (l), of methods of which `SolveEngine.may_lose` is true."""
+        """Return d, u, (l), for methods with `SolveEngine.may_lose`."""
 
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
         """Solve for a small NumPy array of a `shape`, or return None: to be solved as usual."""

@@ -66,7 +66,7 @@ class Transfer:
         return copies.PinnedArrays(self.queue)
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
-        """Return an array for a solution, where that helps in pinned memory."""
+        """Return an array for a solution, in pinned memory if that is faster."""
         return self.results.empty_like(a) if copies.helps(self.device) else np.empty_like(a)
 
     @functools.cached_property
@@ -91,7 +91,7 @@ class FinishOnError:
                 self._queue.finish()
 
 
-SHARED_VALUES = 8192  # of b in device order, at most: beyond it the host takes longer than kernels
+SHARED_VALUES = 8192  # most values in b: with more, the host takes longer than kernels
 
 
 def prefers_shared(resident: Resident, rows: int) -> bool:
@@ -123,7 +123,7 @@ def pin_buffers(
 
 
 class Carrier:
-    """Copies of values in `names`, and of the status, between host and device buffers."""
+    """Copies between host and device buffers: values in `names`, and the status."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Carrier:
         if copies.helps(self.queue.device):
             pins = pin_buffers(plan, dtype, names, rows, transfer.staged)
         self._pins = {b.name: transfer.pins.get(b.name, b.size, b.dtype) for b in pins}
-        self._under_way: list[cl.Event] = []  # of copies: dropping one waits for it
+        self._under_way: list[cl.Event] = []  # copies: dropping one waits for it
         self._waits = self._pins.get("status") is None
         self._source = None if status is None else status.base_data
         self.status = np.zeros(plan.forest.num_cells if status is not None else 0, np.int32)
@@ -147,7 +147,7 @@ class Carrier:
             self.status = self._pins.get("status", self.status)
 
     def bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
-        """Copy values to the device; those in pinned memory are on their way at once."""
+        """Copy values to the device; copies from pinned memory start at once."""
         size = sum(a.nbytes for _, a, _ in values)
         if self._transfer.staged(size):
             parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
@@ -161,7 +161,7 @@ class Carrier:
                 self._under_way += copies.write(self.queue, to, pin, a)
 
     def read_status(self, source: cl.Buffer | None = None, wait: bool = False) -> None:
-        """Copy the status, of a buffer of its own if given; done when a later copy is."""
+        """Copy the status from `source`, or as usual; it arrives before later copies do."""
         source = source or self._source
         if source is not None:
             wait |= self._waits
@@ -235,7 +235,7 @@ class SharedMemorySolve:
 
 
 class BufferedSolve:
-    """Solves in kept buffers, or in place in the host's arrays where the device can use these.
+    """Solves in kept buffers, or in the host's arrays if the device can use them.
 
     A matrix is `packed`, as of `Resident.make_factors`, or `natural`; the status `factored` goes
     with either. With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite,
@@ -324,7 +324,7 @@ class BufferedSolve:
     def _launch(
         self, system: dict[str, np.ndarray], sources: dict[str, cl.Buffer], lent: cl.Buffer | None
     ) -> cl.Buffer:
-        """Bring the values that are not lent, launch, and return where the solution will be."""
+        """Copy the values that are not lent, launch, and return the buffer of the solution."""
         queue, buffers, bring = self.queue, self.buffers, self._carrier.bring
         if self.natural:
             brought = [(k, a, buffers[k].base_data) for k, a in system.items() if k not in sources]
@@ -358,7 +358,7 @@ class BufferedSolve:
 
 
 class Elimination:
-    """Eliminations of matrices to device arrays of their own, in natural order."""
+    """Eliminations to new device arrays, in natural order."""
 
     def __init__(
         self, resident: Resident, transfer: Transfer, buffers: Buffers, names: Sequence[str]

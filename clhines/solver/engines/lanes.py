@@ -5,8 +5,8 @@ table of rows. Factors are solved by them, and so are few long chains, for which
 before the first solve. All else is left to the `usual` engine.
 
 Kept factors are the eliminated matrix. Small batches are copied to memory that kernels and host
-share (fine-grained SVM), where a call changes no argument of the kernel, and are solved by one
-work-item, so that one thread of the device has to wake up.
+share (fine-grained SVM). There a call changes no argument of the kernel, and one work-item solves,
+so that one thread of the device has to wake up.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from clhines.solver.plan.plan import Limits, Plan, real_name
 from clhines.solver.plan.templates import render
 
 _ITEMS = 4  # work-items per core
-_ITEM_VALUES = 1 << 16  # of a work-item at least: fewer are solved sooner than a thread wakes up
-_SMALL_VALUES = 1 << 16  # of b, at most, that are copied to shared memory
-_MOST_RHS = 4  # of one chain, whose right-hand sides others put into lanes
+_ITEM_VALUES = 1 << 16  # at least per work-item: fewer take less time than waking a thread
+_SMALL_VALUES = 1 << 16  # most values in b that are copied to shared memory
+_MOST_RHS = 4  # for one chain; more right-hand sides go into lanes elsewhere
 
 
 class LanesEngine(SolveEngine):
-    """Engine of chains in `blocks`; `make_usual` makes the engine for what this one leaves to it.
+    """Engine of chains in `blocks`; `make_usual` makes the engine for all other calls.
 
     `is_lazy`: the usual engine is made when first needed, and solves go by the blocks.
     """
@@ -60,7 +60,7 @@ class LanesEngine(SolveEngine):
         self.forest, self.blocks, self.dtype, self.queue = forest, blocks, dtype, queue
         self._limits, self._make_usual, self._is_lazy = limits, make_usual, is_lazy
         self.kernel_events: list[cl.Event] = []
-        self._bad: Callable[[], BadPivots] | None = None  # of the last solve
+        self._bad: Callable[[], BadPivots] | None = None  # after the last solve
         tables = {
             "block_first": blocks.first,
             "lane_first": forest.cell_offsets[blocks.chain],
@@ -75,7 +75,7 @@ class LanesEngine(SolveEngine):
         if not is_lazy:
             _ = self.usual
 
-    # -- what the usual engine does ----------------------------------------------------------------
+    # -- calls of the usual engine -----------------------------------------------------------------
 
     @cached_property
     def usual(self) -> Any:
@@ -193,7 +193,7 @@ class LanesEngine(SolveEngine):
         return finite
 
     def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
-        """Lend a host array to the device, or copy it; what is written only is not brought."""
+        """Lend a host array to the device, or copy it; results need no copy (`brings` False)."""
         if copies.lends(self.queue.device, a):
             return copies.lend(self.queue, a, not brings)
         kept = self._copied[name].of([Buffer(name, a.size, self.dtype)])[name].base_data
@@ -319,7 +319,7 @@ class EliminatedLanes:
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
         return None if self._small is None else self._small.solve(b, out, shape)
 
-    # -- what the usual engine does ----------------------------------------------------------------
+    # -- calls of the usual engine -----------------------------------------------------------------
 
     @cached_property
     def _usual(self) -> Any:

@@ -70,7 +70,7 @@ class Step(NamedTuple):
     arguments: tuple[int | cl.Buffer | cl.SVM | Slot, ...]
     items: tuple[int]
     work_group: tuple[int]
-    key: object  # of this step alone
+    key: object  # different for each step
 
     def run(self, queue: cl.CommandQueue, wait_for: list[cl.Event] | None) -> cl.Event:
         bound = self.bound
@@ -103,7 +103,9 @@ class Launch:
         self.queue = buffers.queue
         self.tables = self._put(part.tables)
         self._kernels: dict[tuple[bool, int, str, bool], _Bound] = {}
-        self.expands: Launch | None = None  # of the pieces that this one reduces, not of others
+        self.expands: Launch | None = (
+            None  # the launch that expands the pieces that this one reduces
+        )
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
@@ -143,7 +145,7 @@ class Launch:
         factor: str = "",
         natural: bool = False,
     ) -> list[Step]:
-        """Return the launches for some rows of b and x; `arrays` by the `takes` of the spec."""
+        """Return the launches for some rows of b and x; `arrays` by name, see `takes`."""
         natural = natural and not self.part.source  # reduced systems have no other order
         bound = self._bound(symmetric, len(rows), factor, natural)
         buffers = [arrays[name].base_data for name in bound.takes]
@@ -185,7 +187,7 @@ class Resident:
 
     @property
     def factor(self) -> cla.Array | None:
-        """Scratch for the factors, allocated on first use; None where no part needs it."""
+        """Scratch for the factors, allocated on first use; None if no part needs it."""
         return self.buffers["factor"] if self.plan.needs_factor else None
 
     def solve(
@@ -269,7 +271,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Arrays of the reduced systems of cut cells, allocated on first use."""
+        """Return arrays for reduced systems of cut cells, allocated on first use."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -289,7 +291,7 @@ class Resident:
         return target
 
     def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
-        """Enqueue pack of three arrays of one row each, which reads the table of places once."""
+        """Pack three arrays of one row each, and read the table of places once."""
         arrays = *sources, *targets
         events = [e for a in arrays for e in a.events]
         event = self._permute(self._pack_three, [a.base_data for a in arrays], None, events)
@@ -299,7 +301,7 @@ class Resident:
     def pack_buffers(
         self, sources: Mapping[str, cl.Buffer], targets: Mapping[str, cl.Buffer], rows: int
     ) -> None:
-        """Enqueue pack of buffers, those named b of several rows; three at once if they can be."""
+        """Pack buffers, `b` with several rows; three buffers at once if possible."""
         left = list(sources)
         if rows == 1 and len(left) >= len("dub"):
             three = [sources[k] for k in "dub"] + [targets[k] for k in "dub"]
@@ -319,7 +321,7 @@ class Resident:
         rows: int | None,
         wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue a kernel of ``permute.mako``; without `rows` one of one dimension."""
+        """Enqueue a kernel of ``permute.mako``, in one dimension without `rows`."""
         plan, (items, group) = self.plan, self._groups
         size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
         kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
@@ -355,5 +357,5 @@ def _reduced(
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Replace the events of `a` by one: ten of them would make `Array.add_event` wait."""
+    """Replace the events of `a` by one: with ten, `Array.add_event` would wait."""
     a.events[:] = [event]

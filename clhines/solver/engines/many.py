@@ -28,7 +28,7 @@ from clhines.solver.plan.kernel_spec import NOT_FINITE
 from clhines.solver.plan.plan import Limits, real_name
 
 _ITEMS = 4  # work-items of a CPU per core
-_VALUE_BYTES = 256 << 20  # of right-hand sides that are on the device at once, beyond one block
+_VALUE_BYTES = 256 << 20  # right-hand sides on the device at once, beyond one block
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class EliminatedCells:
 
 
 class ManySolve:
-    """Solves of many right-hand sides, (k, n), in natural order, on the queue of a plan."""
+    """Solves for many right-hand sides, (k, n), in natural order, on a plan's queue."""
 
     def __init__(self, resident: Resident, transfer: hosted.Transfer, limits: Limits) -> None:
         self._resident, self._transfer, self._limits = resident, transfer, limits
@@ -62,7 +62,7 @@ class ManySolve:
         self._kernels: dict[str, program.NamedKernel] = {}
         self._values: cla.Array | None = None
         self._carriers: dict[int, hosted.Carrier] = {}
-        self._status: np.ndarray | None = None  # of the last solve from the host, if it came along
+        self._status: np.ndarray | None = None  # after the last solve from the host, if it was read
         self._kept, self._kept_rows = KeptBuffers(self.queue), KeptBuffers(self.queue)
 
     def _put(self, values: np.ndarray) -> cla.Array:
@@ -81,7 +81,7 @@ class ManySolve:
     # -- the matrix ------------------------------------------------------------------------------
 
     def eliminate(self, matrix: Mapping[str, Array], keep: bool) -> EliminatedCells:
-        """Enqueue the elimination of d, u, (l), (n,) each; those not to `keep` share memory.
+        """Enqueue the elimination of d, u, (l), (n,) each; without `keep`, results share memory.
 
         Host arrays must stay as they are until the next solve with the result has ended.
         """
@@ -97,7 +97,7 @@ class ManySolve:
         return made
 
     def _on_device(self, matrix: Mapping[str, Array]) -> dict[str, cl.Buffer]:
-        """Return the buffers of arrays; those of the host are lent, or copied to kept buffers."""
+        """Return the buffers of arrays; host arrays are lent, or copied to kept buffers."""
         host = {name: a for name, a in matrix.items() if isinstance(a, np.ndarray)}
         device = {name: a for name, a in matrix.items() if not isinstance(a, np.ndarray)}
         buffers = {name: a.base_data for name, a in device.items()}

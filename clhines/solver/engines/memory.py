@@ -91,7 +91,7 @@ def total(listed: Iterable[Buffer]) -> int:
 
 
 def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
-    """Tables and status of a plan on a device; `natural` adds those for natural order."""
+    """List the tables and the status of a plan; `natural` adds the tables for natural order."""
     listed = [
         Buffer("gather", plan.packed_size, _INT),
         Buffer("status", plan.forest.num_cells, _INT),
@@ -114,7 +114,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 
 
 def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """Values of d, u, (l), b and x, of b and x as many `rows`."""
+    """List d, u, (l), b and x; b and x have `rows` rows."""
     each = {name: size * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     return [Buffer(name, count, dtype) for name, count in each.items()]
 
@@ -122,14 +122,14 @@ def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> lis
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """Values of a solve of `rows` right-hand sides from NumPy to NumPy, with one for the order."""
+    """List the values for a solve from NumPy to NumPy, and one array in the other order."""
     n = plan.forest.num_nodes
     listed = operand_buffers(n if natural else plan.packed_size, dtype, operands, rows)
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
 
 
 def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """Values of a matrix that is eliminated once, and of solves with it."""
+    """List the values for a matrix that is eliminated once, and for solves with it."""
     listed = value_buffers(plan, dtype, operands, rows, False)
     listed.append(Buffer("factored", plan.forest.num_cells, _INT))
     able = any(part.keeps_factors for part in plan.parts)
@@ -163,7 +163,7 @@ class Room:
     dtype: np.dtype
 
     def needed(self, plan: Plan) -> int:
-        """Largest memory use of a batch of this plan with one right-hand side, in bytes."""
+        """Return the most memory that a batch with one right-hand side uses, in bytes."""
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan) -> bool:
@@ -192,7 +192,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Memory:
-    """Largest memory use of the solves of a batch on one device."""
+    """Largest memory use when a batch is solved."""
 
     device: int  # bytes of device memory: values in both orders, factors, tables
     pinned: int  # bytes of pinned host memory, through which values are copied

@@ -1,4 +1,4 @@
-"""What kernels report about the pivots of each cell: bad ones, and diagonals that lost digits."""
+"""Reports of kernels: bad pivots of each cell, and diagonals that lost digits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BadPivots(NamedTuple):
         return BadPivots(self.cells + cell, self.nodes + node, self.bad)
 
     def first(self, bad: bool) -> tuple[int, int] | None:
-        """Return cell and node of the first bad pivot, or of the first that lost digits."""
+        """Return cell and node of the first bad pivot, or where digits were lost first."""
         places = np.flatnonzero(self.bad == bad)
         return (int(self.cells[places[0]]), int(self.nodes[places[0]])) if len(places) else None
 

@@ -1,4 +1,4 @@
-"""Repeated calls: what was checked and prepared for some arrays, found again by these arrays.
+"""Repeated calls: checks and preparations for some arrays, found again by these arrays.
 
 The checks of arguments and the arguments of kernels depend on nothing but the arrays (not on the
 values in them). An array is the same one if it is the same object, with the same buffer, shape,
@@ -64,7 +64,7 @@ class Call:
         return [event for events in waits.values() for event in events] if waits else []
 
     def enqueued(self) -> None:
-        """Note that a launch waits for what `events` returned last."""
+        """Note that a launch waits for the last result of `events`."""
         if self._waits:
             for k, events in self._waits.items():
                 self._waited[k] = events

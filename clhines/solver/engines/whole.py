@@ -1,4 +1,4 @@
-"""The engine of a batch that fits on one device: all of it at once."""
+"""The engine that solves a batch by its plan."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Whole(SolveEngine):
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
-        self._status: cla.Array | None = None  # of the last solve; None: that of `loaded`
+        self._status: cla.Array | None = None  # after the last solve; None: `loaded.status`
         self.kernel_events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
         self._ways: dict[
             tuple[tuple[str, ...], int], hosted.SharedMemorySolve | hosted.BufferedSolve
         ] = {}
         self._elimination: hosted.Elimination | None = None
-        self._pool = cl.tools.MemoryPool(  # of matrices in natural order; sizes nearly exact
+        self._pool = cl.tools.MemoryPool(  # for matrices in natural order; sizes nearly exact
             cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
         )
         self._load()
@@ -106,7 +106,7 @@ class Whole(SolveEngine):
     # -- many right-hand sides -------------------------------------------------------------------
 
     def many_for(self, b: np.ndarray | cla.Array) -> ManySolve | None:
-        """Return what solves for so many right-hand sides sooner than the plan, or None."""
+        """Return the solver for many right-hand sides if it is faster than the plan, or None."""
         rows = b.shape[0] if b.ndim > 1 else 1
         if self._limits is None or rows == 1:
             return None
@@ -116,7 +116,7 @@ class Whole(SolveEngine):
 
     @functools.cached_property
     def _many(self) -> ManySolve:
-        assert self._limits is not None  # of `many_for`
+        assert self._limits is not None  # see `many_for`
         return ManySolve(self.loaded, self.transfer, self._limits)
 
     # -- device order --------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class Whole(SolveEngine):
         return way
 
     def _take(self, listed: list[Buffer]) -> Buffers:
-        """Return kept buffers; what used other ones before is dropped together with these."""
+        """Return kept buffers; if they change, drop the solves that used the old ones."""
         if not self._kept.holds(listed):
             self._forget()
         return self._kept.of(listed)
@@ -344,21 +344,23 @@ class Whole(SolveEngine):
         return WholeFactors(self, [pivots, *matrix[1:]], status, matrix[0])
 
     def note(self, events: list[cl.Event]) -> None:
-        """Take the events of a solve with factors for those of the last solve."""
+        """Keep the events of a solve with factors, which is the last solve now."""
         self.kernel_events = events
 
 
 class WholeFactors:
-    """A matrix in device order, eliminated where the plan can, and its bad pivots by cell."""
+    """A matrix in device order, eliminated if the plan keeps factors, and its bad pivots."""
 
-    values: Mapping[str, Any] = MappingProxyType({})  # of the matrix in natural order, if it is so
+    values: Mapping[str, Any] = MappingProxyType(
+        {}
+    )  # the matrix in natural order, if it is kept so
     _by_step: EliminatedCells | None = None
 
     def __init__(
         self, engine: Whole, matrix: list[cla.Array], bad: cla.Array, diagonal: cla.Array
     ) -> None:
         self.engine, self.matrix, self.bad, self.diagonal = engine, matrix, bad, diagonal
-        self.way: hosted.BufferedSolve | None = None  # of the last solve from NumPy to NumPy
+        self.way: hosted.BufferedSolve | None = None  # for the last solve from NumPy to NumPy
 
     def by_step(self, many: ManySolve) -> EliminatedCells:
         """Return the matrix eliminated for many right-hand sides; kept for the next call."""
@@ -501,7 +503,7 @@ def _count(b: np.ndarray) -> int:
 
 
 def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
-    """Return the largest memory of solves of a plan, with factors and without."""
+    """Return the most memory that solves use, with factors and without."""
     rows = room.rows_at_once(plan)
     needed = total(most_buffers(plan, room.dtype, rows))
     if plan.takes_natural and not copies.shares_memory(transfer.device):
@@ -511,12 +513,12 @@ def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
 
 
 def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
-    """All buffers of solves and of a matrix that stays on the device, in natural order."""
+    """List all buffers for solves and for a matrix that stays in natural order."""
     return solve_buffers(plan, dtype, 4, rows) + natural_factor_buffers(plan, dtype, 4)
 
 
 def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int:
-    """Pinned memory of the host, at most, of solves of up to `rows` right-hand sides at once."""
+    """Return the most pinned host memory that solves for up to `rows` right-hand sides use."""
     if not copies.helps(transfer.device):
         return 0
     n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]
@@ -525,6 +527,6 @@ def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int
         total(hosted.pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))
         for r in range(1, rows + 1)
     ]
-    ways = MOST_WAYS + 1  # of solves, and those of factors, which bring less
+    ways = MOST_WAYS + 1  # solves, and solves with factors, which copy less
     pinned = sum(sorted(sizes * 2)[-ways:]) + (copies.pinned_bytes() if staged else 0)
     return pinned + max(copies.result_bytes(n * r) for r in range(1, rows + 1))

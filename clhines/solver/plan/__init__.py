@@ -1,4 +1,4 @@
-"""Forest -> Plan: the schedule of all nodes, the layout of all values, and the cost; no device.
+"""Forest -> Plan: schedules, layouts and costs, without a device.
 
 Words: a *method* is a row of `METHODS`: a planning module, a template and a few options. A *plan*
 is a method applied to a forest. *Natural order* is the caller's; *device order* is the plan's:

@@ -26,14 +26,14 @@ from clhines.core.files import parse_json
 from clhines.solver.forest import Forest
 from clhines.solver.plan.plan import Limits, Option
 
-MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
+MODES = ("heuristic", "measure", "cached")  # for `Solver(tune=...)`
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 COSTS_FILE = "costs.json"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with options that `auto` may stand for; the method chooses those not named."""
+    """A method with options that `auto` may stand for; the method chooses the others."""
 
     method: str
     options: Mapping[str, Option] = field(default_factory=dict)
@@ -66,9 +66,9 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 @dataclass(frozen=True)
 class Statistics:
     cells: int
-    nodes: int  # of all cells
+    nodes: int  # in all cells
     shapes: int  # distinct cells
-    shape_nodes: int  # of the distinct shapes: entries of an index table
+    shape_nodes: int  # in distinct shapes: entries in an index table
     largest: int  # nodes of the largest cell
     deepest: int  # most steps of a cell with a lane per branch: sum of levels' longest
     steps: int  # the same, added over all cells
@@ -84,7 +84,7 @@ def statistics(forest: Forest) -> Statistics:
         trees = forest.trees
         count = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
         first_branch, first_level = trees.by_level()
-        longest = np.maximum.reduceat(trees.branch_length, first_branch)  # of each level
+        longest = np.maximum.reduceat(trees.branch_length, first_branch)  # per level
         steps = np.add.reduceat(longest, first_level)
         _KNOWN[forest] = Statistics(
             cells=forest.num_cells,

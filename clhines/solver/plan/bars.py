@@ -12,7 +12,7 @@ from clhines.core.errors import InputError
 from clhines.core.files import PathLike
 from clhines.core.pictures import check_format, new_figure, save, style
 
-_BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
+_BARRIER = "#D55E00"  # from Okabe and Ito's palette; differs from all colours of cividis
 _WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
 _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
@@ -20,7 +20,7 @@ _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Work of one block in the forward sweep: begin, lane and length in steps of each bar."""
+    """Work of one block in the forward sweep: start, lane and length of bars, in steps."""
 
     start: np.ndarray
     lane: np.ndarray
@@ -31,7 +31,7 @@ class Bars:
 
 
 def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    """Return the work of the first block of a launch, from the spec and tables of a `plan.Part`."""
+    """Return the work of a launch's first block, from its spec and tables."""
     kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
     template = spec.template.rpartition("/")[2]
     if template not in kinds:

@@ -26,7 +26,7 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan.kernel_spec import KernelSpec, TemplateSpec
 from clhines.solver.plan.templates import render
 
-FORMAT = 1  # of the manifest
+FORMAT = 1  # version of the manifest
 METHODS = ("flat", "interleaved", "fine", "contraction")
 _REDUCED = ("rest_d", "rest_u", "rest_l", "rest_b", "rest_x")  # arrays of the next reduced system
 
@@ -127,7 +127,7 @@ def _empty(name: str, size: int) -> dict[str, object]:
 def _buffers(
     plan: ExportedPlan, specs: Sequence[KernelSpec], symmetric: bool
 ) -> Iterator[tuple[str, np.ndarray | int]]:
-    """Yield name and values of each table, and name and bytes of each array."""
+    """Yield each table's name and values, and each array's name and bytes."""
     yield "parent", plan.forest.parent
     yield "gather", plan.gather
     for k, part in enumerate(plan.parts):

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-_BITS = 31  # of a word that is not negative
+_BITS = 31  # in a word that is not negative
 _WIDTH = 100  # columns of generated source
 _INDENT = " " * 4
 
@@ -96,8 +96,8 @@ NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has suc
 @dataclass(frozen=True)
 class Parameter:
     name: str
-    type: str  # of OpenCL C without address space: ``int``, ``const real *restrict``
-    role: str = ""  # of a table, as in `KernelSpec`, or empty
+    type: str  # in OpenCL C without address space: ``int``, ``const real *restrict``
+    role: str = ""  # for a table, as in `KernelSpec`, or empty
 
     def __str__(self) -> str:
         """Return its declaration in OpenCL C: a const number, or a pointer to global memory."""
@@ -119,7 +119,7 @@ def parameter(text: str, usual: str = "") -> Parameter:
 
 
 class TemplateSpec:
-    """Base class of the specs of all templates.
+    """Base class for the specs of templates.
 
     `kernels` has the parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE
     NAME if CONDITION and not CONDITION ...`` with attributes of the spec. Types are as in
@@ -148,7 +148,7 @@ class KernelSpec(TemplateSpec):
     """The contract of a kernel ``solve``, which planner, template and launcher share.
 
     A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
-    of what is built. The kernel's parameters are `first_argument`, an int, the first argument of
+    of the build. The kernel's parameters are `first_argument`, an int, the first argument of
     each launch; ``num_values``, the length of an array; ``first_row``, the first right-hand side;
     then its tables and arrays.
 
@@ -187,7 +187,7 @@ class KernelSpec(TemplateSpec):
 
     @property
     def variant(self) -> str:
-        """Purpose of the kernel, where others of its template serve any batch."""
+        """Purpose of a specialised kernel, for descriptions."""
         return ""
 
     @property
@@ -199,7 +199,7 @@ class KernelSpec(TemplateSpec):
         return [*numbers, *self._tables(), *self._active_parameters(self.takes)]
 
     def roles(self) -> dict[str, str]:
-        """Role of each table that this kernel takes, in the order of its arguments; or ''."""
+        """Return each table's role, or '', in the order of the arguments."""
         return {table.name: table.role for table in self._tables()}
 
     def arrays(self) -> list[str]:

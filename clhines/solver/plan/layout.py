@@ -15,13 +15,13 @@ from clhines.solver.plan.by_cell.layout import runs
 from clhines.solver.plan.kernel_spec import Word
 from clhines.solver.plan.packing import Blocks
 
-ORDER = Word(place=16, cell=15)  # of a value of a block in natural order
+ORDER = Word(place=16, cell=15)  # for each value of a block in natural order
 _CACHED = 1 << 17  # entries written at once, which stay in the cache
 ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
 
 
 def aligned(values: np.ndarray) -> np.ndarray:
-    """Sizes of blocks of `values`, rounded up to whole memory transactions."""
+    """Round block sizes up to whole memory transactions."""
     return -(-values // ALIGNMENT) * ALIGNMENT
 
 
@@ -74,7 +74,7 @@ def natural_order(
 def natural_sizes(
     forest: Forest, cells: np.ndarray, template: np.ndarray, bounds: np.ndarray
 ) -> dict[str, int]:
-    """Lengths of the tables of `natural_order`, known without them."""
+    """Return the lengths of the tables of `natural_order` without making them."""
     before = offsets(forest.sizes[cells])
     _, model = np.unique(template, return_index=True)
     values = before[bounds[model, 1]] - before[bounds[model, 0]]
@@ -124,7 +124,7 @@ def block_gather(
     slot: np.ndarray,
     rank: np.ndarray,
 ) -> np.ndarray:
-    """Gather of a layout in blocks, from one entry for each node of each template."""
+    """Return the gather of a block layout from one entry per node and template."""
     trees = forest.trees
     bounds = offsets(template_size)
     template = blocks.slot_template[slot]
@@ -154,7 +154,7 @@ def block_gather(
 
 
 def index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np.int64]:
-    """Integers that have room for the nodes of cells of some sizes, with these first nodes."""
+    """Return the smallest integer type for nodes of cells with these first nodes and sizes."""
     room = np.iinfo(np.int32).max - int(sizes.max())
     return np.int32 if int(first.max()) <= room else np.int64
 

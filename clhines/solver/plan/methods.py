@@ -30,7 +30,7 @@ Build = Callable[[Forest, str, str, Limits, Options], Plan]
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table of methods.
+    """One row in the table of methods.
 
     ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, `real`
     ``double`` or ``float``. `options` have defaults, None where the limits decide.
@@ -75,7 +75,7 @@ def make_plan(
     dtype : numpy dtype
         float64 or float32.
     limits : Limits, optional
-        Of the device; default: those of a mid-size GPU.
+        Of the device; default: a mid-size GPU.
     **options
         See ``METHODS[method].options``.
 
@@ -171,7 +171,7 @@ CHOICES: dict[str, tuple[Option, ...]] = {
 }  # options with few values; all others are whole numbers
 
 
-# One sentence for each option: what it does.
+# One sentence for each option.
 OPTION_TEXTS = {
     "work_group": "work-items of a work-group",
     "block_size": "cells of a block, side by side in memory",

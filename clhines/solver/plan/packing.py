@@ -16,7 +16,7 @@ from clhines.solver.forest import Forest
 PACKINGS = ("next_fit", "sorted", "best_fit")
 _LOOK_AHEAD = 2000  # shapes that `best_fit` chooses from
 _CHOOSE_FROM = 8000  # and widths of these, if they have many
-_MOST_SENSES = 64  # of the widths that `best_fit` looks at
+_MOST_SENSES = 64  # widths that `best_fit` looks at
 
 
 def cells_by_shape(forest: Forest) -> np.ndarray:
@@ -30,7 +30,7 @@ class Blocks:
     """Cells grouped into blocks, int64; blocks with the same shapes share a *template*."""
 
     cells: np.ndarray  # natural cell numbers, block after block
-    cell_start: np.ndarray  # of block k: ``cells[cell_start[k]:cell_start[k + 1]]``
+    cell_start: np.ndarray  # block k: ``cells[cell_start[k]:cell_start[k + 1]]``
     template: np.ndarray  # (num_blocks,), non-decreasing
     slot_start: np.ndarray  # slots of template t: ``slot_start[t]:slot_start[t + 1]``
     slot_tree: np.ndarray  # (num_slots,), tree (shape) that each slot holds
@@ -65,7 +65,7 @@ def pack_cells(
 
 
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
-    """(num_shapes, k) int64: widths of all levels, or the largest of each few levels."""
+    """(num_shapes, k) int64: widths of all levels, or the largest in each few levels."""
     counts = np.array([len(w) for w in widths])
     step = -(-int(counts.max()) // _MOST_SENSES)
     out = np.zeros((len(widths), -(-int(counts.max()) // step)), np.int64)
@@ -100,7 +100,7 @@ def next_fit(
 
 
 class _Fill:
-    """Blocks of `next_fit`: those that are `full`, by (shape, number) pairs, and the `open` one."""
+    """Blocks of `next_fit`: `full` ones by (shape, number) pairs, and the `open` one."""
 
     def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:
         self.cells, self.lanes, self.max_cells, self.shift = cells, lanes, max_cells, shift
@@ -150,9 +150,9 @@ class _Fill:
 
 
 def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
-    """Lanes of a block for each entry of its cells' widths, given its number of levels.
+    """Return the lanes of a block on each of its `levels`.
 
-    Where branches may move to deeper levels, those of level v and below fit if, for every v, they
+    If branches may move to deeper levels, branches of level v and below fit if, for every v, they
     are no more than the lanes of these levels together (Hu 1961). The roots stay on level 0.
     """
     if not shift:
@@ -196,7 +196,7 @@ def best_fit(
 def _fill(
     shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int, most: int
 ) -> dict[int, int]:
-    """One block of at most `most` cells: number of each shape, the first of `shapes` among them."""
+    """Fill one block with at most `most` cells, among them `shapes[0]`; return counts by shape."""
     able = shapes[left[shapes] > 0]
     w, room = widths[able], left[able].copy()
     free = np.full(widths.shape[1], lanes)
@@ -224,7 +224,7 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
 
 
 def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
-    """Branches on each level and below of each distinct tree, of `level_widths`; 1 for the root."""
+    """Return the branches on and below each level, from `level_widths`; 1 for the root."""
     below = [np.cumsum(w[::-1])[::-1] for w in widths]
     return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]
 
@@ -246,7 +246,7 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
 
 
 def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
-    """Cut the blocks of some templates, with at least two slots, into two of half as many cells."""
+    """Cut the blocks of some templates, with at least two slots, into halves."""
     repeats = np.bincount(blocks.template)
     first_block = starts(repeats)
     slots, times, cells = [], [], []

@@ -19,9 +19,9 @@ from clhines.solver.plan.bars import first_block, picture
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 COARSE = 256  # values of an array in local memory below which a few more do no harm
-SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
+SMALL = 512  # values of one on a CPU, where untouched values cost nothing
 MAX_RHS = 4  # right-hand sides per launch, of kernels for several
-STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
+STREAM_BYTES = 2 << 20  # larger solutions are stored past a CPU's caches
 WIDEST_VECTOR = 128  # bytes: 16 doubles are the widest vector of OpenCL
 
 
@@ -63,20 +63,20 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One kernel of a plan, for some or all of its cells, and its launches: mostly one.
+    """One kernel in a plan, for some or all cells, and its launches, mostly one.
 
     `source` and `target` are arrays that the launch works on: 0 the batch, k the k-th of
     `Plan.scratch`. `launches` are the kernel's first argument and the work-groups of each.
     """
 
-    spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are those of a plain solve
+    spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are for a plain solve
     tables: dict[str, np.ndarray]  # int32, in the order of the kernel's arguments
     num_units: int  # cells or blocks to work through, idle lanes included
     num_groups: int  # work-groups of all launches
     statistics: dict[str, int | float] = field(default_factory=dict)
     source: int = 0
     target: int = 0
-    max_rhs: int = MAX_RHS  # of one launch
+    max_rhs: int = MAX_RHS  # in one launch
     launches: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -183,7 +183,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How a batch is solved: the work of each lane, the layout of the values, and the cost.
+    """How a batch is solved: the work of lanes, the layout, and the cost.
 
     Attributes
     ----------
@@ -313,7 +313,7 @@ class Plan:
         }
         title = f"{self.method}: block 1 of {part.num_groups}, {len(bars.lane)} {bars.what}"
         title += "es" if bars.what == "branch" else "s"
-        notes = ["numbers are those of all blocks"]
+        notes = ["numbers are for all blocks"]
         notes += [f"{name}: {text}" for name, text in self.changes.items()]
         return picture(bars, title, part.shown_statistics() | numbers, notes, path)
 

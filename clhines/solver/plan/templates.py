@@ -25,7 +25,7 @@ def _template(name: str) -> Any:
 
 @cache
 def digest() -> str:
-    """Return a digest of all templates: another one where any kernel may be another."""
+    """Return a digest of all templates: it changes if any kernel may change."""
     sha256 = hashlib.sha256()
     for file in sorted(FOLDER.rglob("*.mako")):
         sha256.update(file.read_bytes())

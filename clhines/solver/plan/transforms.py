@@ -125,7 +125,7 @@ def reroot(forest: Forest) -> Rerooted:
         raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
     trees = forest.trees
     on_path, before, place = _paths_to_the_deepest(trees)
-    # of the branches between each root and the middle: the nodes down to there
+    # nodes of the branches from each root down to the middle
     path = np.flatnonzero(on_path & (before <= place[trees.branch_tree]))
     tree = trees.branch_tree[path]
     counts = np.minimum(trees.branch_length[path], place[tree] + 1 - before[path])

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## A node of the backward sweep: its pivot, and what its parent loses.
+## A node of the backward sweep: its pivot, and its contribution to the parent.
 % if not spec.chains:
             const int parent = ${spec.step.read("parent", "code")}, waiting = ${spec.step.read("waiting", "code")}, first = ${spec.step.read("first", "code")};
             const int up = start + parent * stride;

@@ -1,5 +1,5 @@
 <%page args="spec, names, end"/>\
-## Registers for what is read of AHEAD nodes.
+## Registers for values of AHEAD nodes.
 % if not spec.chains:
         int codes_${end}[AHEAD];
 % endif

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Which pivots are bad, and what is noted of them.
+## Tests of pivots, and notes of bad ones.
 % if spec.ptx and spec.real == "double":   # whose reciprocal knows no subnormal numbers
 #define SMALLEST DBL_MIN
 #define LARGEST (1 / DBL_MIN)   // pivot with a normal inverse

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## What is left of a piece: the rows of its kept nodes.
+## The rest of a piece: the rows of its kept nodes.
     // what is kept
     if (is_inner && my_round == NONE) {
         const int place = kept[kept_start[get_group_id(0)] + above];

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Rows of the tree of segments: what is left of each inner segment.
+## Rows of the tree of segments: one for each inner segment.
 <%
     M, sym, family = spec.segment, spec.symmetric, spec.family
     values = [name for name, kept in (("d", spec.eliminates), ("b", spec.solves)) if kept]

@@ -28,9 +28,9 @@ from clhines.solver.plan.plan import (
 )
 
 AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-MOST_LEVELS = 4  # of a kernel for their number, on GPUs; beyond, builds take too long
+MOST_LEVELS = 4  # with a kernel for their number, on GPUs; beyond, builds take too long
 LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
-CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
+CACHE_BYTES = 336 << 10  # local memory per block on a CPU, to stay in its L2 cache
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FineSpec(KernelSpec):
     )
     capacity: int
     ahead: int  # nodes of a branch read at once, with one right-hand side
-    levels: tuple[Level, ...]  # of the blocks with most, the roots' first; empty: a loop
+    levels: tuple[Level, ...]  # in the deepest blocks, the roots' first; empty: a loop
 
     @property
     def variant(self) -> str:
@@ -150,7 +150,7 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
-    """Return what the blocks have in common on each level; () if there are too many levels."""
+    """Return the common properties of each level; () if there are too many levels."""
     counts = np.diff(levels.level_start)
     if counts.max() > MOST_LEVELS:
         return ()
@@ -175,7 +175,7 @@ def _common_levels(
 
 @dataclass(frozen=True, eq=False)
 class _ShapedForest:
-    forest: Forest  # with the branches that are solved: those of `split`, if any
+    forest: Forest  # with the branches that are solved, after `split`
     split: transforms.SplitForest | None
     blocks: packing.Blocks
     shift: bool  # branches may have to move to deeper levels

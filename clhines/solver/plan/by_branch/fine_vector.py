@@ -1,4 +1,4 @@
-"""The planner of `fine` on CPUs: vectors of branches."""
+"""The planner of `fine` on CPUs: branches in vectors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
 
 
 def _check_options(options: Options, shaping: Sequence[str]) -> None:
-    """Refuse options of `fine` that exclude each other; those in `shaping` shape levels."""
+    """Refuse options of `fine` that exclude each other; options in `shaping` shape levels."""
     width, group = options["vector_width"], options["work_group"]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
@@ -70,7 +70,7 @@ def _check_options(options: Options, shaping: Sequence[str]) -> None:
         raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
 
 
-_SHORT = 64  # nodes of a branch: eight lines of memory
+_SHORT = 64  # nodes per branch: eight lines of memory
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class FineVectorSpec(KernelSpec):
     streaming: bool  # the solution is stored past the caches, where the compiler can
     prefetch: str
     natural: bool = False  # d, u, l, b and x are in natural order; the factors are not
-    short: bool = False  # branches: the processor does not see what will be read next
+    short: bool = False  # branches: the processor cannot predict the next reads
 
     @property
     def reads_cells(self) -> bool:
@@ -137,7 +137,7 @@ def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options
 def _plan_blocks(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, budget: int
 ) -> Plan:
-    """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""
+    """Plan blocks with `budget` values in local memory; 0 leaves factors in global memory."""
     itemsize = 8 if real == "double" else 4
     how = options["packing"] or PACKINGS[0]
     weight = 2 * (forest.trees.sizes + np.diff(forest.trees.branch_offsets) + 1)
@@ -201,7 +201,7 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Lanes of the largest block, and those that hold zeros."""
+    """Return the lanes of the largest block, and lanes for zeros."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
@@ -218,7 +218,7 @@ def _cells_a_block(
     cells = -(-forest.num_cells // needed)
     if forest.trees.num_trees * width > forest.num_cells:
         return cells if budget else 1
-    return cells // width * width or cells  # whole vectors of cells of one shape
+    return cells // width * width or cells  # whole vectors with cells of one shape
 
 
 def _vector_tables(

@@ -66,7 +66,7 @@ class LevelSpec(KernelSpec):
 
 
 def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """Plan `levels`: every branch level of the batch is a batch of tridiagonal systems.
+    """Plan `levels`: each branch level is a batch of tridiagonal systems.
 
     The multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4 and
     4.1.3). A level is padded to its longest branch, unless that takes more than `MOST_PADDED` times
@@ -143,7 +143,7 @@ def _part(
     groups = -(-width // group)
     longest = levels.longest[order]
     first = ranges(np.zeros(len(order), np.int64), groups) * group
-    steps = np.repeat(longest, groups)  # of each work-group
+    steps = np.repeat(longest, groups)  # per work-group
     if not spec.computes_padding:
         steps = levels.length[np.repeat(levels.branch_start[order], groups) + first]
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])[order]

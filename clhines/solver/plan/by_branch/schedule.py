@@ -1,4 +1,4 @@
-"""Schedules of kernels with a lane per branch: levels, or vectors of branches of one height.
+"""Schedules for a lane per branch: levels, or vectors of branches with one height.
 
 The level of a branch within its tree is `solver.forest.Trees.branch_level`.
 """
@@ -21,8 +21,8 @@ class BranchLevels:
     A *template* is a sequence of trees that share a work-group; its *slots* are its cells.
     """
 
-    level_start: np.ndarray  # of template t, roots first: ``level_start[t]:level_start[t + 1]``
-    branch_start: np.ndarray  # of level v: ``branch_start[v]:branch_start[v + 1]``
+    level_start: np.ndarray  # template t, roots first: ``level_start[t]:level_start[t + 1]``
+    branch_start: np.ndarray  # level v: ``branch_start[v]:branch_start[v + 1]``
     length: np.ndarray  # nodes
     parent: np.ndarray  # index of the parent branch, or -1
     slot: np.ndarray  # in the template, counted over all templates
@@ -108,7 +108,7 @@ def shifted_levels(
 
 
 def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int]:
-    """Level of each branch if a level takes `lanes` branches, those of the highest rank first."""
+    """Return the level of each branch if a level takes `lanes` branches, highest rank first."""
     children: list[list[int]] = [[] for _ in parent]
     for k, p in enumerate(parent.tolist()):
         if p >= 0:
@@ -128,7 +128,7 @@ def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int
 
 @dataclass(frozen=True, eq=False)
 class BranchVectors:
-    """Branches of groups of cells in vectors, those above the tips first.
+    """Branches of groups of cells in vectors, from the tips on.
 
     A branch's *rank* is 0 without children, otherwise one above the highest of its children's. A
     vector holds up to `width` branches of one rank and template, longest first. `rows` and `even`
@@ -164,7 +164,7 @@ class BranchVectors:
         return self.place - (first - 1) * self.width
 
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """List each vector's rounds: starts, and one child, or 0, of each of its branches."""
+        """List each vector's rounds: starts, and for each branch one child or 0."""
         inner = np.flatnonzero(self.parent >= 0)
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
         above = self.parent[inner]

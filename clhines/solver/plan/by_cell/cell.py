@@ -24,7 +24,7 @@ from clhines.solver.plan.plan import (
     work_group_size,
 )
 
-# Code of a step of `serial_steps`; the parent of a root is -1.
+# Codes in `serial_steps`; the parent of a root is -1.
 STEP = Word(first=1, waiting=1, parent=29)
 MAX_CELL_NODES = STEP.most("parent") + 1
 
@@ -50,8 +50,8 @@ def serial_steps(trees: Trees) -> np.ndarray:
 
 
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
-AHEAD_CHAINS = 16  # of chains, whose nodes need less besides
+AHEAD_ROWS = 10  # with cells of equal size, whose next nodes are read early
+AHEAD_CHAINS = 16  # with chains, whose nodes need less besides
 # Methods with kernels for chains and for a number of nodes, on GPUs: no faster on a CPU.
 SPECIALISED = ("interleaved", "block_interleaved")
 
@@ -99,7 +99,7 @@ class CellSpec(KernelSpec):
 
     @property
     def mask(self) -> str:
-        """Type of what comparing values gives."""
+        """Return the type of a comparison's result."""
         whole = "long" if self.real == "double" else "int"
         return whole + (str(self.vector) if self.vector > 1 else "")
 
@@ -249,7 +249,7 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Find what all cells share, where kernels written for it are faster, and the nodes ahead."""
+    """Return the properties that kernels are specialised for, and the nodes read ahead."""
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())

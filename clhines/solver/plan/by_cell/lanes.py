@@ -1,4 +1,4 @@
-"""Chains in the lanes of a CPU's vectors: blocks of chains, and their kernels.
+"""Chains in the lanes of vectors on CPUs: blocks, and their kernels.
 
 See `solver.engines.lanes`, which launches them.
 """
@@ -16,10 +16,10 @@ from clhines.solver.plan.kernel_spec import GROWTH, STATUS, TemplateSpec, Word
 from clhines.solver.plan.plan import MAX_PLACES, Limits
 
 LANES = 8  # chains of a block
-_MOST_ROWS = 1 << 14  # of a chain in lanes: longer ones do not fit into a cache side by side
-_LONG_ROWS = 1 << 20  # of all chains, from which on nothing is planned for them
+_MOST_ROWS = 1 << 14  # longest chain in lanes: longer ones exceed a cache side by side
+_LONG_ROWS = 1 << 20  # rows from which on nothing is planned
 _FEW = 1 << 14  # values with padding, of a batch that may be mostly padding
-_PADDING = 1.5  # of other batches: values with padding over rows
+_PADDING = 1.5  # largest padded size over rows in other batches
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ChainBlocks:
 
     @property
     def size(self) -> int:
-        """Values of an array of the eliminated matrix, padding included."""
+        """Return the values in an array of the eliminated matrix, with padding."""
         return int(self.first[-1]) * self.lanes
 
     @property
@@ -116,7 +116,7 @@ class ChainBlocks:
 
 
 def blocks_of(forest: Forest) -> ChainBlocks | None:
-    """Return the blocks of a forest of chains; None for others and for mostly padded blocks."""
+    """Return the blocks of chains; None for other forests and for mostly padded blocks."""
     if not forest.trees.is_chains:
         return None
     sizes = forest.sizes

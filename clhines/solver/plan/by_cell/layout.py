@@ -1,7 +1,7 @@
 """Layouts of kernels with one work-item per cell: columns, and which cells share a work-group.
 
 One class for all: a block of width 1 is the layout of `flat`, one block of all cells (width 0) that
-of `interleaved`, blocks of `block_size` cells those of `block_interleaved` and `block_local`.
+of `interleaved`, blocks of `block_size` cells for `block_interleaved` and `block_local`.
 Kernels with a lane per branch or segment pack cells by `solver.plan.packing`.
 """
 
@@ -22,7 +22,7 @@ class Columns:
 
     cells: np.ndarray  # natural cell of each lane, largest first; -1 only pads its block
     block_lane: np.ndarray  # lanes of block k: ``block_lane[k]:block_lane[k + 1]``
-    block_start: np.ndarray  # place of each block in device order, and the length of that
+    block_start: np.ndarray  # place of each block in device order, and the order's length
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ def size_classes(sizes: np.ndarray) -> np.ndarray:
 
 
 def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarray:
-    """Lanes in which each run of one shape is padded with -1 to a multiple of `width`."""
+    """Return lanes; each run of one shape is padded with -1 to a multiple of `width`."""
     edges = np.r_[0, np.flatnonzero(np.diff(shape)) + 1, len(shape)]
     counts = np.diff(edges)
     padded = -(-counts // width) * width

@@ -1,4 +1,4 @@
-"""Lanes over many right-hand sides of few cells: the order of the nodes, the kernels and the costs.
+"""Lanes over many right-hand sides: node order, kernels and costs.
 
 See `solver.engines.many`, which launches them.
 """
@@ -15,12 +15,12 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan.kernel_spec import GROWTH, NOT_FINITE, STATUS, TemplateSpec, Word
 from clhines.solver.plan.plan import Limits, Plan
 
-_LANES = 8  # right-hand sides of a work-item of a CPU
-_CELL_BYTES = 64 << 20  # of a block of right-hand sides of the largest cell
-_AHEAD, _GROUP = 8, 32  # of a GPU
-# Seconds of the cost model. Of lanes over right-hand sides: of the launches, of a node in the chain
-# of operations, and of a value. Of the plan: of a launch, and of a node in it. Times of values on a
-# CPU, and of nodes, are those of a core.
+_LANES = 8  # right-hand sides per work-item on CPUs
+_CELL_BYTES = 64 << 20  # largest block of right-hand sides per cell
+_AHEAD, _GROUP = 8, 32  # on GPUs
+# Seconds in the cost model. Lanes over right-hand sides: launches, a node in the chain of
+# operations, a value. The plan: a launch, a node in it. Times of values and nodes on a CPU are for
+# one core.
 _CPU_LANES, _CPU_PLAN = (100e-6, 8e-9, 5e-9), (40e-6, 40e-9)
 _GPU_LANES, _GPU_PLAN = (30e-6, 0.3e-6, 4e-11), (15e-6, 4e-11)
 
@@ -85,13 +85,13 @@ def many_spec(real: str, limits: Limits, chains: bool) -> ManySpec:
 
 
 def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """Return the natural node of each step, and the step of its parent, -1 at roots; (n,) int64.
+    """Return each step's natural node and its parent's step, -1 at roots; (n,) int64.
 
     Steps are the nodes of a cell, parents first, one cell after another.
     """
     trees, shape = forest.trees, forest.shape_of_cell
     start, sizes = trees.offsets[:-1][shape], forest.sizes
-    of_trees = ranges(start, sizes)  # places of the steps of all cells among those of the trees
+    of_trees = ranges(start, sizes)  # places of all cells' steps among the trees' steps
     first = np.repeat(forest.cell_offsets[:-1] - start, sizes)
     above = trees.parent[trees.order]
     parent = np.where(above < 0, -1, trees.rank[above])[of_trees]

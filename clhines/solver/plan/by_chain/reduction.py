@@ -25,7 +25,7 @@ from clhines.solver.plan.plan import (
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop
 WIDEST = 256  # work-items of a group by default
-SPARE_BYTES = 64  # of local memory, for variables besides rows
+SPARE_BYTES = 64  # local memory for variables besides rows
 
 BANK_SHIFT = 5  # one value of padding per 2**5 unknowns, so that even strides use all banks
 
@@ -147,7 +147,7 @@ def _switch(method: str, largest: int, room: int, limits: Limits, options: Optio
 
 
 def _most_nodes(room: int, switch: int) -> int:
-    """Unknowns that fit into `room` places beside those of PCR."""
+    """Return the unknowns that fit into `room` places beside PCR's."""
     if switch == 1:
         return _unskewed(room)
     both = _unskewed(room // 2)

@@ -82,7 +82,7 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mailbox of each lane, roots last in their template; first mailbox and number of children."""
+    """Return each lane's mailbox, first child's mailbox and number of children; roots are last."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = inverse(order) - begin

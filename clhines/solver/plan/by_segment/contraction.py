@@ -34,12 +34,12 @@ from clhines.solver.plan.plan import (
 class Pieces:
     """Cells cut into connected pieces, each a cell of its own in a new forest."""
 
-    forest: Forest  # the pieces, those of a cell one after another
+    forest: Forest  # the pieces, cell after cell
     natural: np.ndarray  # (n,) index in the old forest of each node
     cell: np.ndarray  # (num_pieces,) old cell of each piece
     above: np.ndarray  # (num_pieces,) node that each hangs from, -1 for roots of cells
-    ends: np.ndarray  # of ``forest.trees``: first of a piece, or with a piece below
-    rank: np.ndarray  # of ``forest.trees``: place in the elimination of its old tree
+    ends: np.ndarray  # (nodes of ``forest.trees``,): first in a piece, or with a piece below
+    rank: np.ndarray  # (nodes of ``forest.trees``,): place in the old tree's elimination
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
@@ -49,7 +49,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     top = schedule.pieces(cut, most, most_segments)
     anchor, _ = climb(np.where(top, -1, cut.parent))
     number = (np.cumsum(top) - 1)[anchor]  # piece of each segment
-    piece = np.repeat(number, cut.length)  # of each place in trees.order
+    piece = np.repeat(number, cut.length)  # for each place in trees.order
     place = np.argsort(piece, kind="stable")
     new = inverse(place)
     above = trees.parent[trees.order]
@@ -84,7 +84,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
 
 
 def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
-    """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
+    """Return the trees of kept nodes, and each node's index in `pieces.forest`."""
     trees, segment = pieces.forest.trees, cut.segments
     kept = np.flatnonzero(cut.kept >= 0)
     tree = np.searchsorted(segment.offsets, kept, side="right") - 1
@@ -110,7 +110,7 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     return rest, place
 
 
-USUAL_LANES = 128  # of a work-group of `contraction`
+USUAL_LANES = 128  # in a work-group of `contraction`
 # Classes of cells: a launch has one of them, as all its work-groups have the same local memory.
 #   USUAL         fits `USUAL_LANES` and `USUAL_PLACES`: many work-groups share a compute unit
 #   LARGER        fits local memory, but takes a work-group of its own kind
@@ -167,7 +167,7 @@ class ContractionSpec(KernelSpec):
     )
     needs_factor: ClassVar[bool] = False
     takes_natural: ClassVar[bool] = True
-    capacity: int  # values of the largest block in local memory, of each array
+    capacity: int  # values per array in local memory, for the largest block
     segment: int  # most nodes of a segment
     ptx: bool  # the compiler takes inline PTX
     fused: bool  # multiplications and additions may be fused
@@ -244,7 +244,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def chunk(self) -> int:
-        """Values of a chunk of 16 bytes."""
+        """Return the values in a chunk of 16 bytes."""
         return 16 // (8 if self.real == "double" else 4)
 
     @property
@@ -276,7 +276,7 @@ class ContractionSpec(KernelSpec):
         return f"measure({pivot})" if self.symmetric else f"compare({pivot}, {own})"
 
     def lower(self, name: str) -> str:
-        """Return the name of A[v, parent] for that of A[parent, v]: with symmetry the same."""
+        """Return the name of A[v, parent] from the name of A[parent, v]; equal if symmetric."""
         return name if self.symmetric else name.replace("up", "low", 1)
 
 
@@ -290,7 +290,7 @@ def plan_contraction(
 ) -> Plan:
     """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`.
 
-    `ranks` of a reduced system are those of the larger system's order.
+    `ranks` of a reduced system are places in the larger system's order.
     """
     most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
@@ -317,7 +317,7 @@ def plan_contraction(
 
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory."""
+    """(num_cells,) int64: `USUAL` and `LARGER` cells, which fit, and cells `ABOVE` local memory."""
     fits = room.fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
@@ -337,7 +337,7 @@ class _ContractionPlanner:
     def by_kind(
         self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
     ) -> Plan:
-        """Cells of each kind in launches of their own, or the usual ones with those above."""
+        """Plan a launch for each kind of cells, or one for usual cells and cells above."""
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
             mine = None
@@ -417,7 +417,7 @@ class _ContractionPlanner:
         scatter[inner.gather[real]] = np.flatnonzero(real)
         counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
         begin = starts(counts[pieces.forest.shape_of_cell])
-        # the kept lanes of every block, in the order of their numbers
+        # the kept lanes in every block, by number
         is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
         per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))
         first = starts(per_template)
@@ -445,7 +445,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
-        """Large cells, those that `stars` marks whole where they fit, else by `fine`."""
+        """Plan large cells; cells that `stars` marks are whole if they fit, else by `fine`."""
         fits = room.fits_local(
             cut_trees(forest.trees, self.most), self.real, self.limits, self.options
         )
@@ -467,7 +467,7 @@ class _ContractionPlanner:
         return forest.num_cells
 
     def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
-        """Work-items of a group: lanes of the widest tree, or more where cells share a group."""
+        """Return the work-items of a group: the widest tree's lanes, or more if cells share it."""
         if self.options["work_group"]:
             return int(self.options["work_group"])
         limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
@@ -496,7 +496,7 @@ class _ContractionPlanner:
                 f"for a cell of {int(cut.lanes.max())} segments, {int(cut.places.max())} values"
             )
         capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
-        share = -(-cut.places * group // capacity)  # of local memory, as lanes
+        share = -(-cut.places * group // capacity)  # local memory, as lanes
         widths = np.stack((cut.lanes, share), axis=1)
         if pieces or (many >= 8 and not self.options["max_cells"]):
             most = None if pieces else max_cells

@@ -12,11 +12,11 @@ from clhines.solver.plan.by_segment import schedule
 from clhines.solver.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.solver.plan.plan import Part
 
-USUAL_PLACES = 1056  # values of each of its arrays in local memory
+USUAL_PLACES = 1056  # values per array in local memory
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Append launches of whole cells as blocks to the launch that expands pieces of others."""
+    """Append whole cells as blocks to the launch that expands pieces."""
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
     ]
@@ -33,7 +33,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _appended(expand: Part, solve: Part) -> Part:
-    """One launch of two: after the blocks that are expanded those of whole cells."""
+    """Join two launches: blocks that are expanded, and then blocks of whole cells."""
     longest = max(expand.spec.segment, solve.spec.segment)
     capacity = max(expand.spec.capacity, solve.spec.capacity)
     tree = max(expand.spec.tree_places, solve.spec.tree_places)
@@ -73,7 +73,7 @@ def _appended(expand: Part, solve: Part) -> Part:
 
 
 def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
-    """Tables of a launch, given the largest number of nodes of a segment."""
+    """Return the tables of a launch for segments of up to `longest` nodes."""
     rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
     wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
     tables = {**part.tables, "rows": wider.reshape(-1)}
@@ -91,7 +91,7 @@ class Cut:
     contraction: schedule.Contraction
     lanes: np.ndarray  # segments of each tree
     places: np.ndarray
-    kept: np.ndarray  # number of each boundary segment among those of its tree, or -1
+    kept: np.ndarray  # number of each boundary segment in its tree, or -1
 
 
 def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:

@@ -14,14 +14,14 @@ from clhines.solver.plan.plan import Limits, Options
 
 OWN_LAUNCH = 32 * USUAL_PLACES  # nodes per compute unit: fewer go into the launches of cut cells
 WARP = 32
-# of work-groups whose lanes have their values in registers (measured: bench/notes/contraction.md)
+# For work-groups with values in registers (measured: bench/notes/contraction.md):
 TREE_VALUES = 6  # local memory of a lane, and an int
-ALL_REGISTERS = 1 << 16  # of a multiprocessor
-OTHER_REGISTERS = 30  # of a lane, besides its values
+ALL_REGISTERS = 1 << 16  # in a multiprocessor
+OTHER_REGISTERS = 30  # per lane, besides its values
 MOST_HOLDING = 512  # lanes
-MOST_SHARED = 64  # of cells of which many share a multiprocessor
-LEAST_FILLED = 0.8  # of the nodes that they have room for
-FEW, MANY = 4, 16  # cells per compute unit: each has one for itself; what all take together counts
+MOST_SHARED = 64  # lanes, if many cells share a multiprocessor
+LEAST_FILLED = 0.8  # share of their room
+FEW, MANY = 4, 16  # cells per compute unit: each has one for itself; their total counts
 FEW_NODES = 20_000  # per compute unit: fewer of chains are in registers even if they fit
 
 
@@ -74,7 +74,7 @@ def fits_registers(
 ) -> np.ndarray:
     """(num_cells,) bool: cells with values in registers; `above` are too large for local memory.
 
-    By default all of those or none, and only where the compiler is NVIDIA's: a cache beside local
+    By default all of them or none, and only with NVIDIA's compiler: a cache beside local
     memory has values that leave the registers.
     """
     registers = options["registers"]
@@ -126,13 +126,13 @@ def in_warps(lanes: np.ndarray) -> np.ndarray:
 
 
 def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
-    """Whether work-groups of these lanes have registers for segments of `most` nodes."""
+    """Whether work-groups have registers for these lanes, with segments of `most` nodes."""
     needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
     group = in_warps(lanes)
     return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)
 
 
-_SEGMENTS = (8, 12, 16, 24)  # nodes of a segment, of which the first that does is taken
+_SEGMENTS = (8, 12, 16, 24)  # nodes per segment; the first number that fits is used
 _OF_MANY = (16, 12, 24, 8)
 _OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)
 

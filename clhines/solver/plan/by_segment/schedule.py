@@ -18,22 +18,22 @@ from clhines.solver.plan.kernel_spec import Word
 #   o-o-o-+-o-o-o-o-o-o      [o o A]-+-[o o C]-[o o D]      A-+-C-D      leaves B, D; then C:
 #         +-o-o-o        =>          +-[o o B]         =>     +-B        A, the root, is left
 
-_NODES, _LANES = 5, 10  # bits of a number of nodes, and of a lane
-# Bit fields of `SegmentLanes`; `longest` is that of the lanes which surely run together.
+_NODES, _LANES = 5, 10  # bits for a number of nodes, and for a lane
+# Bit fields of `SegmentLanes`; `longest` is for lanes which surely run together.
 LINK = Word(length=_NODES, longest=_NODES, parent=_LANES, mailbox=_LANES)
 AT_ELIMINATION = Word(round=_LANES, parent=_LANES, child=_LANES)
 FAMILY = Word(first_mailbox=16, number=15)
-LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # of a block
+LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # in a block
 MAX_SEGMENT = LINK.most("length")  # nodes
 NO_LANE = LINK.most("parent")  # in a word: no such lane; as a round: kept
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Trees cut into segments: stretches of a branch of at most a given number of nodes.
+    """Trees cut into segments: stretches of a branch with a limited number of nodes.
 
     All nodes of a segment but its last (the one farthest from the root) have one child, so they can
-    be eliminated at once, from the root outwards. What is left has one node per segment.
+    be eliminated at once, from the root outwards. The rest has one node per segment.
     """
 
     offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
@@ -70,7 +70,7 @@ def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segment
     return Segments(offsets(counts), first, size, parent)
 
 
-KEPT_VALUES = 5  # local memory of an inner segment, where `u` of the leaf segments was
+KEPT_VALUES = 5  # values in local memory for an inner segment, in place of the leaves' `u`
 
 
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
@@ -89,7 +89,7 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
                 leaf[s] += leaf[k]
                 inner[s] += inner[k]
                 number[s] += number[k]
-            # one more: the first node of a piece is a segment of its own
+            # one more: the first node of a piece is a separate segment
             while kept and (
                 n + max(0, KEPT_VALUES * (inner[s] + 1) - leaf[s]) > most
                 or number[s] + 1 > most_segments
@@ -113,7 +113,7 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
 class Contraction:
     """Rounds in which the nodes of a forest are eliminated; a round's are independent.
 
-    All leaves go first. Then, round after round, leaves and nodes with one child of what remains
+    All leaves go first. Then, round after round, leaves and nodes with one child of the rest
     (rake and compress, Miller and Reif 1985), so that n nodes take O(log n) rounds where nodes have
     few children: a node is chosen only if neither its parent nor its child nor another child of its
     parent is, so that every survivor receives at most one update from below and one from above in a
