@@ -164,7 +164,7 @@ def test_what_cannot_be_done_is_refused(fast_queue, needs):
     x = factors.solve(system.b)
     for bad, text in (
         ((x, x[:-1]), f"g has shape .*expected \\({n},\\)"),
-        ((x, np.stack([x, x])), "g has shape .*expected that of x"),
+        ((x, np.stack([x, x])), "g has shape .*expected as for x"),
         ((x, np.full(n, np.nan)), "g\\[0\\] is nan"),
         ((cla.to_device(fast_queue, x), x), "x is a pyopencl array"),
         ((x, x.astype(complex)), "g has dtype complex128"),
