@@ -2,7 +2,7 @@
 
 The map. Each part imports only the parts above it::
 
-    core        errors, arrays, checks, units, files, progress, pictures; NumPy only
+    core        errors, arrays, checks, files, progress, pictures; NumPy only
     solver      numbers in, numbers out: forest > plan > device > solve
     simulator   cells, mechanisms > network > model > run > result
     neuron      NEURON's memory > network, and results back; the switch for scripts

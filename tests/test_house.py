@@ -12,9 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 CORE = tuple(
     f"core.{name}"
-    for name in (
-        "errors summary progress units arrays quantities checks files trees pictures"
-    ).split()
+    for name in ("errors summary progress arrays quantities checks files trees pictures").split()
 )  # each knows those before
 SYSTEMS = {*CORE, "solver.forest", "solver.reference"}
 DESCRIBED = {*("simulator.cells", "simulator.mechanisms", "simulator.refusals", "simulator.common")}

@@ -12,7 +12,7 @@ from networks import run, spiking
 import clhines
 from clhines import InputError, Mechanism, Network, Simulation, discretise
 from clhines.core.quantities import as_numbers
-from clhines.core.units import number_in
+from clhines.simulator.common.units import number_in
 
 SWC = "1 1 0 0 0 8 -1\n2 3 60 0 0 1 1\n3 3 120 0 0 1 2\n4 3 60 50 0 1 2\n"
 MOD = """

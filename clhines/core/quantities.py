@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
 from clhines.core.errors import InputError, shown
-from clhines.core.units import UnitError, number_in
 
+TextReader: TypeAlias = Callable[[str, str], float | None]  # of a text, and the unit of the result
+_readers: list[TextReader] = []  # `number_in` of the simulator, which knows units
 _MEMBERS = (  # attributes of types with units: pint and quantities; astropy and unyt; brian2
     ("magnitude", "units"),
     ("unit", "to_value"),
@@ -70,11 +72,16 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
     return [as_numbers(f"{name}[{k}]", one, unit) for k, one in enumerate(value)]
 
 
+def read_texts_by(reader: TextReader) -> None:
+    """Set the function that reads texts with a unit; None if a text is no quantity."""
+    _readers[:] = [reader]
+
+
 def _of_text(name: str, text: str, unit: str) -> object:
     """Convert a text with a unit to a number; return any other text unchanged."""
     try:
-        number = number_in(text, unit)
-    except UnitError as error:
+        number = _readers[0](text, unit) if _readers else None
+    except InputError as error:
         raise InputError(
             f"{name} is {shown(text)}: {error}; expected a number, or one in {unit}"
         ) from error

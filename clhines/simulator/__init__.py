@@ -48,3 +48,8 @@ To add an engine: a row of `engines.table` and a function that makes its run; to
 `Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more:
 `records.requests`, `engines.reference`, and `ArenaRun` in `engines.arena_run`.
 """
+
+from clhines.core.quantities import read_texts_by
+from clhines.simulator.common.units import number_in
+
+read_texts_by(number_in)

@@ -74,7 +74,7 @@ class Mechanism:
     powers ``^``; comparisons (1 or 0), and, or, not.
 
     A number or an expression with a unit is converted to NEURON's unit of its dimension
-    (`core.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
+    (`simulator.common.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
     Without a unit it counts as it is, and so do numbers that are passed as parameters later.
     Currents are in mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is
     the unit of its state per time. Literals are exact decimals; a number beyond the precision is

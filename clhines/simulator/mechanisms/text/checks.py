@@ -6,9 +6,9 @@ from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
-from clhines.core import units
 from clhines.core.errors import InputError
-from clhines.core.units import UnitError
+from clhines.simulator.common import units
+from clhines.simulator.common.units import UnitError
 from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.ir.forms import linear_form, linear_parts
 from clhines.simulator.mechanisms.ir.singular import singular_point

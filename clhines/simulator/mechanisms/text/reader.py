@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from clhines.core import units
+from clhines.simulator.common import units
 from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.ir.program import (
     CAPACITANCE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from clhines.core import units
+from clhines.simulator.common import units
 from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.exact import ExpressionError
 from clhines.simulator.mechanisms.ir.expressions import Node

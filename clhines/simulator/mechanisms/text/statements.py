@@ -10,9 +10,9 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import ClassVar
 
-from clhines.core import units
 from clhines.core.errors import InputError
-from clhines.core.units import Unit, UnitError
+from clhines.simulator.common import units
+from clhines.simulator.common.units import Unit, UnitError
 from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node

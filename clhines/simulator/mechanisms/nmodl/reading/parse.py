@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from clhines.core.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
+from clhines.simulator.common.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges, changed
 from clhines.simulator.mechanisms.nmodl.reading.checks import check
 from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS, FUNCTIONS_OF_NEURON

@@ -7,9 +7,9 @@ import numpy as np
 import pint
 import pytest
 
-from clhines.core import units
 from clhines.core.errors import InputError
-from clhines.core.units import UnitError, parse
+from clhines.simulator.common import units
+from clhines.simulator.common.units import UnitError, parse
 
 pytestmark = pytest.mark.core
 
