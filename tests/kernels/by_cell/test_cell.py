@@ -76,16 +76,15 @@ BATCHES = {
 }
 
 
-@pytest.mark.parametrize("is_cpu", [True, False], ids=["as a CPU", "as a GPU"])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch, is_cpu):
-    """On any device as on both kinds: the solutions and bad pivots of the kernel for any cells."""
+def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch):
+    """On any device as on a GPU: the solutions and bad pivots of the kernel for any cells."""
     forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
-    as_given = replace(known, is_cpu=is_cpu)
-    monkeypatch.setattr(devices, "limits", lambda device: as_given)
+    as_gpu, usual = replace(known, is_cpu=False), cell.SPECIALISED
+    monkeypatch.setattr(devices, "limits", lambda device: as_gpu)
     solvers = []
     for own in (False, True):
-        monkeypatch.setattr(cell, "OWN_CPU" if is_cpu else "OWN", own)
+        monkeypatch.setattr(cell, "SPECIALISED", usual if own else ())
         solvers.append(Solver(forest, "interleaved", np.float32, queue=queue))
         (part,) = solvers[-1].plan.parts
         assert part.spec.chains == (own and "chains" in batch)
