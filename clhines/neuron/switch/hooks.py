@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from clhines.neuron.calls import NeuronError, batch_steps, solve_steps, steps_until
+from clhines.neuron.frameworks import potentials
 from clhines.neuron.memory.redirect import METHOD, HocArguments, Redirect, suspend_in_runs
 from clhines.neuron.memory.session import Hoc, load_stdrun
 from clhines.neuron.memory.symbols import HocSymbols, is_standard, standard
@@ -55,6 +56,7 @@ class Switch:
         self._code: list[int] = []  # address of the switch's continuerun() in hoc
         self.state = SwitchState(Accounts(h))
         self._runner = CallRunner(h, self.state, self._errors, self._methods)
+        potentials.install(lambda: self.state.options is not None)
 
     @property
     def message(self) -> str:
