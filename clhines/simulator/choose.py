@@ -10,24 +10,39 @@ from inspect import signature
 from itertools import pairwise
 from typing import cast
 
-from clhines.core.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
+import numpy as np
+
+from clhines.core.errors import (
+    BuildError,
+    DeviceError,
+    DeviceMemoryError,
+    InputError,
+    meant,
+    shown,
+    warn_caller,
+)
 from clhines.core.progress import phase
 from clhines.simulator.engines.arena_run import ArenaRun
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulator.engines.steps import Steps
 from clhines.simulator.engines.table import ALL, ENGINES, FAMILY, Engine
+from clhines.simulator.model.compiling import compile
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import EXACT, listed, phrases
 from clhines.simulator.network.network import Network
+from clhines.simulator.network.stored import packed, unpacked
 from clhines.simulator.ranks.described import gathered
 from clhines.simulator.ranks.exchange import ErrorGuard, HeardExchange, exchange_of
-from clhines.simulator.ranks.joints import JoinedExchange, Joints
-from clhines.simulator.ranks.mpi import Ranks
+from clhines.simulator.ranks.joining import Ends, join_networks
+from clhines.simulator.ranks.joints import JoinedExchange, Joints, Outbox, agreed_epoch
+from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
+from clhines.simulator.ranks.one_device import OneDeviceRun, WholeRun
 from clhines.simulator.ranks.partition import Share, cell_costs, check_pointers, split
+from clhines.simulator.ranks.parts import RankLayout, RankPart
 from clhines.simulator.ranks.run import RankedRun, SharedRun
 from clhines.simulator.refusals import refusal
-from clhines.simulator.state.decisions import Decisions, epoch_steps
+from clhines.simulator.state.decisions import MAX_EPOCH, Decisions, epoch_steps
 from clhines.solver.device import devices
 from clhines.solver.plan.methods import METHODS
 from clhines.solver.solver import Solver
@@ -195,10 +210,20 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     return job.of_user(), "custom"
 
 
-def make_joined(job: Job, engine: str, joints: Joints) -> RankedRun:
-    """Make a run of this rank's own network, joined to others, by the first engine that can."""
+def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) -> Run:
+    """Make a run of this rank's own network, joined to others, by the first engine that can.
+
+    `is_shared`: the ranks of this machine have one device, on which a GPU takes all their cells.
+    """
     needs = job.model.needs
     joints.ranks.agree(None)  # a rank that has failed before this tells the others here
+    on_gpu = not devices.is_cpu(job.queue.device)
+    wanted = on_gpu if OneDeviceRun.wanted is None else OneDeviceRun.wanted
+    is_shared &= wanted and joints.ranks.local_size == joints.ranks.size
+    if joints.ranks.all(is_shared):
+        one = _on_one_device(job, engine, joints)
+        if one is not None:
+            return one
     if joints.ranks.gather_numbers([len(job.model.remote_v)]).any():
         needs |= {"ranked_pointers"}
     device = "cpu" if devices.is_cpu(job.queue.device) else "gpu"
@@ -209,6 +234,51 @@ def make_joined(job: Job, engine: str, joints: Joints) -> RankedRun:
         part_job = replace(job, request=request, asked=engine != "auto")
         run, _ = _first(engines_for(needs, engine, device), needs, part_job)
     return RankedRun(JoinedExchange(cast("PartRun", run), joints, job.model))
+
+
+_Described = tuple[str, list[np.ndarray], Ends, np.ndarray, RankLayout]
+
+
+def _on_one_device(job: Job, engine: str, joints: Joints) -> OneDeviceRun | None:
+    """Make a run of all ranks' networks on rank 0's device; None if that is not supported."""
+    ranks, model, reason = joints.ranks, job.model, ""
+    outbox = Outbox(joints, model)
+    with joints.agreed():
+        agreed_epoch(joints, model, MAX_EPOCH, outbox.is_loose, during=False)
+    try:
+        if joints.in_steps and outbox.is_loose:
+            raise InputError("pc.spike_compress rounds times of events between ranks")
+        network = cast("Network", job.request.what)
+        text, arrays = packed(network, network.celsius)
+        part: _Described | None = text, arrays, joints.ends, model.v_init, RankLayout.of(model)
+    except InputError as error:
+        part, reason = None, str(error)
+    whole, parts = None, ranks.comm.gather(part)
+    with joints.agreed():
+        try:
+            if parts is not None and all(parts):
+                whole = _whole_run(job, engine, parts)
+        except (InputError, DeviceMemoryError) as error:
+            reason = str(error)
+    reasons = [line for line in ranks.gather(reason) if line]
+    if reasons:
+        _log.info("each rank has a run of its own: %s", reasons[0])
+        return None
+    return OneDeviceRun(joints, model, job.request.dtype, job.queue.device, whole)
+
+
+def _whole_run(job: Job, engine: str, parts: Sequence[_Described]) -> WholeRun:
+    networks = [unpacked(text, arrays, Network) for text, arrays, *_ in parts]
+    network, numbers = join_networks(networks, [ends for _, _, ends, *_ in parts])
+    model = job.model
+    order = 2 if model.second_order_currents else int(model.secondorder)
+    v_init = np.concatenate([v for *_, v, _ in parts])
+    compiled = compile(network, model.dt, v_init, order, model.seed)
+    request = replace(job.request, what=network, engine=engine)
+    made = make_run(ONE_PROCESS, compiled, request, overlap=False)
+    layouts = [layout for *_, layout in parts]
+    pairs = zip(numbers, layouts, strict=True)
+    return WholeRun(made.run, compiled, [RankPart(compiled, *pair) for pair in pairs])
 
 
 def make_steps(job: Job) -> ArenaRun:

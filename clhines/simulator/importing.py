@@ -28,7 +28,7 @@ from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import Model
 from clhines.simulator.ranks.joints import Joints
-from clhines.simulator.ranks.mpi import own_queue
+from clhines.simulator.ranks.mpi import devices_to_share, own_queue
 from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
 
 __all__ = [
@@ -60,5 +60,7 @@ def joined_options(
     joints: Joints, device: object, dtype: DTypeLike, engine: str
 ) -> dict[str, object]:
     """Return the arguments of `Simulation` for a network joined to those of other ranks."""
-    made_by = partial(make_joined, engine=as_choice("engine", engine, CHOICES), joints=joints)
+    is_shared = len(devices_to_share(device, dtype)) == 1
+    chosen = as_choice("engine", engine, CHOICES)
+    made_by = partial(make_joined, engine=chosen, joints=joints, is_shared=is_shared)
     return {"queue": own_queue(joints.ranks, device, dtype), "engine": made_by}

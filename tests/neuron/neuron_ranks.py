@@ -24,6 +24,7 @@ from clhines.neuron import disable, enable, entry, reading
 from clhines.neuron import kept as kept_models
 from clhines.neuron.switch.cost import Accounts
 from clhines.simulator.ranks.joints import JoinedExchange
+from clhines.simulator.ranks.one_device import OneDeviceRun
 from clhines.simulator.simulation import Simulation
 
 CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
@@ -63,6 +64,9 @@ def connect(gid, target, weight, delay):
 if "--during" in sys.argv:  # the next half of an epoch, as on GPUs
     sys.argv.remove("--during")
     JoinedExchange.overlap = True
+if "--one" in sys.argv:  # one device for the cells of all ranks, as on GPUs
+    sys.argv.remove("--one")
+    OneDeviceRun.wanted = True
 COMPRESS = "--compress" in sys.argv
 if COMPRESS:
     sys.argv.remove("--compress")

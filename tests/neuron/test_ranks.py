@@ -178,6 +178,33 @@ def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
         compare(runs, whole, engine)
 
 
+def test_one_device_takes_the_cells_of_all_ranks(of_neuron):
+    """As on GPUs: in several calls, from the start again, and where NEURON goes on."""
+    found = told(2, "--one", "auto", "back", "epochs-gpu", "coin-1", "infinite")
+    first, second = found.pop("infinite")
+    assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
+    runs, taken, _ = found.pop("coin-1")
+    assert len({*taken}) == 1
+    for engine, of_engine in (found | {"coin": runs}).items():
+        compare(of_engine, of_neuron, engine)
+    runs, _, (times,) = in_one_process(scenario="again")
+    again, made, called = told(3, "--one", "again-auto")["again-auto"]
+    compare(again, runs, "again")
+    assert made == [[1, 0, 1, 1, 0]] * 3 and called == [times] * 3
+
+
+def test_one_device_has_trains_gap_junctions_and_empty_ranks(of_neuron):
+    """Epochs take pointers to voltages of other ranks, whose cells are on the same device."""
+    library = str(mod_files.library())
+    whole = in_one_process("--gaps", library)
+    found = told(3, "--one", "--gaps", library, "epochs", "auto")
+    assert found.pop("epochs") == ["nothing"] * 3
+    compare(found["auto"], whole, "auto")
+    whole = in_one_process("--trains", library)
+    compare(told(3, "--one", "--trains", library, "auto")["auto"], whole, "auto", (70, 71))
+    compare(told(3, "--one", "--empty", "auto")["auto"], of_neuron, "empty")
+
+
 def test_ranks_without_sections(of_neuron):
     """One with a NetStim alone, and one with nothing."""
     for ranks in (2, 3):

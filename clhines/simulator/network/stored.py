@@ -7,7 +7,7 @@ is the member ``a3``. Loading calls the methods that users call, with the same c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from math import prod
@@ -39,6 +39,13 @@ _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
+    text, arrays = packed(network, celsius)
+    members = {f"a{k}": array for k, array in enumerate(arrays)}
+    write_npz(path, {"network": np.frombuffer(text.encode(), np.uint8), **members})
+
+
+def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
+    """Return a network as JSON and the arrays that it numbers, for `unpacked`."""
     parts = inside(network)
     if parts.copy_numbers is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
@@ -55,9 +62,17 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
         arrays.append(array)
         return {"array": len(arrays) - 1}
 
-    saved = json.dumps({"celsius": celsius, **_described(network, put)}, allow_nan=False)
-    members = {f"a{k}": array for k, array in enumerate(arrays)}
-    write_npz(path, {"network": np.frombuffer(saved.encode(), np.uint8), **members})
+    saved = {"celsius": celsius, **_described(network, put)}
+    return json.dumps(saved, allow_nan=False), arrays
+
+
+def unpacked(text: str, arrays: Sequence[np.ndarray], make: Callable[[Structure], Any]) -> Any:
+    """Return the network that `packed` has described."""
+
+    def get(saved: object) -> Any:
+        return arrays[int(saved["array"])] if isinstance(saved, dict) else saved
+
+    return _made(cast("dict[str, Any]", parse_json(text.encode(), "network")), get, make)
 
 
 def _described(net: Any, put: Put) -> dict[str, object]:
@@ -120,6 +135,7 @@ def _described_additions(added: Any, put: Put) -> dict[str, object]:
             }
             for source in added.sources
         ],
+        "remote_v": put(added.remote_v),
         "ions": [
             [ion.name, put(ion.nodes), ion.valence, {k: put(v) for k, v in ion.values.items()}]
             for ion in added.ions
@@ -130,7 +146,8 @@ def _described_additions(added: Any, put: Put) -> dict[str, object]:
             for k, name, place, target, variable, at in added.written
         ],
         "plays": [
-            [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous] for p in added.plays
+            [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous, p.after_events]
+            for p in added.plays
         ],
         "streams": [[k, name, put(ids), added.random_index] for k, name, ids in added.streams],
     }
@@ -201,6 +218,8 @@ def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> 
 
 def _add_additions(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> None:
     groups = net.groups
+    if "remote_v" in saved:
+        added.remote_v = get(saved["remote_v"])
     for name, nodes, valence, values in saved["ions"]:
         net.ion(name, get(nodes), valence, **{k: get(v) for k, v in values.items()})
     for k, last in saved.get("last", ()):
@@ -211,8 +230,8 @@ def _add_additions(net: Any, added: Additions, saved: dict[str, Any], get: Get) 
         net.set_pointer(groups[k], name, get(node), get(which))
     for k, name, which, target, variable, at in saved.get("written", ()):
         net.set_pointer(groups[k], name, (groups[target], variable, get(at)), get(which))
-    for k, index, name, t, y, continuous in saved["plays"]:
-        net.play(groups[k], index, name, get(t), get(y), bool(continuous))
+    for k, index, name, t, y, *flags in saved["plays"]:
+        added.play(groups[k], index, name, get(t), get(y), *map(bool, flags))
     for k, name, ids, index in saved["streams"]:
         net.random(groups[k], name, get(ids), index)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from clhines.simulator.ranks.exchange import (
     of_words,
     words_of,
 )
+from clhines.simulator.ranks.joining import Ends
 from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
 from clhines.simulator.state.decisions import MAX_EPOCH
 from clhines.simulator.state.sources import SPIKE_LATE, steps_between
@@ -34,6 +35,18 @@ from clhines.solver.device.devices import is_cpu
 
 _NEAR = 1e-6  # steps
 _LEAST_OVERLAP = 8  # steps of an epoch from which on its halves are long enough
+
+
+class EventExchange(Protocol):
+    """The exchange of a run of joined networks; all ranks call `exchange` at the end of a run."""
+
+    can_restart: bool
+
+    def exchange(self) -> None:
+        """Have all events until now, those of other ranks included."""
+
+    def send(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Let sources have sent events that the run does not find, at these times, ms."""
 
 
 class Joints:
@@ -49,7 +62,7 @@ class Joints:
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self.joined, self.told, self.in_steps = ranks, False, False, False
-        self.exchange: JoinedExchange | None = None
+        self.exchange: EventExchange | None = None
         self.join(*np.zeros((4, 0), np.int64))
         self.point(range(0), np.zeros(0, np.int64))
 
@@ -60,6 +73,10 @@ class Joints:
     def point(self, nodes: range, pointed: np.ndarray) -> None:
         """Take the numbers of this rank's `nodes` among those of all, and of its remote ones."""
         self.nodes, self.pointed = nodes, pointed
+
+    @property
+    def ends(self) -> Ends:
+        return Ends(self.sources, self.sent, self.trains, self.heard, self.nodes, self.pointed)
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
@@ -83,7 +100,7 @@ class Joints:
             raise
 
 
-class _Outbox:
+class Outbox:
     """Events of this rank's sources that the other ranks have not been told of."""
 
     def __init__(self, joints: Joints, model: Model) -> None:
@@ -141,6 +158,33 @@ class _Outbox:
         return np.where(abs(nearest - time) < _NEAR * dt, time, nearest)
 
 
+def agreed_epoch(
+    joints: Joints, model: Model, least: int, is_loose: bool, during: bool
+) -> tuple[int, bool]:
+    """Return the steps between exchanges, `least` at most, and whether all ranks say `during`."""
+    from_others = np.isin(model.netcons.source, joints.trains)
+    steps = steps_between(model, from_others)
+    least = least if steps is None else min(steps, least)
+    delay = model.netcons.delay[from_others] / model.dt
+    loose = bool((np.abs(delay - np.rint(delay)) > _NEAR).any()) or is_loose
+    mine = least, model.bins, loose, during
+    least_of, binned, loose_on, overlaps = joints.ranks.gather_numbers(mine).T
+    epoch = int(least_of.min())
+    if binned.any() and (loose_on.any() or not binned.all()):
+        joints.told = True  # all find it
+        raise InputError(
+            "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
+            "artificial cells or with delays between steps; expected queue_mode(0, 0)"
+        )
+    if epoch < 1:
+        joints.told = True  # all find it
+        raise InputError(
+            f"a connection from another rank has a delay shorter than a step of {model.dt:g} "
+            "ms; expected longer delays"
+        )
+    return epoch, bool(overlaps.all())
+
+
 class JoinedExchange(Exchange):
     """Exchanges events between joined networks; `exchange` is called once at the end.
 
@@ -155,43 +199,25 @@ class JoinedExchange(Exchange):
         super().__init__(guard, model.dt)
         self._joints, self.max_steps, self._step = joints, guard.run.max_steps, 0
         self._order, self._clock = np.argsort(joints.heard), Clock(model.dt)
-        self._outbox = _Outbox(joints, model)
+        self._outbox = Outbox(joints, model)
         parts = joints.ranks.gather((joints.nodes, joints.pointed))
         nodes, pointed = zip(*parts, strict=True)
         self._voltages = PointedVoltages(joints.ranks.rank, nodes, pointed)
-        self._epoch, self._overlaps = self._agreed_epoch(model)
+        on_gpu = guard.run.device is not None and not is_cpu(guard.run.device)
+        least = 1 if any(self._voltages.counts) else MAX_EPOCH
+        self._epoch, overlaps = agreed_epoch(
+            joints,
+            model,
+            min(least, self.max_steps),
+            self._outbox.is_loose,
+            on_gpu if self.overlap is None else self.overlap,
+        )
+        self._overlaps = overlaps and self._epoch >= _LEAST_OVERLAP
+        if self._overlaps:
+            self._epoch //= 2
         self._noted: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
         self.can_restart = isinstance(guard.run, Restarts)
         joints.exchange = self
-
-    def _agreed_epoch(self, model: Model) -> tuple[int, bool]:
-        """Return the steps between exchanges, and whether the next steps are under way then."""
-        joints, run = self._joints, self.run
-        from_others = np.isin(model.netcons.source, joints.trains)
-        steps = steps_between(model, from_others)
-        least = 1 if any(self._voltages.counts) else MAX_EPOCH
-        least = least if steps is None else min(steps, least)
-        delay = model.netcons.delay[from_others] / model.dt
-        loose = bool((np.abs(delay - np.rint(delay)) > _NEAR).any()) or self._outbox.is_loose
-        on_gpu = run.device is not None and not is_cpu(run.device)
-        during = on_gpu if self.overlap is None else self.overlap
-        mine = min(least, run.max_steps), model.bins, loose, during
-        least_of, binned, loose_on, overlaps = joints.ranks.gather_numbers(mine).T
-        epoch = int(least_of.min())
-        if binned.any() and (loose_on.any() or not binned.all()):
-            joints.told = True  # all find it
-            raise InputError(
-                "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
-                "artificial cells or with delays between steps; expected queue_mode(0, 0)"
-            )
-        if epoch < 1:
-            joints.told = True  # all find it
-            raise InputError(
-                f"a connection from another rank has a delay shorter than a step of {model.dt:g} "
-                "ms; expected longer delays"
-            )
-        halves = bool(overlaps.all()) and epoch >= _LEAST_OVERLAP
-        return epoch // 2 if halves else epoch, halves
 
     def begin(self) -> None:
         self._events = []

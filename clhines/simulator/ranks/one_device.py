@@ -1,0 +1,221 @@
+"""The cells of all ranks of a machine on one device, which rank 0 owns.
+
+A GPU runs the kernels of several processes in turn, so ranks that share one would wait for each
+other. Here each rank still reads, describes and compiles its own network. Rank 0 gets all
+descriptions, makes one network of them (`joining`), and takes the steps of all:
+
+    rank 0     describe, compile | join, plan, build kernels | steps of all cells | save
+    rank 1...  describe, compile | wait ..................................... | its part of it
+
+`OneDeviceRun` is the run of a rank: a copy of its state, which goes to rank 0 if it has changed
+before the next steps, and comes back at the end of a run. A spike of another rank needs no message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.core.errors import InputError
+from clhines.simulator.engines.reference import Clock, started
+from clhines.simulator.engines.run import Mark, Run, take_chunk
+from clhines.simulator.model.model import Model
+from clhines.simulator.network.times import LAST_STEP
+from clhines.simulator.ranks.exchange import NO_WORDS, NOTHING
+from clhines.simulator.ranks.joints import Joints
+from clhines.simulator.ranks.parts import RankPart, StateArrays, put_all
+from clhines.simulator.records.records import NO_COLUMNS, Record
+from clhines.simulator.state.chunk import Chunk
+from clhines.simulator.state.sources import wires_of
+
+RankState = tuple[StateArrays, np.ndarray]  # arrays of a rank, and its sources with a new event
+RankRequest = tuple[RankState | None, list[Record] | None, int]
+_Answer = TypeVar("_Answer")
+_MakeRequest = Callable[..., object]
+
+
+class WholeRun:
+    """The run of all ranks' cells, and their parts; for rank 0."""
+
+    def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
+        self.run, self._model, self._parts = run, model, parts
+        self._records: list[Record] = []
+        self._widths: list[int] = []  # number of records of each rank
+        self._step = 0
+
+    def _take(self, requests: Sequence[RankRequest]) -> None:
+        """Take the states and records of the ranks, if they have sent them."""
+        states = [state for state, _, _ in requests if state is not None]
+        if states:
+            self.run.load(put_all(self._parts, states, self.run.save()))
+        records = [part for _, part, _ in requests if part is not None]
+        if records:
+            self._widths = [len(part) for part in records]
+            pairs = zip(self._parts, records, strict=True)
+            self._records = [part.record(one) for part, some in pairs for one in some]
+
+    def _of_ranks(self, values: list[np.ndarray]) -> list[list[np.ndarray]]:
+        """Return the values of records rank by rank."""
+        ends = np.cumsum([0, *self._widths]).tolist()
+        return [values[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+    def now(self, requests: Sequence[RankRequest]) -> list[list[np.ndarray]]:
+        self._take(requests)
+        return self._of_ranks(self.run.now(self._records, requests[0][2]))
+
+    def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
+        """Take steps up to the first end of all ranks' chunks."""
+        self._take(requests)
+        count = min(end for *_, end in requests) - step
+        cost = dict.fromkeys(("steps", "spikes", "collect"), 0.0)
+        chunk = take_chunk(self.run, step, count, self._records, cost)
+        self._step = step + count
+        values = self._of_ranks(chunk.values)
+        return [
+            (count, part.chunk(chunk, some)) for part, some in zip(self._parts, values, strict=True)
+        ]
+
+    def save(self, _: object) -> list[StateArrays]:
+        """Return the present state of each rank."""
+        whole, now = self.run.save(), Clock(self._model.dt).at(self._step)
+        return [part.cut(whole, now) for part in self._parts]
+
+
+class OneDeviceRun:
+    """The run of a rank whose steps rank 0 takes, see `Run`; `whole` is there only.
+
+    All ranks call `now`, `advance` and `exchange` together. `exchange` ends a run, as that of
+    `JoinedExchange` does.
+    """
+
+    wanted: ClassVar[bool | None] = None  # None: on GPUs
+    max_steps = LAST_STEP
+    can_restart = True
+
+    def __init__(
+        self, joints: Joints, model: Model, dtype: np.dtype, device: Any, whole: WholeRun | None
+    ) -> None:
+        self.device: cl.Device = device
+        self._joints, self._dtype, self._whole = joints, dtype, whole
+        self._records, self._of_chunk = list[Record](), list[Record]()
+        self._chunks: list[Chunk] = []
+        self._has_changed, self._sent = True, NOTHING
+        self._go_to_start(model)
+        joints.exchange = self
+
+    def _go_to_start(self, model: Model) -> None:
+        self._dt = model.dt
+        self.load(started(model, wires_of(model))[0].save(self._dtype))
+
+    def _meet(
+        self, flags: Sequence[bool], request: _MakeRequest, answers: Callable[[Any], list[_Answer]]
+    ) -> _Answer:
+        """Send a request to rank 0, and return its answer; an error there is raised on all.
+
+        `request` gets for each of `flags` whether it is set on any rank.
+        """
+        joints, error = self._joints, None
+        comm, found = joints.ranks.comm, list[_Answer]()
+        words = joints.ranks.exchange(np.array(flags, np.uint32))  # or an error until now
+        requests = comm.gather(request(*np.any(words, axis=0)))
+        joints.told = True
+        if requests is not None:
+            try:
+                found = answers(requests)
+            except Exception as caught:
+                error = caught
+        joints.ranks.exchange(NO_WORDS, error)
+        joints.told = False
+        answer: _Answer = comm.scatter(found or None)
+        return answer
+
+    def _ask(
+        self, records: Sequence[Record], step: int, answers: Callable[[Any], list[_Answer]]
+    ) -> _Answer:
+        """Send the state and the records of this rank, if those of any rank have changed."""
+        same = len(records) == len(self._records)
+        same = same and all(a is b for a, b in zip(records, self._records, strict=True))
+        flags = self._has_changed, not same
+
+        def request(has_state: bool, has_records: bool) -> RankRequest:
+            state = (self._arrays, self._sent) if has_state else None
+            plain = [replace(r, columns=NO_COLUMNS, label="", unit="") for r in records]
+            return state, plain if has_records else None, step
+
+        self._records = list(records)
+        answer = self._meet(flags, request, answers)
+        self._has_changed, self._sent = False, NOTHING
+        return answer
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        return self._ask(records, step, self._whole.now if self._whole else list)
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        self._of_chunk, self._chunks = list(records), []
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take steps with all ranks, whose chunks may end earlier or later."""
+        whole, end = self._whole, first + count
+        while first < end:
+            answers = partial(whole.advance, first) if whole else list
+            taken, chunk = self._ask(self._of_chunk, end, answers)
+            self._chunks.append(chunk)
+            first += taken
+
+    def deliver(self, first: int, count: int) -> None:
+        return
+
+    def mark(self) -> Mark:
+        return time.perf_counter()
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        return [float(mark) for mark in marks if isinstance(mark, float)]
+
+    def end(self) -> Chunk:
+        chunks = self._chunks
+        if len(chunks) == 1:
+            return chunks[0]
+        t, cell = (
+            np.concatenate([getattr(chunk, name) for chunk in chunks])
+            for name in ("spike_time", "spike_cell")
+        )
+        failed = chunks[0].failed
+        for chunk in chunks[1:]:
+            failed = np.where(failed > 0, failed, np.where(chunk.failed == 0, failed, chunk.failed))
+        values = [np.concatenate(rows) for rows in zip(*(c.values for c in chunks), strict=True)]
+        return Chunk.of(t, cell, self._dt, failed, values)
+
+    def exchange(self) -> None:
+        """Take the state of this rank after the last step from rank 0."""
+        answers = self._whole.save if self._whole else list
+        self._arrays = self._meet([], lambda: None, answers)
+
+    def send(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Note sources with a new event in their rings, which other ranks have not had."""
+        self._sent = source.astype(np.int64)
+
+    def voltages(self) -> np.ndarray:
+        return self._arrays["v"]
+
+    def weights(self) -> np.ndarray:
+        return self._arrays["weight"]
+
+    def reward(self, reward: float, step: int) -> None:
+        raise InputError("reward() of joined networks, which have no plastic connections")
+
+    def save(self) -> StateArrays:
+        return {name: array.copy() for name, array in self._arrays.items()}
+
+    def load(self, saved: StateArrays) -> None:
+        self._arrays, self._has_changed, self._sent = dict(saved), True, NOTHING
+
+    def restart(self, model: Model, in_place: bool = False) -> bool:
+        """Go to the start of the same model."""
+        self._go_to_start(model)
+        return True
