@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.core.arrays import place_of
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, ref
@@ -43,15 +42,17 @@ class MemoryPlaces:
             self._every[OUTSIDE] = contents.outside
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
         self._voltage = tree.v
-        self._row = fields.rows_at(tree.addresses)
-        self._order = np.argsort(self._row)
+        rows = fields.rows_at(tree.addresses)
+        self._order = np.argsort(rows)
+        self._row = rows[self._order]
         current = memory.known_place(next(iter(tree.sections[0])), "i_membrane_")
         self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
 
     def node_at(self, row: int) -> int:
         """Return the node of a row by its address; -1 for another row."""
-        at = int(place_of(self._row, np.array([row], self._row.dtype), self._order)[0])
-        return int(self._tree.numbers[at]) if at >= 0 else -1
+        at = int(self._row.searchsorted(self._row.dtype.type(row)))
+        is_node = at < len(self._row) and int(self._row[at]) == row
+        return int(self._tree.numbers[self._order[at]]) if is_node else -1
 
     def node(self, place: Place) -> int:
         """Return the node whose voltage is at a place; -1 for another variable."""
