@@ -17,6 +17,7 @@ import copyreg
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Unpack, cast, overload
 
 import numpy as np
@@ -370,8 +371,10 @@ class TridiagonalFactors:
     ) -> None:
         self.factors, self._owner, self._rows, self._corners = factors, owner, rows, corners
         self._correct: Callable[[np.ndarray], None] | None = None
+        self._signed = corners
         if corners is not None:
-            self._correct = corners.correction(self.solve, check)
+            self._signed = corners.with_signs(rows.sign_on_host())
+            self._correct = corners.correction(partial(self.solve, check=False), check)
 
     def __repr__(self) -> str:
         return f"TridiagonalFactors({self._owner!r})"
@@ -447,14 +450,30 @@ class TridiagonalFactors:
 
         def solve(rows: Array, out: Array | None) -> Array:
             if is_plain:
-                x = self.factors.solve_as_usual(rows, out, False, check, transpose)
-            else:
-                x = self.factors.solve(rows, out=out, check=check, transpose=transpose)
-            if self._correct is not None:
-                self._correct(cast("np.ndarray", x))
-            return x
+                return self.factors.solve_as_usual(rows, out, False, check, transpose)
+            if self._signed is not None:
+                return self._solve_periodic(self._signed, cast("np.ndarray", rows), out, check)
+            return self.factors.solve(rows, out=out, check=check, transpose=transpose)
 
         return self._rows.solve(solve, b, out, columns, transpose)
+
+    def _solve_periodic(
+        self, corners: Corners, rows: np.ndarray, out: Array | None, check: bool | str
+    ) -> np.ndarray:
+        def solve(b: np.ndarray, target: Array | None = None) -> np.ndarray:
+            x = cast("np.ndarray", self.factors.solve(b, out=target, check=False))
+            if self._correct is not None:
+                self._correct(x)
+            return x
+
+        if not as_check(check):
+            return solve(rows, out)
+        b = rows if out is None else rows.copy()  # `out` may be where they are
+        x = solve(rows, out)
+        if not np.isfinite(x).all():
+            self.factors.solve(b, check=check)  # which says why
+        corners.refine(solve, b, x, check)
+        return x
 
     def status(self) -> np.ndarray:
         """(m,) int64: first bad row of each system, of all rows, or -1; waits."""

@@ -65,8 +65,54 @@ def test_singular_matrices_and_lost_digits_are_reported(fast_queue):
     b = np.ones((1, 8))
     with pytest.raises(PivotError, match="singular"):
         solve_tridiagonal(-1.0, 2.0, -1.0, b, periodic=True, queue=fast_queue)
-    with pytest.warns(AccuracyWarning, match="corners almost cancel"):
-        solve_tridiagonal(-1.0, 2.0 + 1e-6, -1.0, b, periodic=True, queue=fast_queue)
+    with pytest.raises(PivotError, match="singular"):
+        solve_tridiagonal(-1.0, 2.0, -1.0, b, periodic=True, check="raise", queue=fast_queue)
+    lost = np.array([
+        [997.810240455852, 1655.090091843343, -911.661645393702, -993.470803923336],
+        [0.001752711351, 0.000751889701, 0.000159658457, 0.00105896626],
+        [-3.2140143e-05, -5.9300242e-05, 0.000159545122, -3.6270742e-05],
+        [-0.59481383027, -1.950861948055, 0.900278988026, 1.009151175707],
+    ])  # fmt: skip
+    with pytest.warns(AccuracyWarning, match="system 0: .* backward error is .* eps") as caught:
+        solve_tridiagonal(*lost, periodic=True, queue=fast_queue)
+    with pytest.raises(AccuracyWarning, match="system 0"):
+        solve_tridiagonal(*lost, periodic=True, check="raise", queue=fast_queue)
+    assert caught[0].filename == __file__
+
+
+HARD = {  # condition numbers of at most 1e4; what the chain without corners would lose
+    "diagonal almost empty": ([-1.0, 1, -1, 1], [1e-8] * 4, [2.0, 2, -1, -1]),
+    "implicit heat": ([-55.0] * 128, [111.0] * 128, [-55.0] * 128),
+    "heat, large steps": ([-5e3] * 128, [1e4 + 1] * 128, [-5e3] * 128),
+    "convection": ([-4.0] * 64, [2.5] * 64, [2.0] * 64),
+    "nearly singular": ([-1.0] * 8, [2.0 + 1e-4] * 8, [-1.0] * 8),
+    "large corners": ([30.0, 1, 1, 1, 1], [4.0] * 5, [1.0, 1, 1, 1, 30]),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_hard_systems_have_small_backward_errors(fast_queue, name, dtype):
+    if (name, dtype) == ("diagonal almost empty", "float32"):
+        pytest.skip("refused: a pivot is negative")
+    dl, d, du = (np.array(a, dtype) for a in HARD[name])
+    b = np.random.default_rng(3).normal(size=len(d)).astype(dtype)
+    a = dense(*(x.astype(np.float64) for x in (dl, d, du)))
+    x = solve_tridiagonal(dl, d, du, b, periodic=True, check="raise", queue=fast_queue)
+    gap = np.abs(b - a @ x.astype(np.float64))
+    scale = np.abs(a) @ np.abs(x.astype(np.float64)) + np.abs(b)
+    assert x.dtype == dtype and (gap <= 33 * np.finfo(dtype).eps * scale).all()
+    factors = Tridiagonal([len(d)], dtype=dtype, queue=fast_queue).factor(dl, d, du, periodic=True)
+    assert np.array_equal(factors.solve(b, check="raise"), x)
+    assert np.array_equal(factors.solve(np.stack((b, -b)), check="raise"), np.stack((x, -x)))
+
+
+def test_a_bad_pivot_spoils_its_system_alone(fast_queue):
+    ones, d = np.ones((2, 4)), np.array([[4.0] * 4, [0.0] * 4])
+    systems = Tridiagonal([4, 4], queue=fast_queue)
+    with np.errstate(all="ignore"):
+        x = systems.solve(ones, d, ones, ones, periodic=True, check=False)
+    np.testing.assert_allclose(x[0], 1 / 6, rtol=1e-14)
 
 
 def test_what_does_not_fit_is_refused(fast_queue):
