@@ -203,7 +203,7 @@ def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if a.dtype.kind == "f" and a.dtype.itemsize > 8:
         raise InputError(
             f"{name} has dtype {a.dtype}; expected float64 or float32, as devices have no more "
-            f"digits: pass {name}.astype(float), or use scipy.linalg.solve_banded"
+            f"digits: pass {name}.astype(float), or solve with mpmath"
         )
     with np.errstate(over="ignore"):  # found below, or as bad pivots
         converted = a.astype(dtype, copy=False)

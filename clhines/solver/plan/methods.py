@@ -45,6 +45,10 @@ class Method:
 
 # Of a `Solver`, whose other arguments come here as options: one may have been misspelled.
 _ARGUMENTS = (
+    "periodic",
+    "columns",
+    "sizes",
+    "check",
     "method",
     "dtype",
     "device",
