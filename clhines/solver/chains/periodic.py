@@ -27,7 +27,7 @@ from clhines.solver.accuracy import MOST_LOST
 
 _LEAST_ROWS = 3  # per system: with two, a corner is at the place of `dl` or `du`
 _REFINEMENTS = 3
-Solve = Callable[[np.ndarray], np.ndarray]  # of T, for (n,) or (k, n)
+_ChainSolve = Callable[[np.ndarray], np.ndarray]  # of T, for (n,) or (k, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Corners:
             return self
         return replace(self, low=sign * self.low, main=sign * self.main, up=sign * self.up)
 
-    def correction(self, solve: Solve, check: bool | str) -> Callable[[np.ndarray], None]:
+    def correction(self, solve: _ChainSolve, check: bool | str) -> Callable[[np.ndarray], None]:
         """Return a function that turns y, (n,) or (k, n), into x; ``solve(p)`` is z."""
         z, q, sizes = solve(self.p), self.q, self.sizes
         first, last = offsets(sizes)[:-1], offsets(sizes)[1:] - 1
@@ -71,7 +71,7 @@ class Corners:
 
         return correct
 
-    def refine(self, solve: Solve, b: np.ndarray, x: np.ndarray, check: bool | str) -> None:
+    def refine(self, solve: _ChainSolve, b: np.ndarray, x: np.ndarray, check: bool | str) -> None:
         """Improve x in place until its backward error is small; report an error that stays.
 
         ``solve(b)`` is a solution of the periodic matrix, of which x was one.

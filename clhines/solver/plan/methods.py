@@ -45,10 +45,6 @@ class Method:
 
 # Of a `Solver`, whose other arguments come here as options: one may have been misspelled.
 _ARGUMENTS = (
-    "periodic",
-    "columns",
-    "sizes",
-    "check",
     "method",
     "dtype",
     "device",
@@ -59,6 +55,7 @@ _ARGUMENTS = (
     "out",
     "check",
     "columns",
+    "periodic",
 )
 
 
