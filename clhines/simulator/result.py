@@ -77,14 +77,17 @@ class Result:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the records: ``result[name]``."""
         return tuple([record.label for record in self._records])
 
     @property
     def variables(self) -> tuple[str, ...]:
+        """Variables of the records, as ``v``."""
         return tuple([record.name for record in self._records])
 
     @property
     def units(self) -> tuple[str, ...]:
+        """Units of their values, as ``mV``; empty if unknown."""
         return tuple([record.unit for record in self._records])
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from clhines.simulator.records.columns import RecordColumns
+from clhines.simulator.records.records import VOLTAGE, Record
 from clhines.simulator.result import Result
 
 
@@ -12,9 +13,8 @@ def drawn(num_cells, spikes, v):
     t, first = np.arange(len(v), dtype=float), np.arange(v.shape[1])
     columns = RecordColumns("node", first, first if num_cells > 1 else None, first >= 0)
     when, cell = (np.asarray(a, kind) for a, kind in zip(spikes, (float, int), strict=True))
-    return Result(
-        t, [v], when, cell, {}, [t], {}, ("v",), ("v",), ("mV",), num_cells, _columns=(columns,)
-    )
+    record = Record("v", VOLTAGE, first, label="v", unit="mV", columns=columns)
+    return Result(t, [v], when, cell, {}, [t], num_cells=num_cells, _records=(record,))
 
 
 def recorded(spikes, records):
@@ -24,11 +24,11 @@ def recorded(spikes, records):
     """
     t = np.arange(5.0)
     soma = RecordColumns("node", np.zeros(1, int), None, np.ones(1, bool))
-    names, variables, units, steps = zip(*records, strict=True) if records else ((),) * 4
-    times = [t[::every] if every else t[:0] for every in steps]
+    kept = tuple(
+        Record(variable, VOLTAGE, soma.number, label=name, unit=unit, columns=soma)
+        for name, variable, unit, _ in records
+    )
+    times = [t[::every] if every else t[:0] for *_, every in records]
     values = [np.ones((len(own), 1)) if len(own) else np.ones(1) for own in times]
     when, cell = (np.asarray(a, kind) for a, kind in zip(spikes, (float, int), strict=True))
-    columns = (soma,) * len(records)
-    return Result(
-        t, values, when, cell, {}, times, {}, names, variables, units, 1, _columns=columns
-    )
+    return Result(t, values, when, cell, {}, times, num_cells=1, _records=kept)
