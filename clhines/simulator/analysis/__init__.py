@@ -7,12 +7,11 @@ largest samples. Features with one value per spike are a `RaggedArray`: flat val
 Values that eFEL does not compute are NaN or empty arrays.
 
 Who owns what
-    `extract`: `extract`, `FEATURES`, the table of names, and means and extremes between times.
-    `spikes`: `Traces`, checked; `RaggedArray`; crossings, peaks, minima after them. Bounds of
-    windows are indices that depend on times alone; sums, extremes and crossings of the voltages
-    are computed in the order of the samples, in one pass per trace. `features`: `Features`, which
-    a run computes from sums and extremes of windows and, in `segments`, from a few samples of each
-    spike. `draw`: pictures of spikes, records and cells.
+    `definitions`: `FEATURES`, the table of names, and their functions of `Traces`. `spikes`:
+    checks; `RaggedArray`; sums and extremes. `segments`: the few samples of each spike. `features`:
+    `extract`, and `Features`, which a run computes. Both need only sums and extremes of windows,
+    whose bounds depend on times alone, and segments. `draw`: pictures of spikes, records and
+    cells.
 
 >>> import numpy as np
 >>> from clhines.simulator import analysis
@@ -29,12 +28,12 @@ Who owns what
 >>> features["mean_frequency"].round(6).tolist()  # Hz: 3 spikes until the last in the stimulus
 [nan, 27.272727]
 
-To add a feature: a function of `Traces` in `extract`, and its row in `FEATURES`; the test compares
-each row with eFEL.
+To add a feature: a function of `Traces` in `definitions`, and its row in `FEATURES`; the test
+compares each row with eFEL.
 """
 
-from clhines.simulator.analysis.extract import FEATURES, extract
-from clhines.simulator.analysis.features import Features
+from clhines.simulator.analysis.definitions import FEATURES
+from clhines.simulator.analysis.features import Features, extract
 from clhines.simulator.analysis.spikes import RaggedArray
 
 __all__ = ["FEATURES", "Features", "RaggedArray", "extract"]

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.checks import as_number, as_real
 from clhines.core.errors import InputError
-from clhines.simulator.analysis.extract import (
+from clhines.simulator.analysis.definitions import (
     FEATURES,
+    Traces,
+    Window,
     check_stimulus,
     known_features,
-    min_ahp_values,
-    peak_voltage,
 )
-from clhines.simulator.analysis.segments import TraceSegments
+from clhines.simulator.analysis.segments import TraceSegments, segments_of
 from clhines.simulator.analysis.spikes import (
     RaggedArray,
-    Traces,
     checked_stimuli,
-    min_ahp_indices,
-    peak_indices,
+    checked_traces,
+    reduced,
+    summed,
 )
 from clhines.simulator.common.checks import names_parameters
 
@@ -37,42 +36,6 @@ class WindowSums:
     sums: np.ndarray
     smallest: np.ndarray
     largest: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class _WindowsOnly(Traces):
-    """Traces without samples, which note the requested windows."""
-
-    requested: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-
-    def _note(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        self.requested.append((begin, end))
-        return np.full(len(self.stim_start), np.nan)
-
-    mean = smallest = largest = _note
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _WindowedTraces(Traces):
-    """Traces whose windows a run has summed, in the order in which features request them."""
-
-    window_sums: WindowSums
-    numbers: Iterator[int] = field(default_factory=itertools.count)
-
-    def _next(self, begin: np.ndarray, end: np.ndarray) -> tuple[int, np.ndarray]:
-        return next(self.numbers), begin < end
-
-    def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        k, some = self._next(begin, end)
-        return np.where(some, self.window_sums.sums[k] / np.where(some, end - begin, 1), np.nan)
-
-    def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        k, some = self._next(begin, end)
-        return np.where(some, self.window_sums.smallest[k], np.nan)
-
-    def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        k, some = self._next(begin, end)
-        return np.where(some, self.window_sums.largest[k], np.nan)
 
 
 class Features:
@@ -151,8 +114,8 @@ class Features:
         """
         if len(t) < 3:
             raise InputError(f"features are of {len(t)} samples; expected 3 or more, a longer run")
-        traces = _WindowsOnly(*self._arguments(t, count))
-        self._of_none(traces)
+        traces = self._of_none(t, count)
+        self._computed(traces)
         begin, end = (np.zeros((len(traces.requested), count), np.int64) for _ in range(2))
         for k, (first, last) in enumerate(traces.requested):
             begin[k], end[k] = first, last
@@ -160,37 +123,91 @@ class Features:
 
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
         """Return (m,) arrays or `RaggedArray` by name; see `extract`."""
-        segments, length = sums.segments, len(t)
-        traces = _WindowedTraces(*self._arguments(t, segments.count), window_sums=sums)
-        spike_values = segments.peaks(), segments.peak_voltages(), *segments.minima(length)
-        names = peak_indices, peak_voltage, min_ahp_indices, min_ahp_values
-        traces.done.update(zip(names, spike_values, strict=True))
-        return self._computed(traces)
+        segments = sums.segments
+        stimuli = checked_stimuli(t, segments.count, self._begin, self._end, self._current)
+        spikes = segments.peaks(), segments.peak_voltages(), *segments.minima(len(t))
+        windows = map(Window, sums.sums, sums.smallest, sums.largest)
+        return self._computed(Traces(t, *stimuli, *spikes, tuple(windows)))
 
     def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:
         """Return NaN and empty lists, for a run that has failed."""
-        v, t, none = np.zeros((count, 0)), np.arange(3.0), np.zeros(count)
-        values = self._of_none(_WindowsOnly(v, t, none, np.ones(count), none, self.threshold))
+        t, none = np.arange(3.0), np.zeros(count)
+        values = self._computed(_without_spikes(t, none, np.ones(count), none))
         return {
             name: value if isinstance(value, RaggedArray) else np.full(np.shape(value), np.nan)
             for name, value in values.items()
         }
 
-    def _of_none(self, traces: _WindowsOnly) -> dict[str, np.ndarray | RaggedArray]:
-        """Compute features of traces without samples, to see which windows they request."""
-        none = RaggedArray(np.zeros(len(traces.stim_start) + 1, np.int64), np.zeros(0, np.int64))
-        values = RaggedArray(none.offsets, np.zeros(0))
-        traces.done.update({peak_indices: none, min_ahp_indices: none})
-        traces.done.update({peak_voltage: values, min_ahp_values: values})
-        return self._computed(traces)
-
-    def _arguments(
-        self, t: np.ndarray, count: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, float]:
-        """Return the arguments of `Traces` without samples."""
+    def _of_none(self, t: np.ndarray, count: int) -> Traces:
+        """Return traces without spikes or windows, which note the windows asked for."""
         stimuli = checked_stimuli(t, count, self._begin, self._end, self._current)
-        return np.zeros((count, 0)), t, *stimuli, self.threshold
+        return _without_spikes(t, *stimuli)
 
     def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
         with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
             return {name: traces.of(FEATURES[name]) for name in self.names}
+
+
+def _without_spikes(
+    t: np.ndarray, begin: np.ndarray, end: np.ndarray, current: np.ndarray | None
+) -> Traces:
+    offsets = np.zeros(len(begin) + 1, np.int64)
+    samples, values = (RaggedArray(offsets, np.zeros(0, kind)) for kind in (np.int64, np.float64))
+    return Traces(t, begin, end, current, samples, values, samples, values)
+
+
+def extract(
+    v: ArrayLike,
+    t: ArrayLike,
+    names: Iterable[str],
+    *,
+    stim_start: ArrayLike | None = None,
+    stim_end: ArrayLike | None = None,
+    stimulus_current: ArrayLike | None = None,
+    threshold: float = -20.0,
+) -> dict[str, np.ndarray | RaggedArray]:
+    """Compute features of traces, by eFEL's definitions and default settings, from all samples.
+
+    eFEL first interpolates each trace to steps of 0.1 ms; here the samples stay as they are.
+
+    Parameters
+    ----------
+    v : (k,) or (m, k) float, mV
+        Traces in rows: ``result[voltage].T``.
+    t : (k,) float, ms
+        Ascending times of the samples.
+    names : iterable of str
+        Keys of `FEATURES`, eFEL's names.
+    stim_start, stim_end : float or (m,), ms, optional
+        Of the stimulus of each trace. Not needed for features of the whole trace, as
+        ``spike_count``.
+    stimulus_current : float or (m,), nA, optional
+        Needed for input resistances.
+    threshold : float, mV
+        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
+
+    Returns
+    -------
+    dict of str to (m,) array or RaggedArray
+        By name, in the order given. NaN where eFEL has no value.
+
+    Raises
+    ------
+    InputError
+    """
+    if not (wanted := known_features(names)):
+        return {}
+    rows, times = checked_traces(v, t)
+    features = Features(
+        wanted,
+        stim_start=stim_start,
+        stim_end=stim_end,
+        stimulus_current=stimulus_current,
+        threshold=threshold,
+    )
+    windows = np.stack(features.windows(times, len(rows)), axis=1)
+    found = np.zeros((3, len(windows), len(rows)))
+    for k, (begin, end) in enumerate(windows):
+        found[0, k] = summed(rows, begin, end)
+        found[1:, k] = [reduced(f, rows, begin, end) for f in (np.minimum, np.maximum)]
+    return features.of_windows(times, WindowSums(segments_of(rows, features.threshold), *found))

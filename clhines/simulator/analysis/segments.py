@@ -62,7 +62,7 @@ class TraceSegments:
         return lists_of(rows, first_extreme(-self.top_v[None], none, begin, end), self.count)
 
     def peaks(self) -> RaggedArray:
-        """Sample of each peak; see `spikes.peak_indices`."""
+        """Sample of each peak: the first largest between crossings up and down, as in eFEL."""
         highest = self._highest
         return RaggedArray(highest.offsets, self.top[highest.values])
 
@@ -71,7 +71,11 @@ class TraceSegments:
         return RaggedArray(highest.offsets, self.top_v[highest.values])
 
     def minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
-        """Sample of the minimum after each peak, as `spikes.min_ahp_indices`, and its voltage."""
+        """Sample of the minimum after each peak, and its voltage.
+
+        The first sample that neither of the next two is below, else the smallest up to the next
+        peak; none at the end of the trace.
+        """
         peak, rows = self._highest.values, self._highest.rows
         begin = self.top[peak]
         last = np.append(rows[1:] != rows[:-1], True)[: len(rows)]

@@ -1,51 +1,18 @@
-"""Traces, voltages at shared times, and their spikes: crossings, peaks, minima after them."""
+"""Voltages at shared times, checked; a list of values for each trace; sums and extremes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TypeVar, cast, overload
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.arrays import offsets, ranges
-from clhines.core.checks import as_number, as_real
+from clhines.core.checks import as_real
 from clhines.core.errors import InputError, shown
 from clhines.simulator.common.checks import spread
-
-_Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True, eq=False)
-class Traces:
-    """Voltages `v`, (m, k), mV, at times `t`, ms, ascending, and the stimulus of each, (m,)."""
-
-    v: np.ndarray
-    t: np.ndarray
-    stim_start: np.ndarray
-    stim_end: np.ndarray
-    current: np.ndarray | None
-    threshold: float
-    done: dict[object, object] = field(default_factory=dict)
-
-    def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
-        return mean(self.v, begin, end)
-
-    def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
-        return reduced(np.minimum, self.v, begin, end)
-
-    def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
-        return reduced(np.maximum, self.v, begin, end)
-
-    def of(self, feature: Callable[[Traces], _Value]) -> _Value:
-        """Return a feature, computed once."""
-        if feature not in self.done:
-            self.done[feature] = feature(self)
-        return cast("_Value", self.done[feature])
 
 
 def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -62,35 +29,25 @@ def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) 
     return reductions
 
 
-def mean(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``, added in order as a lane does."""
-    means, size = np.full(len(v), np.nan), v.shape[1] + 1
+def summed(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """(m,) float64, mV: sum of ``v[k, begin[k]:end[k]]``, added in order as a lane does."""
+    sums, size = np.full(len(v), np.nan), v.shape[1] + 1
     windows, which = np.unique(begin * size + end, return_inverse=True)
     for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):
         rows = np.flatnonzero(which == k)
         if first < last:
-            added = np.add.accumulate(v[rows, first:last], axis=1)[:, -1]
-            means[rows] = added / (last - first)
-    return means
+            sums[rows] = np.add.accumulate(v[rows, first:last], axis=1)[:, -1]
+    return sums
 
 
-def checked_traces(
-    v: ArrayLike,
-    t: ArrayLike,
-    stim_start: ArrayLike | None,
-    stim_end: ArrayLike | None,
-    current: ArrayLike | None,
-    threshold: float,
-) -> Traces:
-    """Check the arguments of `extract`."""
+def checked_traces(v: ArrayLike, t: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Check voltages, (m, k), and their times."""
     rows, times = np.atleast_2d(as_real("v", v, "mV")), as_real("t", t, "ms")
     if times.ndim != 1 or len(times) < 3 or not (np.diff(times) > 0).all():
         raise InputError(f"t has shape {times.shape}; expected (k,) ascending times, 3 or more")
     if rows.ndim != 2 or rows.shape[1] != len(times):
         raise InputError(f"v has shape {rows.shape}; expected (m, {len(times)}), as many as t")
-    begin, end, amplitude = checked_stimuli(times, len(rows), stim_start, stim_end, current)
-    level = as_number("threshold", threshold, "mV")
-    return Traces(rows, times, begin, end, amplitude, level)
+    return rows, times
 
 
 def checked_stimuli(
@@ -195,19 +152,6 @@ def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
     return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
 
 
-def peak_indices(traces: Traces) -> RaggedArray:
-    """Sample of each spike's peak: the first largest between crossings up and down, as in eFEL."""
-    v, level = traces.v, traces.threshold
-    above, below = v > level, v < level
-    up_row, up = np.nonzero(above[:, 1:] & below[:, :-1])
-    down_row, down = np.nonzero(below[:, 1:] & above[:, :-1])
-    ups = lists_of(up_row, up + 1, len(v))
-    downs = lists_of(down_row, down + 1, len(v))
-    rows, first, last = paired(ups, downs)
-    begin, end = ups.values[first], downs.values[last] + 1
-    return lists_of(rows, first_extreme(-v, rows, begin, end), len(v))
-
-
 def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pair crossings, given as samples: row of each spike, entry of `ups`, and of `downs`."""
     later = downs.values >= ups.at(0)[downs.rows]  # NaN: no crossing upwards
@@ -219,22 +163,6 @@ def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray
     last = entry[ranges(downs_after.offsets[:-1], pairs)]
     sound = ups.values[first] <= downs.values[last]
     return rows[sound], first[sound], last[sound]
-
-
-def min_ahp_indices(traces: Traces) -> RaggedArray:
-    """First sample after each peak that neither of the next two is below, else the smallest."""
-    v, peaks = traces.v, traces.of(peak_indices)
-    length, rows, begin = v.shape[1], peaks.rows, peaks.values
-    if not len(begin):
-        return peaks
-    end = np.append(begin[1:], length)
-    end[peaks.offsets[1:][peaks.counts > 0] - 1] = length
-    following = following_local(v)
-    sample = following[rows, begin]
-    sample = np.where(begin < end, sample, begin)  # two peaks that are one sample
-    none = np.flatnonzero((sample + 2 >= end) & (begin < end))
-    sample[none] = first_extreme(v, rows[none], begin[none], end[none])
-    return lists_of(rows, sample, len(v)).where(sample != length - 1)
 
 
 def following_local(v: np.ndarray) -> np.ndarray:

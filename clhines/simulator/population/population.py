@@ -26,7 +26,7 @@ from clhines.core.checks import (
 from clhines.core.errors import InputError, meant
 from clhines.core.progress import bar
 from clhines.core.summary import counted
-from clhines.simulator.analysis.extract import FEATURES, known_features
+from clhines.simulator.analysis.definitions import FEATURES, known_features
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.groups import check_begins
 from clhines.simulator.network.network import Network

@@ -6,7 +6,7 @@ from traces import END, START, made_traces, matched
 
 from clhines import InputError
 from clhines.simulator.analysis import FEATURES, Features, extract
-from clhines.simulator.analysis.extract import WITHOUT_STIMULUS
+from clhines.simulator.analysis.definitions import WITHOUT_STIMULUS
 
 
 @pytest.mark.filterwarnings("ignore")  # eFEL's own

@@ -1,24 +1,75 @@
-"""Extract: the table of features, and the function that computes some of them."""
+"""Definitions of the features: functions of `Traces`, and the table of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from clhines.core.checks import shown
 from clhines.core.errors import InputError, meant
-from clhines.simulator.analysis.spikes import (
-    RaggedArray,
-    Traces,
-    checked_traces,
-    lists_of,
-    min_ahp_indices,
-    peak_indices,
-)
+from clhines.simulator.analysis.spikes import RaggedArray, lists_of
 
 _PRECISION = 1e-10  # ms, eFEL's precision_threshold
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Sums and extremes of a stretch of each trace, (m,) float64, mV."""
+
+    sums: np.ndarray
+    smallest: np.ndarray
+    largest: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Traces:
+    """Traces without their samples: their times `t`, ms, ascending, their stimuli and spikes.
+
+    `stim_start`, `stim_end` and `current` are (m,); samples and voltages of peaks, and of the
+    minima after them, are lists. `windows` are those that features ask for, in this order; without
+    them all is NaN, and `requested` has where they begin and end.
+    """
+
+    t: np.ndarray
+    stim_start: np.ndarray
+    stim_end: np.ndarray
+    current: np.ndarray | None
+    peaks: RaggedArray
+    peak_v: RaggedArray
+    minima: RaggedArray
+    minima_v: RaggedArray
+    windows: tuple[Window, ...] = ()
+    requested: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    done: dict[object, object] = field(default_factory=dict)
+
+    def _window(self, begin: np.ndarray, end: np.ndarray) -> Window:
+        self.requested.append((begin, end))
+        none = np.full(len(self.stim_start), np.nan)
+        return self.windows[len(self.requested) - 1] if self.windows else Window(none, none, none)
+
+    def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
+        some, sums = begin < end, self._window(begin, end).sums
+        return np.where(some, sums / np.where(some, end - begin, 1), np.nan)
+
+    def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
+        return np.where(begin < end, self._window(begin, end).smallest, np.nan)
+
+    def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
+        return np.where(begin < end, self._window(begin, end).largest, np.nan)
+
+    def of(self, feature: Callable[[Traces], _Value]) -> _Value:
+        """Return a feature, computed once."""
+        if feature not in self.done:
+            self.done[feature] = feature(self)
+        return cast("_Value", self.done[feature])
 
 
 def first_from(t: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -95,7 +146,7 @@ def _during(traces: Traces) -> RaggedArray:
 
 
 def spike_count(traces: Traces) -> np.ndarray:
-    return traces.of(peak_indices).counts
+    return traces.peaks.counts
 
 
 def spike_count_stimint(traces: Traces) -> np.ndarray:
@@ -103,13 +154,7 @@ def spike_count_stimint(traces: Traces) -> np.ndarray:
 
 
 def peak_time(traces: Traces) -> RaggedArray:
-    peaks = traces.of(peak_indices)
-    return RaggedArray(peaks.offsets, traces.t[peaks.values])
-
-
-def peak_voltage(traces: Traces) -> RaggedArray:
-    peaks = traces.of(peak_indices)
-    return RaggedArray(peaks.offsets, traces.v[peaks.rows, peaks.values])
+    return RaggedArray(traces.peaks.offsets, traces.t[traces.peaks.values])
 
 
 def time_to_first_spike(traces: Traces) -> np.ndarray:
@@ -196,15 +241,9 @@ def adaptation_index(traces: Traces) -> np.ndarray:
     return np.where(spikes.counts >= 4, means, np.nan)
 
 
-def min_ahp_values(traces: Traces) -> RaggedArray:
-    """Voltages of the minima after the peaks, mV."""
-    samples = traces.of(min_ahp_indices)
-    return RaggedArray(samples.offsets, traces.v[samples.rows, samples.values])
-
-
 def ahp_depth(traces: Traces) -> RaggedArray:
     """Minima after the peaks minus `voltage_base`, mV; empty without the latter."""
-    base, minima = traces.of(voltage_base), traces.of(min_ahp_values)
+    base, minima = traces.of(voltage_base), traces.minima_v
     depth = RaggedArray(minima.offsets, minima.values - base[minima.rows])
     return depth.where(~np.isnan(depth.values))
 
@@ -255,9 +294,9 @@ def sag_ratio2(traces: Traces) -> np.ndarray:
 FEATURES: dict[str, Feature] = {  # by eFEL's names
     "spike_count": spike_count,
     "spike_count_stimint": spike_count_stimint,
-    "peak_indices": peak_indices,
+    "peak_indices": attrgetter("peaks"),
     "peak_time": peak_time,
-    "peak_voltage": peak_voltage,
+    "peak_voltage": attrgetter("peak_v"),
     "time_to_first_spike": time_to_first_spike,
     "time_to_last_spike": time_to_last_spike,
     "inv_time_to_first_spike": inv_time_to_first_spike,
@@ -269,9 +308,9 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
     "inv_first_ISI": inv_first_isi,
     "doublet_ISI": doublet_isi,
     "adaptation_index": adaptation_index,
-    "min_AHP_indices": min_ahp_indices,
-    "min_AHP_values": min_ahp_values,
-    "AHP_depth_abs": min_ahp_values,
+    "min_AHP_indices": attrgetter("minima"),
+    "min_AHP_values": attrgetter("minima_v"),
+    "AHP_depth_abs": attrgetter("minima_v"),
     "AHP_depth": ahp_depth,
     "voltage_base": voltage_base,
     "steady_state_voltage": steady_state_voltage,
@@ -317,49 +356,3 @@ def known_features(names: Iterable[str]) -> list[str]:
                 f"{meant(name, FEATURES)}"
             )
     return wanted
-
-
-def extract(
-    v: ArrayLike,
-    t: ArrayLike,
-    names: Iterable[str],
-    *,
-    stim_start: ArrayLike | None = None,
-    stim_end: ArrayLike | None = None,
-    stimulus_current: ArrayLike | None = None,
-    threshold: float = -20.0,
-) -> dict[str, np.ndarray | RaggedArray]:
-    """Compute features of traces, by eFEL's definitions and default settings, from all samples.
-
-    eFEL first interpolates each trace to steps of 0.1 ms; here the samples stay as they are.
-
-    Parameters
-    ----------
-    v : (k,) or (m, k) float, mV
-        Traces in rows: ``result[voltage].T``.
-    t : (k,) float, ms
-        Ascending times of the samples.
-    names : iterable of str
-        Keys of `FEATURES`, eFEL's names.
-    stim_start, stim_end : float or (m,), ms, optional
-        Of the stimulus of each trace. Not needed for features of the whole trace, as
-        ``spike_count``.
-    stimulus_current : float or (m,), nA, optional
-        Needed for input resistances.
-    threshold : float, mV
-        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
-
-    Returns
-    -------
-    dict of str to (m,) array or RaggedArray
-        By name, in the order given. NaN where eFEL has no value.
-
-    Raises
-    ------
-    InputError
-    """
-    wanted = known_features(names)
-    check_stimulus(wanted, stim_start, stim_end)
-    traces = checked_traces(v, t, stim_start, stim_end, stimulus_current, threshold)
-    with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
-        return {name: traces.of(FEATURES[name]) for name in wanted}
