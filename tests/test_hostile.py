@@ -399,7 +399,6 @@ OF_NETWORKS = {
     "no positions": lambda: of_pairs(Pairs.by_distance(np.exp, [], [])),
     "bound": lambda: Drawn("uniform", 0.0, 1.0, low="x"),
     "huge bound": lambda: Drawn("uniform", 0.0, 1.0, high=HUGE),
-    "no node": lambda: Network(CABLE).psection([]),
     "queue": lambda: Simulation(Network(CABLE), engine="reference", queue=3),
     "arrays": lambda: Simulation(Network(CABLE), engine="reference").set_arrays(0, None),
 }

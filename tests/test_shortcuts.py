@@ -144,18 +144,6 @@ def test_units_as_texts_act_or_are_refused(cable):
         assert "\n" not in str(caught.value)
 
 
-def test_what_is_at_a_node(cable):
-    net = Network(cable, 2)
-    net.insert("pas", at="all", g=np.array([1e-4, 2e-4]), e=-65.0)
-    net.add("expsyn", at=[*net.soma, net.soma[1]], tau=[1.0, 2.0, 3.0])
-    here = net.psection(net.soma[1])
-    assert list(here) == ["pas", "expsyn[1]", "expsyn[2]"]
-    assert here["pas"] == {"g": 2e-4, "e": -65.0}
-    assert [here[f"expsyn[{k}]"]["tau"] for k in (1, 2)] == [2.0, 3.0]
-    with pytest.raises(InputError, match="there is no node 10000"):
-        net.psection(10000)
-
-
 def test_words_for_places_are_the_same_everywhere(cable):
     net = Network(cable, 3)
     net.insert("pas", at="all", g=1e-4, e=-65.0)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_array, as_indices, as_number, as_real, as_whole_number
+from clhines.core.checks import as_array, as_number, as_real, as_whole_number
 from clhines.core.errors import InputError, meant, shown, warn_caller
 from clhines.core.files import PathLike
 from clhines.core.summary import counted
@@ -376,27 +376,6 @@ class Network:
         ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
         """
         return self._inside.places.nodes(cell, at)
-
-    def psection(self, node: int) -> dict[str, dict[str, float]]:
-        """Return the parameters at a node by mechanism, as NEURON's ``psection``.
-
-        A mechanism of the membrane has its name, a point process its name and instance, as
-        ``expsyn[3]``. Units are those of `Mechanism.units`.
-        """
-        nodes = as_indices("node", node, self.forest.num_nodes, "node").tolist()
-        if len(nodes) != 1:
-            raise InputError(f"node has {len(nodes)} numbers; expected one")
-        (node,) = nodes
-        parameters = {}
-        for group in self.groups:
-            for k in np.flatnonzero(group.nodes == node).tolist():
-                name = group.mechanism.name
-                key = name if group.mechanism.kind == "density" else f"{name}[{k}]"
-                values = group.parameters.items()
-                parameters[key] = {
-                    n: float(v[k] if isinstance(v, np.ndarray) else v) for n, v in values
-                }
-        return parameters
 
     def per_cell(self, values: ArrayLike) -> PerCell:
         """Return a parameter with a value for each cell, for any nodes."""
