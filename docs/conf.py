@@ -21,8 +21,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import clhines
+from clhines.cli import layouts
 from clhines.simulator.refusals import REFUSALS
-from clhines.solver.plan import examples
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -133,7 +133,7 @@ class Layouts(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Compute the page."""
-        text = examples.page()
+        text = layouts.page()
         return [nodes.literal_block(text, text, language="text")]
 
 
