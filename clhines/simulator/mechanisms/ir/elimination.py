@@ -37,18 +37,8 @@ def solved(
     rows = {row: dict(entries) for row, entries in matrix.items()}
     b, left, order, products = dict(right), list(rows), list[str](), 0
 
-    def fill(name: str) -> int:
-        column = sum(name in rows[row] for row in left) - 1
-        return column * (sum(c in rows[name] for c in left) - 1)
-
     while left:
-        if not any(name in rows[name] for name in left):
-            row = next((r for r in left if left[0] in rows[r]), None)
-            if row is None:
-                raise ExpressionError("a system of equations that is singular")
-            rows[left[0]], rows[row] = rows[row], rows[left[0]]
-            b[left[0]], b[row] = b[row], b[left[0]]
-        pivot = min((name for name in left if name in rows[name]), key=fill)
+        pivot = _pivot(rows, b, left)
         left.remove(pivot)
         order.append(pivot)
         columns = [c for c in left if c in rows[pivot]]
@@ -68,6 +58,29 @@ def solved(
                 if new is new.graph.zero:
                     del rows[row][column]
             b[row] = named("_right", b[row] - factor * b[pivot])
+    return _substituted(rows, b, order, named)
+
+
+def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
+    """Return the next unknown; exchange rows if all diagonal entries that are left are 0."""
+
+    def fill(name: str) -> int:
+        column = sum(name in rows[row] for row in left) - 1
+        return column * (sum(c in rows[name] for c in left) - 1)
+
+    if not any(name in rows[name] for name in left):
+        row = next((r for r in left if left[0] in rows[r]), None)
+        if row is None:
+            raise ExpressionError("a system of equations that is singular")
+        rows[left[0]], rows[row] = rows[row], rows[left[0]]
+        b[left[0]], b[row] = b[row], b[left[0]]
+    return min((name for name in left if name in rows[name]), key=fill)
+
+
+def _substituted(
+    rows: Entries, b: dict[str, Node], order: list[str], named: Callable[[str, Node], Node]
+) -> dict[str, Node]:
+    """Return the unknowns of a triangular system, from the last one back."""
     x: dict[str, Node] = {}
     for name in reversed(order):
         others = [rows[name][c] * x[c] for c in x if c in rows[name]]

@@ -59,44 +59,55 @@ def _matrix(eq: Equations) -> Entries:
     return rows
 
 
-def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
-    """Return ``exp(M*h) - 1`` of the columns of M, and 1, or no number where the series is short.
+class _Matrices:
+    """Products and sums of square matrices with these rows."""
 
-    Columns without a row belong to constants.
-    """
-    graph, products = h.graph, 0
+    def __init__(self, graph: Graph, rows: Entries) -> None:
+        self.graph, self.rows, self._products = graph, rows, 0
 
-    def times(a: Entries, b: Entries) -> Entries:
-        nonlocal products
+    def product(self, a: Entries, b: Entries) -> Entries:
         matrix: Entries = {}
         for row, entries in a.items():
             sums: dict[str, list[Node]] = {}
             for k in (k for k in entries if k in b):
                 for column, e in b[k].items():
                     sums.setdefault(column, []).append(entries[k] * e)
-            products += sum(map(len, sums.values()))
-            matrix[row] = {c: graph.local("_p", graph.add(terms)) for c, terms in sums.items()}
-        if products > MAX_PRODUCTS:
+            self._products += sum(map(len, sums.values()))
+            matrix[row] = {
+                c: self.graph.local("_p", self.graph.add(terms)) for c, terms in sums.items()
+            }
+        if self._products > MAX_PRODUCTS:
             raise ExpressionError(f"more than {MAX_PRODUCTS} products; expected fewer states")
         return matrix
 
-    def total(parts: list[tuple[Fraction, Entries]]) -> Entries:
-        matrix: Entries = {}
-        for row in rows:
-            columns = dict.fromkeys(c for _, part in parts for c in part[row])
+    def total(self, parts: list[tuple[Fraction, Entries]]) -> Entries:
+        """Return the sum of factors times matrices."""
+        graph, matrix = self.graph, Entries()
+        for row in self.rows:
+            sums: dict[str, list[tuple[Fraction, Node]]] = {}
+            for factor, part in parts:
+                for c, e in part[row].items():
+                    sums.setdefault(c, []).append((factor, e))
             matrix[row] = {
-                c: _sum(graph, [(f, part[row][c]) for f, part in parts if c in part[row]])
-                for c in columns
+                c: graph.local("_e", graph.add(graph.number(factor) * e for factor, e in terms))
+                for c, terms in sums.items()
             }
         return matrix
 
+
+def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
+    """Return ``exp(M*h) - 1`` of the columns of M, and 1, or no number where the series is short.
+
+    Columns without a row belong to constants.
+    """
+    graph, matrices = h.graph, _Matrices(h.graph, rows)
     part = h * graph.number(Fraction(1, 2**_DOUBLINGS))
     small = {r: {c: graph.local("_m", part * e) for c, e in es.items()} for r, es in rows.items()}
     powers = [small]
     while len(powers) < _TERMS + len(rows):
-        powers.append(times(powers[-1], small))
+        powers.append(matrices.product(powers[-1], small))
     series = [(Fraction(1, factorial(k)), power) for k, power in enumerate(powers, 1)]
-    e = total(series)
+    e = matrices.total(series)
     enough = []
     for row in rows:
         terms = (graph.number(f) * p[row][row] for f, p in series[-2:] if row in p[row])
@@ -105,14 +116,10 @@ def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
             most = graph.number(_SMALL) * graph.call("abs", e[row][row])
             enough.append(graph.less(graph.add(last), most, or_equal=True))
     for _ in range(_DOUBLINGS):
-        e = total([(Fraction(2), e), (Fraction(1), times(e, e))])
+        e = matrices.total([(Fraction(2), e), (Fraction(1), matrices.product(e, e))])
     if not enough:
         return e, graph.one
     return e, graph.sqrt(graph.where(reduce(graph.both, enough), graph.one, -graph.one))
-
-
-def _sum(graph: Graph, terms: list[tuple[Fraction, Node]]) -> Node:
-    return graph.local("_e", graph.add(graph.number(factor) * e for factor, e in terms))
 
 
 def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
