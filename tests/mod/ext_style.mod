@@ -7,17 +7,12 @@ VERBATIM
 static int bias;
 ENDVERBATIM
 VERBATIM
-#if NRNBBCORE
-#define STYLE(arg) arg
-#else
 static int style; /* 1: of a Random, 2: of a stream */
-#define STYLE(arg) if (style == 2) { arg }
-#endif
 ENDVERBATIM
 INITIAL {
     VERBATIM
     if (_p_rng) {
-        STYLE(nrnran123_setseq((nrnran123_State*)_p_rng, 0, 0);)
+        if (style == 2) { nrnran123_setseq((nrnran123_State*)_p_rng, 0, 0); }
     }
     ENDVERBATIM
     g = 0

@@ -82,9 +82,7 @@ def set_by_events(program: Program) -> set[str]:
     """Return names of variables that NET_RECEIVE sets."""
     set_ = {
         argument.name
-        for block, arguments in program.blocks.items()
-        if block == "receive" or block.startswith("for_netcons")
-        for argument in arguments
+        for argument in program.blocks.get("receive", ())
         if argument.direction != "in"
     }
     return {(q.public or q.name).split("[")[0] for q in program.states if q.name in set_}

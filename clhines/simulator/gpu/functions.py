@@ -25,7 +25,7 @@ BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes
 _OF_INSTANCE = frozenset(
     {
         *("v", "t", "dt", "parameter", "state", "output", "i", "g", "table", "flag", "noise"),
-        *("weight", "other_weight", "send", "arm", "watch", "stream", "drawn"),
+        *("weight", "send", "arm", "watch", "stream", "drawn"),
     }
 )
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
