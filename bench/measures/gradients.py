@@ -8,7 +8,8 @@ derivatives are those by the density of each channel in each node of each copy. 
 time of the first gradient, of 4 steps, compilation included; `gradient` and `run` are microseconds
 per step of later calls, the host's work included. `apart` is the largest difference from the
 reference's gradient of two copies, relative to the largest derivative by the same channel.
-`forward` is a gradient by two numbers for all copies, forward.
+`forward` is a gradient by two numbers for all copies, forward. `network` is the gradient by the
+weights of 4,000 connections between 200 point neurons, by NumPy and on the device.
 
 Where Jaxley is installed, it computes the same gradient in a process of its own (`jaxley`,
 microseconds per step, over fewer steps as it is slow), and derivatives of a small cable, which are
@@ -33,6 +34,14 @@ from bench.peers import gradients_jaxley as jaxley
 DT, REST = 0.025, -75.0  # ms, mV
 COMPARED = 1.0  # ms of the run that is compared with the reference
 NEEDED = 1e-8  # relative
+POINT = """
+point neuron
+parameter drive = 0.3 nA
+current i = 0.02*(v + 65) - drive
+spike: v > -50
+reset: v = -65
+refractory: 2 ms
+"""
 
 
 def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
@@ -92,6 +101,29 @@ def measured(name: str, queue: cl.CommandQueue, copies: int, duration: float) ->
     }
 
 
+def network(queue: cl.CommandQueue) -> dict[str, float]:
+    """Return microseconds per step of the gradient of a network by its weights."""
+    cells, inputs, steps = 200, 20, 200
+    rng = np.random.default_rng(1)
+    one = [1e4] * cells, [0.0] * cells, [0.2] * cells
+    net = clhines.Network.from_arrays([-1] * cells, np.arange(cells + 1), *one)
+    net.add(POINT, net.soma, drive=rng.uniform(0.28, 0.4, cells))
+    synapses = net.add("expsyn", net.soma, tau=5.0)
+    source, target = rng.integers(cells, size=cells * inputs), np.repeat(np.arange(cells), inputs)
+    net.connect(source, synapses, target, weight=5e-4, delay=1.5)
+    found = {}
+    for name, options in (("host", {"engine": "reference"}), ("device", {"queue": queue})):
+        simulation = clhines.Simulation(net, 0.5, v_init=rng.uniform(-65, -51, cells), **options)
+        simulation.record("v", net.soma)
+        seconds = []
+        for _ in range(4):
+            begin = time.perf_counter()
+            simulation.gradient(steps * 0.5, loss, ["weight"], surrogate=3.0)
+            seconds.append(time.perf_counter() - begin)
+        found[name] = min(seconds) / steps * 1e6
+    return found
+
+
 def small(queue: cl.CommandQueue) -> dict[str, list[float]]:
     """Return the derivatives for the small cable of `bench.peers.gradients_jaxley`."""
     n, (length, radius) = jaxley.NODES, (jaxley.LENGTH, jaxley.RADIUS)
@@ -145,6 +177,7 @@ def main(arguments: Sequence[str]) -> int:
         "copies": given.copies,
         "duration": given.duration,
         "rows": rows,
+        "network": network(queue),
         "jaxley": peer,
     }
     record.write("gradients", queue, found, text(found), given.out)
@@ -164,7 +197,9 @@ def text(result: dict[str, Any]) -> str:
         for row in result["rows"]
     ]
     peers = [_of_jaxley(row) for row in result["jaxley"]]
-    return "\n".join([head, "", table.ruled(title, lines), *peers])
+    of = result["network"]
+    last = f"200 point neurons, 4,000 connections: {of['host']:.0f} in NumPy, {of['device']:.0f}"
+    return "\n".join([head, "", table.ruled(title, lines), last, *peers])
 
 
 def _of_jaxley(row: dict[str, Any]) -> str:

@@ -7,9 +7,11 @@
 <%def name="begin(tile)">\
     const int q = get_global_id(0) / ${tile}, k = get_global_id(1) * ${tile} + get_global_id(0) % ${tile};
     if (q >= num_rows || k >= num_nodes) return;
+    const int ends = turn & 1, begins = turn & 2, delivers = turn & 4, notes = turn & 8;
+    const real t_0 = times[4 * step], t_1 = times[4 * step + 1], t_2 = times[4 * step + 2], t_3 = times[4 * step + 3];
     const int i = order[k];
     const uint at = i * num_rows + q;
-    __global const int *restrict here = of_node + i * ${max(1, len(spec.kinds))};
+    __global const int *restrict here = of_node + i * ${max(1, 2 * len(spec.kinds))};
 </%def>\
 <%def name="times(block)">\
 % if block == "advance":
@@ -28,12 +30,46 @@
         ${kind.state(owner, s)} = ${prefix}_${s};
 % endfor
 </%def>\
+<%def name="each_target(kind, first, each, last)">\
+            // phase 1: events
+            for (int lane = 0; lane < ${w} && q * ${w} + lane < num_copies; lane++) {
+                const int to = ${kind.first_target} + (q * ${w} + lane) * ${kind.count} + j;
+                ${first}
+                for (int c = incoming[to]; c < incoming[to + 1]; c++)
+                    if (delay[c] <= step) {
+                        const int count = spikes[(size_t)(step - delay[c]) * num_sources + source[c]] & 0x7f;
+                        if (count) ${each}
+                    }
+% if last:
+                ${last}
+% endif
+            }
+</%def>\
+<%def name="sum_events(kind)">\
+            lanes sum = 0;
+<% outside = "outside[(size_t)step * num_targets + to]" if spec.outside else "0" %>\
+${each_target(kind, f"real events = {outside};", "events += count * weight[c];", "((real *)&sum)[lane] = events;")}\
+</%def>\
+<%def name="each_detector()">\
+        for (int lane = 0; lane < ${w}; lane++)
+            for (int k = detector[${w} * at + lane]; k >= 0; k = next_detector[k]) {
+                const real of_v = ((const real *)&v)[lane];
+                __global uchar *spike = spikes + (size_t)step * num_sources + detected[k];
+${caller.body()}\
+            }
+</%def>\
+<%def name="ions_of(kind, block, slot)">\
+% for name in kind.read_ions(block):
+            const lanes ion_${name} = ${"later" if name in kind.late_ions else slot}_ion_${name};
+% endfor
+</%def>\
 // Steps of copies of a network, forward and back. A work-item has a node of ${w} copies; arrays have rows of
 // all copies: entry (node or instance) * num_rows + row. A slot of `store` has what a step begins with:
 // voltages, then states. Systems, and the changes of voltages that solve them, are in the solver's order.
 //
 // A launch is between two steps: it ends the one from t_0 to t_1 and begins the one from t_1 to t_3, with
-// the middle t_2. At the first step, and at the last one, it does only one of both.
+// the middle t_2; `step` is the later one. At the first step, and at the last one, it does only one of both. If it
+// notes rows and spikes, states stay in a slot and voltages take turns in two, as neighbours read them.
 % if spec.tile > 1:
 //
 // Steps forward give ${spec.tile} nodes that are neighbours in the solver's order to neighbouring work-items, so that
@@ -77,14 +113,15 @@ ${spec.functions}
 __kernel void take_step(${signature(spec, "take_step")})
 {
 ${begin(spec.tile)}\
-    __global const lanes *v_of = store + v_now;
+    __global const lanes *now_of = store + now * slot, *v_of = notes ? store + (step > 0 ? (step - 1) % 2 : 0) * slot : now_of;
+    __global lanes *next_of = store + next * slot;
     lanes v = v_of[at];
     if (ends) {
         // phase 5: voltages
         v += ${twice}gather(changes, place, at);
-        store[v_next + at] = v;
+        (notes ? store + step % 2 * slot : next_of)[at] = v;
         // phase 9: records
-        if (row >= 0 && column[i] >= 0) rows[((size_t)row * num_columns + column[i]) * num_rows + q] = v;
+        if (notes && column[i] >= 0) ${spec.row(0, "i")} = v;
     }
     lanes d = 0, b = 0;
     if (begins) {
@@ -100,48 +137,99 @@ ${begin(spec.tile)}\
             b += ${spec.column("u", "c")} * (v - (${near}));
         }
     }
-% for kind in spec.kinds:
-% if kind.num_states or kind.gives_current:
-    if (here[${kind.number}] >= 0) {
-        const int j = here[${kind.number}];
+% for name, place in spec.ion_places:
+    lanes ion_${name} = now_of[${place} + at];
+% endfor
+% for kinds, part in spec.rounds:
+% if part == "begins":
+% for name, first in spec.recorded_ions:
+    if (ends && notes && column[${first} + i] >= 0) ${spec.row(first, "i")} = ion_${name};  // phase 9: records
+% endfor
+    if (begins) {
+% for ion in spec.ions:
+<% e, inside, outside, current = ion.names %>\
+        ion_${current} = 0;
+% if ion.nernst is not None:
+        const lanes potential_${e} = ${ion.nernst.at("i")} * log(ion_${outside} / ion_${inside});
+        const lanes limited_${e} = ion_${outside} > 0 ? potential_${e} : (lanes)-1e6f;
+        ion_${e} = ${ion.follows.at("i")} > 0 ? (ion_${inside} > 0 ? limited_${e} : (lanes)1e6f) : ion_${e};
+% endif
+% endfor
+    }
+% endif
+% for kind in kinds:
+% if kind.num_states or kind.gives_current or kind.has("advance"):
+    ${kind.each}
         const uint e = j * num_rows + q;
 % if kind.num_states:
-        __global const lanes *states = store + now + ${kind.states_at};
+        __global const lanes *states = ${"(ends ? next_of : now_of)" if part == "begins" else "now_of"} + ${kind.states_at};
+        __global lanes *after = next_of + ${kind.states_at};
 ${load(kind, "s", "states")}\
+% endif
+% if part != "begins":
         // phase 7: states
         if (ends) {
-            __global lanes *after = store + next + ${kind.states_at};
 % if kind.has("advance"):
 ${times("advance")}\
             ${kind.call("advance")}
 % endif
-${store(kind, "s", "after")}\
+% for s, first in kind.recorded:
+            if (notes && column[${first} + j] >= 0) ${spec.row(first, "j")} = s_${s};  // phase 9: records
+% endfor
         }
 % endif
-% if kind.gives_current:
+% if part != "ends" and kind.receives:
+        if (delivers) {
+${sum_events(kind)}\
+${times("receive")}\
+            ${kind.call("receive")}
+        }
+% endif
+% if kind.gives_current and part != "ends":
         // phase 3: currents
         if (begins) {
 ${times("current")}\
             ${kind.call("current")}
             d += ${kind.factor} * g_g;
             b -= ${kind.factor} * i_i;
+% for line in kind.adds_current():
+            ${line}
+% endfor
         }
+% endif
+% if kind.num_states and (part != "begins" or kind.receives or kind.written("current", "state")):
+${store(kind, "s", "after")}\
 % endif
     }
 % endif
 % endfor
+% endfor
+% for name, place in spec.ion_places:
+    next_of[${place} + at] = ion_${name};
+% endfor
+% if spec.events:
+    // phase 8: thresholds
+    if (ends && notes) {
+<%call expr="each_detector()">\
+                const int before = held[k], above = of_v > level[k], sends = above && before == 0;
+                *spike = sends | (before == 0) << 7;
+                held[k] = sends ? hold[k] : max(before - 1, above);
+</%call>\
+    }
+% endif
     if (begins) {
         scatter(system_d, place, at, d);
         scatter(system_b, place, at, b);
     }
 }
 
-// Derivatives by what the later step begins with, taken back through its solve and its currents, and
+// Derivatives by what the later step begins with, taken back through its solve, its currents and events, and
 // then through the states of the earlier step. `now` is the slot of the later step, `next` of the earlier.
 __kernel void take_back(${signature(spec, "take_back")})
 {
 ${begin(1)}\
-    const lanes v = store[now + at];
+    __global const lanes *later_of = store + now * slot, *earlier_of = store + next * slot;
+    const lanes v = later_of[at];
     lanes by_v = slopes[at], by_b = 0, by_d = 0;
     if (begins) {
         const lanes change = gather(changes, place, at);
@@ -153,7 +241,7 @@ ${begin(1)}\
             const lanes above = gather(solution, place, p);
             by_v += ${spec.column("u", "i")} * (by_b - above);
 % if spec.axial:
-            by_u[at] += (v - store[now + p]) * (by_b - above) - by_b * gather(changes, place, p) - above * change;
+            by_u[at] += (v - later_of[p]) * (by_b - above) - by_b * gather(changes, place, p) - above * change;
 % endif
         }
         for (int c = child[i]; c >= 0; c = sibling[c])
@@ -164,36 +252,52 @@ ${begin(1)}\
         by_conductance[at] -= by_b * v;
 % endif
     }
-    if (ends && column[i] >= 0) by_v += rows[((size_t)row * num_columns + column[i]) * num_rows + q];
-% for kind in spec.kinds:
-% if kind.has("current__back") or kind.has("advance__back"):
-    if (here[${kind.number}] >= 0) {
-        const int j = here[${kind.number}];
+    if (ends && column[i] >= 0) by_v += ${spec.row(0, "i")};
+% for name, place in spec.ion_places:
+    lanes by_ion_${name} = slopes[${place} + at];
+    const lanes later_ion_${name} = later_of[${place} + at], earlier_ion_${name} = earlier_of[${place} + at];
+% endfor
+% for kinds, part in spec.rounds[::-1]:
+% for kind in kinds[::-1]:
+% if kind.blocks_back(part):
+    ${kind.each}
         const uint e = j * num_rows + q;
         __global lanes *by_state = slopes + ${kind.states_at};
-        __global const lanes *later = store + now + ${kind.states_at}, *earlier = store + next + ${kind.states_at};
+        __global const lanes *later = later_of + ${kind.states_at}, *earlier = earlier_of + ${kind.states_at};
 ${load(kind, "by", "by_state")}\
 ${load(kind, "later", "later")}\
 ${load(kind, "earlier", "earlier")}\
 % for name, place in kind.parameters:
         lanes of_${name} = ${place};
 % endfor
-% for block, when, slot in (("current", "begins", "later"), ("advance", "ends", "earlier")):
-% if kind.has(block + "__back"):
+% for block, when, slot in kind.blocks_back(part):
         if (${when}) {
+% if block == "advance":
+% for s, first in kind.recorded:
+            if (column[${first} + j] >= 0) by_${s} += ${spec.row(first, "j")};
+% endfor
+% endif
+% if kind.has(block + "__back"):
 % for s in kind.states:
             const lanes s_${s} = ${slot}_${s};
 % endfor
-${times(block)}\
-% if block == "current":
-            const lanes seed_i_i = -${kind.factor} * by_b, seed_g_g = ${kind.factor} * by_d;
+${ions_of(kind, block + "__back", slot)}\
+% if block == "receive":
+${sum_events(kind)}\
 % endif
+${times(block)}\
+% for name, value in kind.seeds(block):
+            const lanes seed_${name} = ${value};
+% endfor
             ${kind.call(block + "__back")}
+% if block == "receive":
+${each_target(kind, "const real by = ((const real *)&adjoint_weight_" + kind.weight + ")[lane];", "by_weight[c] += count * by;", "by_sum[(size_t)(step % num_slots) * num_targets + to] = by;" if spec.surrogate else "")}\
+% endif
+% endif
 % for line in kind.pulled(block):
             ${line}
 % endfor
         }
-% endif
 % endfor
 ${store(kind, "by", "by_state")}\
 % for name, place in kind.parameters:
@@ -202,6 +306,41 @@ ${store(kind, "by", "by_state")}\
     }
 % endif
 % endfor
+% if part == "begins":
+    if (begins) {
+% for ion in spec.ions:
+<% e, inside, outside, current = ion.names %>\
+% if ion.nernst is not None:
+        const lanes seed_${e} = ${ion.follows.at("i")} > 0 ? ${ion.nernst.at("i")} * by_ion_${e} : (lanes)0;
+        const lanes defined_${e} = later_ion_${inside} > 0 ? (later_ion_${outside} > 0 ? (lanes)1 : (lanes)0) : (lanes)0;
+        by_ion_${e} = ${ion.follows.at("i")} > 0 ? (lanes)0 : by_ion_${e};
+        by_ion_${inside} -= defined_${e} > 0 ? seed_${e} / later_ion_${inside} : (lanes)0;
+        by_ion_${outside} += defined_${e} > 0 ? seed_${e} / later_ion_${outside} : (lanes)0;
+% endif
+        by_ion_${current} = 0;
+% endfor
+    }
+% for name, first in spec.recorded_ions:
+    if (ends && column[${first} + i] >= 0) by_ion_${name} += ${spec.row(first, "i")};
+% endfor
+% endif
+% endfor
+% for name, place in spec.ion_places:
+    slopes[${place} + at] = by_ion_${name};
+% endfor
+% if spec.surrogate:
+    // phase 8: thresholds
+    if (ends) {
+<%call expr="each_detector()">\
+                if (!(*spike & 0x80)) continue;
+                real by_spike = 0;
+                for (int o = outgoing[detected[k]]; o < outgoing[detected[k] + 1]; o++)
+                    by_spike += by_sum[(size_t)((step + delay[sent[o]]) % num_slots) * num_targets + target[o]] * weight[sent[o]];
+                const real share = 1 / (1 + exp(-clamp((of_v - level[k]) / surrogate_width, (real)-500, (real)500)));
+                ((real *)&by_v)[lane] += share * (1 - share) / surrogate_width * by_spike;
+</%call>\
+    }
+% endif
     slopes[at] = by_v;
     if (ends) scatter(system_b, place, at, ${twice}by_v);
 }
@@ -229,18 +368,18 @@ ${store(kind, "by", "by_state")}\
 </%def>\
 // Derivatives of voltages and states by ${K} numbers, forward: `now` and `next` are slots of these and of the states.
 // Of each result of a block the derivatives by what it reads are those that a loss would have that is this result.
-#define T(slot, r, place) tangents[(slot) * ${K} + (size_t)(r) * num_entries * num_rows + (place)]
+#define T(of, r, place) tangents[(of) * slot * ${K} + (size_t)(r) * num_entries * num_rows + (place)]
 
 __kernel void take_tangents(${signature(spec, "take_tangents")})
 {
 ${begin(1)}\
-    const lanes v = store[(ends ? next : now) + at], change = begins ? gather(changes, place, at) : 0;
+    const lanes v = store[(ends ? next : now) * slot + at], change = begins ? gather(changes, place, at) : 0;
     lanes by_v[${K}], right[${K}];
     for (int r = 0; r < ${K}; r++) {
         __global const real *x = tangent_changes + r * size;
         by_v[r] = T(now, r, at) + (ends ? ${twice}gather(x, place, at) : 0);
         if (ends) T(next, r, at) = by_v[r];
-        if (ends && column[i] >= 0) rows[(((size_t)row * ${K} + r) * num_columns + column[i]) * num_rows + q] = by_v[r];
+        if (ends && column[i] >= 0) rows[(((size_t)step * ${K} + r) * num_columns + column[i]) * num_rows + q] = by_v[r];
         right[r] = -${spec.column("constant_g", "i")} * by_v[r];
         if (parent[i] >= 0) {
             const uint p = parent[i] * num_rows + q;
@@ -253,17 +392,16 @@ ${begin(1)}\
     }
 % for kind in spec.kinds:
 % if kind.has("current__back") or kind.num_states:
-    if (here[${kind.number}] >= 0) {
-        const int j = here[${kind.number}];
+    ${kind.each}
         const uint e = j * num_rows + q;
 % if kind.num_states:
         if (ends) {
-            __global const lanes *states = store + now + ${kind.states_at};
+            __global const lanes *states = store + now * slot + ${kind.states_at};
 ${load(kind, "s", "states")}\
 ${times("advance")}\
 % for s in kind.states:
 <% place = f"T(next, r, e + {kind.states_at} + {kind.states.index(s) * kind.count}u * num_rows)" %>\
-% if s in kind.set_states:
+% if s in kind.written("advance", "state"):
         {
             lanes ${", ".join(f"by_{x} = {int(x == s)}" for x in kind.states)};
 % if kind.has("advance__back"):
@@ -279,7 +417,7 @@ ${product(kind, "advance", "now", place + " = sum;")}\
 % endif
 % if kind.has("current__back"):
         if (begins) {
-            __global const lanes *states = store + (ends ? next : now) + ${kind.states_at};
+            __global const lanes *states = store + (ends ? next : now) * slot + ${kind.states_at};
 ${load(kind, "s", "states")}\
 ${times("current")}\
 % for result, factor in (("i_i", ""), ("g_g", " * change")):

@@ -252,9 +252,48 @@ def gradient_case(queue, dtype, mode):
         of = [(channel, "gnabar"), (clamp, "amp"), *(["v_init"] if mode == "reverse" else [])]
         gradient = sim.gradient(0.1, lambda v: (float((v**2).sum()), 2 * v), of, mode=how)
         found.append([gradient[one] for one in of])
+    assert_near(found, dtype)
+
+
+def assert_near(found, dtype):
+    """Check derivatives, of a device and of NumPy."""
     near = 1e-9 if dtype == "float64" else 1e-3
     for ours, theirs in zip(*found, strict=True):
         assert np.abs(ours - theirs).max() <= near * np.abs(theirs).max()
+
+
+def event_gradient_case(queue, dtype):
+    """Two cells that excite each other, with calcium, and the slopes of their spikes."""
+    found, device = [], {"queue": queue, "dtype": dtype}
+    for given in (device, {"engine": "reference"}):
+        net = Network.from_arrays([-1, 0] * 2, [0, 2, 4], [300.0] * 4, [0.0, 0.1] * 2, [0.003] * 4)
+        net.insert("hh", net.soma)
+        synapses = net.add("exp2syn", at=[1, 1, 3, 3])
+        net.connect([0, 1, 0], synapses, [2, 1, 3], weight=0.01, delay=0.05)
+        clamp = net.add("iclamp", at=net.soma, dur=1.0, amp=[2.0, 3.0])
+        sim = Simulation(net, 0.05, v_init=-45.0, **given)
+        sim.record("v", net.soma)
+        sim.record("B", synapses)
+        loss = lambda v, b: (float((v**2).sum()), [2 * v, 0 * b])  # noqa: E731
+        of = [(clamp, "amp"), (synapses, "tau1"), "weight"]
+        gradient = sim.gradient(0.6, loss, of, surrogate=2.0)
+        found.append([gradient[one] for one in of])
+    assert_near(found, dtype)
+
+
+def ion_gradient_case(queue, dtype):
+    """Calcium that flows into two cells, and its concentration recorded."""
+    found, device = [], {"queue": queue, "dtype": dtype}
+    for given in (device, {"engine": "reference"}):
+        net = Network.from_arrays([-1, 0] * 2, [0, 2, 4], [300.0] * 4, [0.0, 0.1] * 2, [0.003] * 4)
+        channel, pool = net.insert("ca_l", gbar=0.002), net.insert("ca_pool", gamma=0.4)
+        net.insert("sk", net.soma)
+        sim = Simulation(net, 0.05, v_init=-30.0, **given)
+        sim.record("cai", [0, 1])
+        of = [(channel, "gbar"), (pool, "decay"), "v_init"]
+        gradient = sim.gradient(0.2, lambda c: (float((c**2).sum()), 2 * c), of)
+        found.append([gradient[one] for one in of])
+    assert_near(found, dtype)
 
 
 def floor_case(queue, real, width):
@@ -621,6 +660,9 @@ def clean_cases():
             f"gradients: {dtype}, {mode}",
             lambda queue, a=(dtype, mode): gradient_case(queue, *a),
         )
+    for dtype in ("float64", "float32"):
+        yield f"gradients of events: {dtype}", lambda queue, a=dtype: event_gradient_case(queue, a)
+        yield f"gradients of ions: {dtype}", lambda queue, a=dtype: ion_gradient_case(queue, a)
 
 
 def share_of(part):

@@ -39,13 +39,14 @@ from clhines.simulator.events.event_list import TakenSpec
 from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.epochs import ArtificialSpec, CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_lists, with_sites
+from clhines.simulator.gradients.events import Connections
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.model import compile
 from clhines.simulator.network.plasticity import RULES, Rule
 from clhines.simulator.records.features import FeaturesSpec
-from clhines.simulator.records.records import CURRENT
+from clhines.simulator.records.records import CURRENT, ION, Record
 from clhines.simulator.records.reduced import ReducedSpec
 from clhines.simulator.state.arena import TiledSpec
 from clhines.simulator.state.changes import SpreadSpec
@@ -232,6 +233,23 @@ def gradient_specs(dtype):
         planned = (layout, {0: {parameter}}, name == "hh", real_name(dtype))
         spec = GradientPlan(variables, *planned).spec
         yield from (spec, replace(spec, directions=((0, parameter, 0),), tile=8, registers=64))
+    parent = np.where(np.arange(8) % 2, np.arange(8) - 1, -1)
+    for width in (1, 4):  # events with the slope of a sigmoid, events from outside, ions
+        net = Network.from_arrays(parent, 2 * np.arange(5), [300.0] * 8, [0.1] * 8, [0.01] * 8)
+        synapses = net.add("exp2syn", at=[0, 0, 2, 2, 4, 4, 6, 6])
+        net.connect([0, 1], synapses, [2, 1], weight=0.1, delay=1.0)
+        net.add_event(synapses, 0, 0.1, 0.1)
+        model = compile(net, 0.025)
+        variables, layout = Variables(model, wires_of(model)), CopyLayout(model, width)
+        planned = layout, {0: {"tau1"}}, False, real_name(dtype), (), Connections(model, 8)
+        yield replace(GradientPlan(variables, *planned).spec, surrogate=True)
+        net = Network.from_arrays(parent, 2 * np.arange(5), [300.0] * 8, [0.1] * 8, [0.01] * 8)
+        for name in ("ca_l", "ca_pool", "sk"):
+            net.insert(name)
+        model = compile(net, 0.025)
+        variables, layout = Variables(model, wires_of(model)), CopyLayout(model, width)
+        records = [Record("cai", ION, np.arange(2)), Record("z", 2, np.arange(2))]
+        yield GradientPlan(variables, layout, {}, False, real_name(dtype), records).spec
 
 
 def other_specs(dtype):

@@ -147,7 +147,7 @@ def test_neighbours_and_currents():
     dense, u = np.zeros((n, n)), -rng.uniform(1, 2, n)
     child = np.flatnonzero(forest.parent >= 0)
     dense[child, forest.parent[child]] = dense[forest.parent[child], child] = -u[child]
-    parent, first, later = neighbours(forest)
+    parent, first, later = neighbours(forest.parent)
     for node in range(n):
         found, below = [parent[node]] if parent[node] >= 0 else [], first[node]
         while below >= 0:

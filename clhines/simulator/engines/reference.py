@@ -51,7 +51,8 @@ def started(
     for k in kinds:
         variables.run_block(k, "after_initial", begin)
     events.deliver_until(0.0)
-    currents(variables, {"begin": 0.0, "now": 0.0, "end": 0.0}, 0)
+    if variables.starts_currents:
+        currents(variables, {"begin": 0.0, "now": 0.0, "end": 0.0}, 0)
     for k in kinds:
         variables.run_block(k, "before_step", begin)
     events.detect(0.0, -1)
@@ -193,13 +194,13 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return current - np.bincount(parent, flow, forest.num_nodes)
 
 
-def neighbours(forest: Forest) -> np.ndarray:
+def neighbours(parents: np.ndarray) -> np.ndarray:
     """(3, n) int64: parent, first child, parent's next child (they ascend) of each node, or -1."""
-    nodes = np.full((3, forest.num_nodes), -1)
-    nodes[0] = forest.parent
-    child = np.flatnonzero(forest.parent >= 0)
-    child = child[np.argsort(forest.parent[child], kind="stable")]
-    parent = forest.parent[child]
+    nodes = np.full((3, len(parents)), -1)
+    nodes[0] = parents
+    child = np.flatnonzero(parents >= 0)
+    child = child[np.argsort(parents[child], kind="stable")]
+    parent = parents[child]
     is_first = np.diff(parent, prepend=-1) != 0
     nodes[1, parent[is_first]] = child[is_first]
     later = np.flatnonzero(~is_first)
@@ -209,7 +210,7 @@ def neighbours(forest: Forest) -> np.ndarray:
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
     """(3, places) int32: places of `neighbours` of the node at each place; -1 for none."""
-    nodes = neighbours(forest)
+    nodes = neighbours(forest.parent)
     placed = np.where(nodes < 0, -1, place[nodes])
     return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
 

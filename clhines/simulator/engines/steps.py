@@ -282,7 +282,7 @@ class Steps(ArenaKernels):
         remote = np.zeros(len(self.model.remote_v))
         self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
         if tiler is not None:  # which finds the active nodes when the arenas are there
-            beside = tiler.neighbours(neighbours(once.forest))
+            beside = tiler.neighbours(neighbours(once.forest.parent))
             active = cla.empty(self.queue, self.places, np.int32)
         else:
             placed = np.full((3, len(gather)), -1, np.int32)  # `solve_layers` knows of layers

@@ -1,4 +1,4 @@
-"""The gradient of a run on a device: copies of a network side by side, without events.
+"""Steps of copies of a network side by side on a device, and the way back through them.
 
 A run forward keeps what some steps begin with. From the last of them on, the steps to the next one
 are taken again, all of them kept, and then taken back; so on to the start. The start itself, with
@@ -7,11 +7,11 @@ INITIAL, is taken back by the reference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import isqrt
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyopencl as cl
@@ -20,372 +20,384 @@ import pyopencl.array as cla
 from clhines.core.arrays import inverse
 from clhines.core.errors import InputError
 from clhines.simulator.device import launches
-from clhines.simulator.engines.reference import Clock, neighbours
+from clhines.simulator.engines.reference import neighbours
 from clhines.simulator.gradients.adjoint import Adjoint
-from clhines.simulator.gradients.kernels import takes_vectors
-from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
+from clhines.simulator.gradients.events import Connections, step_times
+from clhines.simulator.gradients.kernels import DELIVERS, NOTES, takes_vectors, turn_of
+from clhines.simulator.gradients.plan import CopyLayout, GradientPlan, changing_ions
+from clhines.simulator.gradients.quantities import Direction, Quantities
 from clhines.simulator.gradients.trace import TracedRun
-from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import Record
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
+from clhines.solver.forest import Forest
 from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver
 
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
 _GROUP = 128  # work-items
 _REGISTERS = 64  # of a work-item
-Direction: TypeAlias = tuple[int, str, np.ndarray]  # a kind, a parameter, of some instances
 _SECTOR = 32  # bytes that GPUs read and write at once
 MEMORY = 8e9  # bytes on the device, at most
+Solve: TypeAlias = Callable[[], object]  # enqueues one
+System: TypeAlias = tuple[cla.Array, cla.Array, Solve]  # diagonal, changes of voltages, its solve
+_SOLVERS: WeakKeyDictionary[Forest, dict[Any, Solver]] = WeakKeyDictionary()
+_CHANGES = "step", "turn", "now", "next"
 
 
-class DeviceGradient:
-    """A run of a model on a device from t = 0, and back again; as `ReferenceGradient`."""
+class DeviceSteps:
+    """Steps of a model on a device: its arrays, kernels and rows of records.
+
+    `recorded` are the entries of a slot that any record has.
+    """
 
     def __init__(
         self,
-        model: Model,
+        quantities: Quantities,
         records: Sequence[Record],
         steps: int,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
-        wanted: Mapping[int, Collection[str]],
-        matrix: bool,
-        axial: bool,
-        starts: bool = True,
+        place: tuple[cl.CommandQueue, np.dtype],
         directions: Sequence[Direction] = (),
+        surrogate: float | None = None,
     ) -> None:
-        self.model, self.records, self.steps = model, records, steps
-        self._queue, self._dtype = queue, np.dtype(dtype)
-        self._starts, self.directions = starts, directions
-        self._host = TracedRun(model, ())
-        vectors = devices.is_cpu(queue.device)
+        self.records, self.steps, self.directions = records, steps, directions
+        self.queue, self.dtype = place[0], np.dtype(place[1])
+        model = self.model = quantities.model
+        self.host = TracedRun(model, (), not changing_ions(model, records))
+        vectors = devices.is_cpu(self.queue.device)
         vectors &= all(takes_vectors(k.mechanism) for k in model.kinds)
-        width = _VECTOR_BYTES // self._dtype.itemsize if vectors else 1
+        width = _VECTOR_BYTES // self.dtype.itemsize if vectors else 1
         if directions and model.forest.num_cells % width:
             width = 1  # no copies that fill up
-        self._layout = CopyLayout(model, width)
-        variables, real = self._host.variables, real_name(self._dtype)
-        self._plan = GradientPlan(variables, self._layout, wanted, matrix, real)
-        self._solver = Solver(model.forest, "auto", self._dtype, None, queue)
+        self.layout = CopyLayout(model, width)
+        real, self.connections = real_name(self.dtype), Connections(model, steps)
+        wanted = quantities.parameters(), quantities.by_matrix
+        planned = (*wanted, real, records, self.connections)
+        self.plan = GradientPlan(self.host.variables, self.layout, *planned)
+        self.solver = _solver(model.forest, self.dtype, self.queue)
+        self._order = self.solver.engine.device_order("gradient()")
         places = self._places()
-        registers = _REGISTERS if devices.limits(queue.device).ptx and real == "double" else 0
-        tile = self._tile(places)
-        self._spec = replace(self._plan.spec, tile=tile, axial=axial, registers=registers,
-                             directions=self._seeded())  # fmt: skip
-        self._given = self._arguments(places)
-        self._built = program.build(queue.context, self._spec)
+        self.recorded = np.unique([i for r in records for i in self.plan.entry(r)[0]])
+        self.spec = replace(
+            self.plan.spec,
+            tile=self._tile(places),
+            axial="Ra" in quantities.of,
+            surrogate=surrogate is not None and self.plan.spec.events,
+            registers=_REGISTERS
+            if devices.limits(self.queue.device).ptx and real == "double"
+            else 0,
+            directions=self._seeded(),
+        )
+        self.lanes = self.layout.rows * self.layout.width
+        self.slot = self.plan.entries * self.layout.rows  # rows of voltages, states and ions
+        self._sizes = self._launched(1), self._launched(self.spec.tile)
+        self.arrays = self._arguments(places)
+        self.arrays["surrogate_width"] = self.dtype.type(surrogate or 0)
+        self._built = program.build(self.queue.context, self.spec)
         self._kernels: dict[str, tuple[launches.BoundKernel, list[str]]] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
         """Return kinds and parameters of directions, and where the seeds of each begin."""
-        count = [self.model.kinds[k].count // self._layout.count for k, _, _ in self.directions]
+        count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)
         return tuple((k, name, int(begin)) for (k, name, _), begin in directions)
 
-    def _bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
-        """Bind kernels to arrays."""
-        for name in names:
-            places = ("v_now", "v_next") if name == "take_step" else ()
-            times = "t_0", "t_1", "t_2", "t_3"
-            changes = ("ends", "begins", *times, "row", *places, "now", "next")
-            arguments = {**self._given, **more}
-            bound = launches.bind(self._built, self._spec, name, arguments, changes)
-            self._kernels[name] = bound, [p.name for p in self._spec.parameters(name)]
+    def _launched(self, tile: int) -> tuple[int, int, None, int]:
+        """Return work-items, those of a group, no events, and rows of a launch."""
+        width, rows = self.layout.rows * tile, -(-self.layout.nodes // tile)
+        most = min(_GROUP, self.queue.device.max_work_group_size)
+        group = min(most, 1 << (width - 1).bit_length())
+        return -(-width // group) * group, group, None, rows
 
-    # -- what kernels take ---------------------------------------------------------------------
+    # -- arrays ----------------------------------------------------------------------------------
 
     def _places(self) -> np.ndarray:
         """(nodes, lanes): where each is in the solver's order; copies that fill up are behind."""
-        layout, gather = self._layout, self._solver.plan.gather
+        layout, gather = self.layout, self.solver.plan.gather
         at = np.flatnonzero(gather >= 0)
         places = layout.packed(at[inverse(gather[at])])
         filled = layout.rows * layout.width - layout.count
-        self._size = len(gather) + layout.nodes * filled
+        self.size = len(gather) + layout.nodes * filled
         if filled:
-            spare = np.arange(len(gather), self._size).reshape(layout.nodes, filled)
+            spare = np.arange(len(gather), self.size).reshape(layout.nodes, filled)
             places[:, layout.count :] = spare
         return places
 
     def _tile(self, places: np.ndarray) -> int:
         """Return how many nodes go side by side, where copies do not lie so in the solver."""
-        if devices.is_cpu(self._queue.device):
+        if devices.is_cpu(self.queue.device):
             return 1
-        if self._layout.rows == 1:
+        if self.layout.rows == 1:
             return 32
-        return 1 if places[0, 1] == places[0, 0] + 1 else _SECTOR // self._dtype.itemsize
+        return 1 if places[0, 1] == places[0, 0] + 1 else _SECTOR // self.dtype.itemsize
 
     def _arguments(self, places: np.ndarray) -> dict[str, Any]:
-        plan, columns = self._plan, self._plan.columns
-        model, layout, n = self.model, self._layout, self._layout.nodes
-        tree = neighbours(model.forest)[:, :n]
-        nodes = np.unique([i for r in self.records for i in r.index % n])
-        column = np.full(n, -1, np.int32)
-        column[nodes] = np.arange(len(nodes))
-        self._recorded = nodes
-        self._u = self._solver.to_device_order(model.u)
-        parent, child, sibling = tree
-        num = np.int32
-        arrays: dict[str, Any] = {
-            "num_nodes": num(n),
-            "num_rows": num(layout.rows),
-            "num_columns": num(len(nodes)),
-            "order": self._to_device(np.argsort(places[:, 0]), np.int32),
-            "of_node": self._to_device(plan.of_node.T, np.int32),
-            "place": self._to_device(places, np.int32),
-            "parent": self._to_device(parent, np.int32),
-            "child": self._to_device(child, np.int32),
-            "sibling": self._to_device(sibling, np.int32),
-            "column": self._to_device(column, np.int32),
-            "numbers": self._to_device(np.concatenate([np.zeros(0), *columns.numbers])),
-            "values": self._to_device(_joined(columns.values)),
-            "tables": self._to_device(plan.tables),
-            "system_b": self._system(0),
-            "solution": self._system(0),
-            "dt": self._dtype.type(model.dt),
-            "solved_dt": self._dtype.type(model.solved_dt),
-            **dict.fromkeys(("t_0", "t_1", "t_2", "t_3"), self._dtype.type(0)),
-            **dict.fromkeys(("ends", "begins", "row"), num(0)),
-            **dict.fromkeys(("v_now", "v_next", "now", "next"), np.int64(0)),
+        plan, columns, num = self.plan, self.plan.columns, np.int32
+        model, n = self.model, self.layout.nodes
+        column = np.full(plan.entries, -1)
+        column[self.recorded] = np.arange(len(self.recorded))
+        self.u = self.solver.to_device_order(model.u)
+        parent, child, sibling = neighbours(model.forest.parent[:n])
+        tables = {
+            "parent": parent,
+            "child": child,
+            "sibling": sibling,
+            "order": np.argsort(places[:, 0]),
+            "of_node": plan.of_node.transpose(2, 0, 1),
+            "place": places,
+            "column": column,
         }
-        return arrays
+        reals = {
+            "numbers": np.concatenate([np.zeros(0), *columns.numbers]),
+            "values": _joined(columns.values),
+            "tables": plan.tables,
+            "times": step_times(model.dt, self.steps),
+        }
+        found: dict[str, Any] = {
+            "num_nodes": num(n),
+            "num_rows": num(self.layout.rows),
+            "num_columns": num(len(self.recorded)),
+            **{name: self.to_device(values, num) for name, values in tables.items()},
+            **{name: self.to_device(values) for name, values in reals.items()},
+            "system_b": self.system(0),
+            "solution": self.system(0),
+            "dt": self.dtype.type(model.dt),
+            "solved_dt": self.dtype.type(model.solved_dt),
+            "slot": np.int64(self.slot),
+            **dict.fromkeys(_CHANGES, num(0)),
+        }
+        if self.spec.events:
+            of_events = self.connections.arrays(self.host.variables, self.layout, self.dtype)
+            for name, values in of_events.items():
+                is_array = isinstance(values, np.ndarray)
+                dtype = num if is_array and values.dtype.kind == "i" else None
+                found[name] = self.to_device(values, dtype or values.dtype) if is_array else values
+        return found
 
-    def _system(self, value: float) -> cla.Array:
+    def system(self, value: float) -> cla.Array:
         """Return a right-hand side or so, in the solver's order; lanes beyond it have room."""
-        size = self._size * self._dtype.itemsize
-        buffer = cl.Buffer(self._queue.context, cl.mem_flags.READ_WRITE, size)
-        cl.enqueue_fill_buffer(self._queue, buffer, self._dtype.type(value), 0, size)
-        shape = len(self._solver.plan.gather)
-        return cla.Array(self._queue, shape, self._dtype, data=buffer)
+        size = self.size * self.dtype.itemsize
+        buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, size)
+        cl.enqueue_fill_buffer(self.queue, buffer, self.dtype.type(value), 0, size)
+        shape = len(self.solver.plan.gather)
+        return cla.Array(self.queue, shape, self.dtype, data=buffer)
 
-    def _to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
-        return to_device(self._queue, values, dtype or self._dtype)
+    def to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
+        return to_device(self.queue, values if values.size else np.zeros(1), dtype or self.dtype)
 
-    # -- forward -------------------------------------------------------------------------------
+    def zeros(self, entries: int) -> cla.Array:
+        return cla.zeros(self.queue, max(1, entries) * self.lanes, self.dtype)
+
+    # -- launches --------------------------------------------------------------------------------
+
+    def bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
+        """Bind kernels to arrays."""
+        for name in names:
+            arguments = {**self.arrays, **more}
+            bound = launches.bind(self._built, self.spec, name, arguments, _CHANGES)
+            self._kernels[name] = bound, [p.name for p in self.spec.parameters(name)]
+
+    def launch(self, name: str, step: int, turn: int, now: int, after: int, **arrays: Any) -> None:
+        """Launch a kernel at the begin of a step: with slots, and arrays that change."""
+        kernel, names = self._kernels[name]
+        for argument, array in arrays.items():
+            kernel[names.index(argument)] = array
+        kernel.change(*map(np.int32, (step, turn, now, after)))
+        kernel.launch(self.queue, *self._sizes[name == "take_step"])
+
+    def prepared(self, d: cla.Array, x: cla.Array, b: cla.Array | None = None) -> Solve:
+        """Return a function that enqueues a solve."""
+        right = self.arrays["system_b"] if b is None else b
+        steps, run = self._order.prepare([d, self.u, right], x, False), self._order.enqueue
+        return lambda: run(steps, x, [])
+
+    # -- rows of records -------------------------------------------------------------------------
+
+    def new_rows(self, numbers: int = 1) -> cla.Array:
+        """Return room for the rows of all steps, for some numbers of each value."""
+        return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
+
+    def recorded_rows(self, on_device: cla.Array) -> list[np.ndarray]:
+        """Return the rows of each record, of all that the device has recorded."""
+        rows = on_device.get(self.queue).reshape(self.steps + 1, -1, self.lanes)
+        rows[0] = self.plan.start()[self.recorded]
+        if not np.isfinite(rows).all():
+            raise InputError("gradient(): a record is not finite; run() says where and when")
+        return [self._of_record(record, rows) for record in self.records]
+
+    def _of_record(self, record: Record, rows: np.ndarray) -> np.ndarray:
+        entry, copy = self.plan.entry(record)
+        at = np.searchsorted(self.recorded, entry)
+        values: np.ndarray = rows[:: record.every, at, copy].astype(np.float64)
+        return values if record.matrix is None else values @ record.matrix.T
+
+    def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the derivatives by the rows of all recorded entries and all steps."""
+        by_rows = np.zeros((self.steps + 1, max(1, len(self.recorded)), self.lanes), self.dtype)
+        for record, rows in zip(self.records, cotangents, strict=True):
+            entry, copy = self.plan.entry(record)
+            values = rows if record.matrix is None else rows @ record.matrix
+            by_column = np.moveaxis(by_rows[:: record.every], 0, 2)
+            where = np.searchsorted(self.recorded, entry), copy
+            np.add.at(by_column, where, values.T.astype(self.dtype))
+        return by_rows
+
+
+class DeviceGradient:
+    """A run of a model on a device from t = 0, and back again; as `ReferenceGradient`."""
+
+    def __init__(self, steps: DeviceSteps, starts: bool) -> None:
+        self._steps, self._starts = steps, starts
 
     def keep_every(self) -> int:
         """Return how many steps there are from one state that is kept to the next.
 
         The square root of all of them, or fewer, so that both fit into `MEMORY`; an even number.
         """
-        steps, room = max(1, self.steps), MEMORY / self._slot_bytes
-        for stretch in range(isqrt(steps) // 2 * 2 + 2, 0, -2):
-            if stretch + 1 + -(-steps // stretch) <= room:
+        of = self._steps
+        size = (of.slot * of.layout.width + 2 * of.size) * of.dtype.itemsize
+        count, room = max(1, of.steps), MEMORY / size
+        for stretch in range(isqrt(count) // 2 * 2 + 2, 0, -2):
+            if stretch + 1 + -(-count // stretch) <= room:
                 return stretch
         raise InputError(
-            f"a gradient of {steps} steps keeps {2 * isqrt(steps) + 1} states of "
-            f"{self._slot_bytes:.3g} bytes; expected fewer copies at once, so that they fit into "
-            f"{MEMORY:.3g}"
+            f"a gradient of {count} steps keeps {2 * isqrt(count) + 1} states of {size:.3g} bytes; "
+            f"expected fewer copies at once, so that they fit into {MEMORY:.3g}"
         )
-
-    @property
-    def _slot(self) -> int:
-        """Rows of a slot: voltages and states."""
-        return self._plan.entries * self._layout.rows
-
-    @property
-    def _slot_bytes(self) -> int:
-        """Bytes of a slot, and of a system and its solution."""
-        lanes = self._slot * self._layout.width + 2 * self._size
-        return lanes * self._dtype.itemsize
-
-    def _start(self) -> np.ndarray:
-        """Values of voltages and states at the start, by entry."""
-        variables, layout = self._host.variables, self._layout
-        parts = [layout.packed(variables.v)]
-        for states in variables.states:
-            parts += [layout.packed(values) for values in states.values()]
-        return np.concatenate([p.reshape(-1) for p in parts if p.size])
 
     def forward(self) -> list[np.ndarray]:
         """Take all steps; return the rows of each record."""
-        layout = self._layout
+        of, end = self._steps, self._steps.steps
         self._stretch = stretch = self.keep_every()
-        lanes = layout.rows * layout.width
-        slots = max(2, min(stretch, self.steps) + 1)
-        self._store = cla.empty(self._queue, slots * self._slot * layout.width, self._dtype)
-        self._kept = [self._to_device(self._start())]
-        width = max(1, len(self._recorded))
-        self._rows = cla.zeros(self._queue, (self.steps + 1) * width * lanes, self._dtype)
-        self._systems = [(self._system(1), self._system(0))]
-        d, x = self._systems[0]
-        self._bind(["take_step"], {**self._arrays, "system_d": d, "changes": x})
+        size = of.slot * of.layout.width
+        self._store = cla.empty(of.queue, max(2, min(stretch, end) + 1) * size, of.dtype)
+        self._kept = [of.to_device(of.plan.start())]
+        self._rows, self._systems = of.new_rows(), [self._system()]
+        ((d, x, solve),) = self._systems
+        of.bind(["take_step"], {**self._arrays, "system_d": d, "changes": x})
         self._load(0)
-        for step in range(self.steps + 1):  # states stay in a slot; neighbours read voltages
-            v_slots = max(step - 1, 0) % 2, step % 2
-            self._launch("take_step", step, step > 0, step < self.steps, step, *v_slots, 0, 0)
-            if step and step % stretch == 0 and step < self.steps:
-                self._kept.append(self._store[: self._kept[0].size].copy(self._queue))
-            if step < self.steps:
-                self._solve(d, x)
-        return self._recorded_rows()
+        for step in range(end + 1):
+            of.launch("take_step", step, turn_of(step, end, DELIVERS | NOTES), 0, 0)
+            if step and step % stretch == 0 and step < end:
+                self._kept.append(self._store[:size].copy(of.queue))
+            if step < end:
+                solve()
+        return of.recorded_rows(self._rows)
 
-    def _recorded_rows(self) -> list[np.ndarray]:
-        """Return the rows of each record, of all that the device has recorded."""
-        layout = self._layout
-        lanes, width = layout.rows * layout.width, max(1, len(self._recorded))
-        rows = self._rows.get(self._queue).reshape(self.steps + 1, width, lanes)
-        rows[0] = layout.packed(self._host.variables.v)[self._recorded]
-        self._check(rows)
-        return [self._of_record(record, rows) for record in self.records]
+    def _system(self) -> System:
+        d, x = self._steps.system(1), self._steps.system(0)
+        return d, x, self._steps.prepared(d, x)
 
     @property
     def _arrays(self) -> dict[str, cla.Array]:
         return {"store": self._store, "rows": self._rows}
 
-    def _check(self, rows: np.ndarray) -> None:
-        if not np.isfinite(rows).all():
-            raise InputError("gradient(): a voltage is not finite; run() says where and when")
-
-    def _of_record(self, record: Record, rows: np.ndarray) -> np.ndarray:
-        values = self._columns_of(rows[:: record.every], record).astype(np.float64)
-        return values if record.matrix is None else values @ record.matrix.T
-
-    def _columns_of(self, rows: np.ndarray, record: Record) -> np.ndarray:
-        n = self._layout.nodes
-        at = np.searchsorted(self._recorded, record.index % n)
-        values: np.ndarray = rows[:, at, record.index // n]
-        return values
-
     def _load(self, number: int) -> None:
         kept = self._kept[number]
-        cl.enqueue_copy(self._queue, self._store.base_data, kept.base_data, byte_count=kept.nbytes)
-
-    @cached_property
-    def _times(self) -> np.ndarray:
-        """(steps + 1, 4): the begin of the step before, and begin, middle and end of a step."""
-        clock, half = Clock(self.model.dt), 0.5 * self.model.dt
-        begin = np.array([clock.at(step) for step in range(self.steps + 1)])
-        before = np.concatenate([[0.0], begin[:-1]])
-        times = np.stack([before, begin, begin + half, begin + half + half], axis=1)
-        return times.astype(self._dtype)
-
-    def _launch(
-        self, name: str, step: int, ends: bool, begins: bool, row: int, *slots: int, **arrays: Any
-    ) -> None:
-        """Launch a kernel between two steps, the second of which is `step`."""
-        kernel, names = self._kernels[name]
-        for argument, array in arrays.items():
-            kernel[names.index(argument)] = array
-        places = (np.int64(slot * self._slot) for slot in slots)
-        num = np.int32
-        turns = num(ends), num(begins)
-        kernel.change(*turns, *self._times[step], num(row), *places)
-        tile = self._spec.tile if name == "take_step" else 1
-        columns, rows = self._layout.rows * tile, -(-self._layout.nodes // tile)
-        kernel.launch_columns(self._queue, columns, rows, _GROUP)
-
-    def _solve(self, d: cla.Array, x: cla.Array) -> None:
-        self._solver.enqueue(d, self._u, self._given["system_b"], out=x, packed=True)
-
-    # -- back ----------------------------------------------------------------------------------
+        cl.enqueue_copy(
+            self._steps.queue, self._store.base_data, kept.base_data, byte_count=kept.nbytes
+        )
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the derivatives of a loss by everything, of those by the rows."""
-        layout, stretch = self._layout, self._stretch
-        by_rows = self._by_rows(cotangents)
-        self._rows.set(by_rows.reshape(-1), self._queue)
-        slopes, values = self._zeros(self._plan.entries), self._zeros(self._plan.num_values)
-        names = ["by_diagonal", "by_right", "by_conductance"] if self._spec.matrix else []
-        names += ["by_u"] if self._spec.axial else []
-        matrix = {name: self._zeros(layout.nodes) for name in names}
-        while len(self._systems) < min(stretch, self.steps):
-            self._systems.append((self._system(1), self._system(0)))
-        more = {**self._arrays, "slopes": slopes, "by_values": values, **matrix}
-        d, x = self._systems[0]
-        self._bind(["take_step", "take_back"], {**more, "system_d": d, "changes": x})
-        end = self.steps
+        of, stretch, spec = self._steps, self._stretch, self._steps.spec
+        by_rows = of.by_rows(cotangents)
+        by_rows_on_device = of.to_device(by_rows.reshape(-1))
+        names = ["by_diagonal", "by_right", "by_conductance"] if spec.matrix else []
+        names += ["by_u"] if spec.axial else []
+        found = {name: of.zeros(of.layout.nodes) for name in names}
+        found |= {"slopes": of.zeros(of.plan.entries), "by_values": of.zeros(of.plan.num_values)}
+        if spec.events:
+            found["by_weight"] = of.to_device(np.zeros(len(of.connections.weight)))
+            slots = of.model.connections.max_delay + 1 if spec.surrogate else 0
+            found["by_sum"] = of.to_device(np.zeros(slots * int(of.connections.first[-1])))
+        while len(self._systems) < min(stretch, of.steps):
+            self._systems.append(self._system())
+        d, x, _ = self._systems[0]
+        more = {**self._arrays, "system_d": d, "changes": x}
+        of.bind(["take_step"], more)
+        of.bind(["take_back"], {**more, **found, "rows": by_rows_on_device})
+        self._solve_back = [of.prepared(d, of.arrays["solution"]) for d, _, _ in self._systems]
+        end = of.steps
         for number in reversed(range(len(self._kept))):
             begin = number * stretch
             self._load(number)
-            self._take_back(begin, end - begin)
+            self._stretch_back(begin, end - begin)
             end = begin
-        return self._adjoint(slopes, values, matrix, by_rows[0])
+        return self._adjoint(found, by_rows[0])
 
-    def _take_back(self, begin: int, steps: int) -> None:
+    def _stretch_back(self, begin: int, count: int) -> None:
         """Take steps again, keep all of them, and take them back."""
-        systems = self._systems
-        for k in range(steps + 1):
+        of, systems = self._steps, self._systems
+        for k in range(count + 1):
             before = max(k - 1, 0)
             arrays = {"changes": systems[before][1]}
-            if k < steps:
+            if k < count:
                 arrays["system_d"] = systems[k][0]
-            slots = before, k, before, k
-            self._launch("take_step", begin + k, k > 0, k < steps, -1, *slots, **arrays)
-            if k < steps:
-                self._solve(*systems[k])
-        for k in reversed(range(steps + 1)):
-            changes = systems[min(k, steps - 1)][1]
-            self._launch(
-                "take_back",
-                begin + k,
-                k > 0,
-                k < steps,
-                begin + k,
-                k,
-                max(k - 1, 0),
-                changes=changes,
-            )
+            delivers = DELIVERS if k or not begin else 0  # what is kept has the events of its step
+            of.launch("take_step", begin + k, turn_of(k, count, delivers), before, k, **arrays)
+            if k < count:
+                systems[k][2]()
+        for k in reversed(range(count + 1)):
+            before, changes = max(k - 1, 0), systems[min(k, count - 1)][1]
+            of.launch("take_back", begin + k, turn_of(k, count), k, before, changes=changes)
             if k:
-                self._solve(systems[k - 1][0], self._given["solution"])
+                self._solve_back[k - 1]()
 
-    def _zeros(self, entries: int) -> cla.Array:
-        lanes = self._layout.rows * self._layout.width
-        return cla.zeros(self._queue, max(1, entries) * lanes, self._dtype)
-
-    def _by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the derivatives by the rows of all recorded nodes and all steps."""
-        layout = self._layout
-        width = max(1, len(self._recorded))
-        by_rows = np.zeros((self.steps + 1, width, layout.rows * layout.width), self._dtype)
-        for record, rows in zip(self.records, cotangents, strict=True):
-            at = np.searchsorted(self._recorded, record.index % layout.nodes)
-            values = rows if record.matrix is None else rows @ record.matrix
-            by_column = np.moveaxis(by_rows[:: record.every], 0, 2)
-            where = at, record.index // layout.nodes
-            np.add.at(by_column, where, values.T.astype(self._dtype))
-        return by_rows
-
-    def _adjoint(
-        self,
-        slopes: cla.Array,
-        values: cla.Array,
-        matrix: dict[str, cla.Array],
-        by_first_row: np.ndarray,
-    ) -> Adjoint:
+    def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
         """Return the derivatives at the start, and take them back through it."""
-        layout, model, adjoint = self._layout, self.model, Adjoint(self._host)
-        lanes = layout.rows * layout.width
-        wanted = slopes if self._starts else slopes[: layout.nodes * lanes]
-        by_entry = wanted.get(self._queue).reshape(-1, lanes)
-        by_v = by_entry[: layout.nodes].copy()
-        by_v[self._recorded] += by_first_row[: len(self._recorded)]
-        adjoint.v = layout.unpacked(by_v)
-        for kind, of_kind in zip(self._spec.kinds, adjoint.states, strict=True):
+        of, adjoint = self._steps, Adjoint(self._steps.host)
+        layout, plan, model = of.layout, of.plan, of.model
+        slopes = found["slopes"]
+        wanted = slopes if self._starts else slopes[: layout.nodes * of.lanes]
+        by_entry = wanted.get(of.queue).reshape(-1, of.lanes)
+        here = of.recorded < len(by_entry)
+        by_entry[of.recorded[here]] += by_first_row[: len(of.recorded)][here]
+        adjoint.v = layout.unpacked(by_entry[: layout.nodes])
+        for kind, of_kind in zip(of.spec.kinds, adjoint.states, strict=True):
             for number, name in enumerate(kind.states if self._starts else ()):
                 first = kind.first_state + number * kind.count
                 of_kind[name][:] = layout.unpacked(by_entry[first : first + kind.count])
-        by_value = values.get(self._queue).reshape(-1, lanes)
-        for k, name, first in self._plan.by:
+        for ion in of.spec.ions if self._starts else ():
+            for name, first in zip(ion.names, ion.first, strict=True):
+                adjoint.ions[name][:] = layout.unpacked(by_entry[first : first + layout.nodes])
+        by_value = found["by_values"].get(of.queue).reshape(-1, of.lanes)
+        for k, name, first in plan.by:
             count = model.kinds[k].count // layout.count
-            by_parameter = layout.unpacked(by_value[first : first + count])
-            adjoint.parameters[k][name][:] = by_parameter
-        if matrix:
-            found = {k: layout.unpacked(a.get(self._queue)) for k, a in matrix.items()}
+            adjoint.parameters[k][name][:] = layout.unpacked(by_value[first : first + count])
+        if of.spec.matrix:
+            matrix = {k: layout.unpacked(a.get(of.queue)) for k, a in found.items() if k in _MATRIX}
             adjoint.matrix = {
-                "capacitance": found["by_diagonal"] / model.solved_dt,
-                "constant_d": found["by_diagonal"],
-                "u": found.get("by_u", np.zeros(len(adjoint.v))),
-                "constant_b": found["by_right"],
-                "constant_g": found["by_conductance"],
+                "capacitance": matrix["by_diagonal"] / model.solved_dt,
+                "constant_d": matrix["by_diagonal"],
+                "u": matrix.get("by_u", np.zeros(len(adjoint.v))),
+                "constant_b": matrix["by_right"],
+                "constant_g": matrix["by_conductance"],
             }
-        adjoint.keep_start()
+        if of.spec.events:
+            by_weight = np.zeros(len(adjoint.grid_weight) + len(adjoint.weight))
+            by_weight[of.connections.number] = found["by_weight"].get(of.queue)[
+                : len(of.connections.number)
+            ]
+            adjoint.grid_weight[:] = by_weight[: len(adjoint.grid_weight)]
+            adjoint.weight[:] = by_weight[len(adjoint.grid_weight) :]
         if self._starts:
-            adjoint.take_back(self._host.start_entries)
+            adjoint.keep_start()
+            adjoint.take_back(of.host.start_entries)
         adjoint.finish()
         return adjoint
+
+
+def _solver(forest: Forest, dtype: np.dtype, queue: cl.CommandQueue) -> Solver:
+    """Return the solver of a forest, which later gradients use again."""
+    of_forest = _SOLVERS.setdefault(forest, {})
+    if (dtype, queue) not in of_forest:
+        of_forest[dtype, queue] = Solver(forest, "auto", dtype, None, queue)
+    return of_forest[dtype, queue]
+
+
+_MATRIX = ("by_diagonal", "by_right", "by_conductance", "by_u")
 
 
 def _joined(values: Sequence[np.ndarray]) -> np.ndarray:

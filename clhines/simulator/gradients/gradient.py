@@ -13,10 +13,10 @@ import pyopencl as cl
 
 from clhines.core.checks import as_choice, as_number, shown
 from clhines.core.errors import InputError
-from clhines.simulator.gradients.by_device import DeviceGradient
+from clhines.simulator.gradients.by_device import DeviceGradient, DeviceSteps
 from clhines.simulator.gradients.by_reference import ReferenceGradient
 from clhines.simulator.gradients.by_tangents import TangentGradient
-from clhines.simulator.gradients.plan import CopyLayout, unsupported
+from clhines.simulator.gradients.plan import CopyLayout, goes_forward, unsupported
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities, as_cotangents
 from clhines.simulator.gradients.refused import check_model, check_records
 from clhines.simulator.records.records import Record
@@ -78,11 +78,12 @@ class RunGradient:
         self._surrogate, self._place = surrogate, place
         check_records(records)
         check_model(quantities.model, surrogate)
-        self._why = "no device" if place is None else unsupported(quantities.model, records)
+        self._why = "no device" if place is None else unsupported(quantities.model, records, steps)
         copies = CopyLayout(quantities.model, 1).count
-        directions = [] if self._why else quantities.directions(copies)
+        plain = not self._why and goes_forward(quantities.model, records)
+        directions = quantities.directions(copies) if plain else []
         if as_choice("mode", mode, MODES) == "forward" and not directions:
-            why = self._why or "derivatives by more than parameters that only steps read"
+            why = self._why or "events, ions, or more than parameters that only steps read"
             raise InputError(f"mode is 'forward'; expected 'reverse' ({why})")
         forward = mode == "forward" or (mode == "auto" and len(directions) <= FEW)
         self._directions = directions if forward else []
@@ -95,20 +96,15 @@ class RunGradient:
         return f"{'forward' if self._directions else 'reverse'}, on the device"
 
     @cached_property
-    def _run(self) -> DeviceGradient | ReferenceGradient:
+    def _run(self) -> DeviceGradient | TangentGradient | ReferenceGradient:
         quantities, records, steps, place = self.quantities, self._records, self._steps, self._place
         _log.info("a gradient is computed: %s", self.how)
         if place is None or self._why:
             return ReferenceGradient(quantities.model, records, steps, self._surrogate)
-        chosen = TangentGradient if self._directions else DeviceGradient
-        return chosen(
-            *(quantities.model, records, steps, *place),
-            wanted=quantities.parameters(),
-            matrix=quantities.by_matrix,
-            axial="Ra" in quantities.of,
-            starts=quantities.of_start,
-            directions=self._directions,
-        )
+        of_steps = DeviceSteps(quantities, records, steps, place, self._directions, self._surrogate)
+        if self._directions:
+            return TangentGradient(of_steps)
+        return DeviceGradient(of_steps, quantities.of_start)
 
     @property
     def shapes(self) -> list[tuple[int, int]]:

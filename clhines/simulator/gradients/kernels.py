@@ -13,16 +13,31 @@ from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
-BLOCKS = ("current", "advance")
+BLOCKS = ("receive", "current", "advance")  # of a step
+ENDS, BEGINS, DELIVERS, NOTES = 1, 2, 4, 8  # bits of `turn`
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
 _WHERE = (
     "int num_nodes, int num_rows, const int *restrict order, const int *restrict of_node",
     "const int *restrict place",
 )
 _TREE = "const int *restrict parent, const int *restrict child, const int *restrict sibling"
-_TIMES = "int ends, int begins, real t_0, real t_1, real t_2, real t_3, real dt, real solved_dt"
+# `turn` says what a launch does, see the template; `step` is the number of the later step
+_TIMES = "int step, int turn, const real *restrict times, real dt, real solved_dt, long slot"
 _VALUES = "const real *restrict numbers, const lanes *restrict values, const real *restrict tables"
-_RECORDS = "const int *restrict column, int num_columns, int row"
+_RECORDS = "const int *restrict column, int num_columns"
+_EVENTS = (
+    "int num_sources if events, int num_targets if events, int num_copies if events",
+    "const int *restrict incoming if events",
+    "const int *restrict source if events, const int *restrict delay if events",
+    "const real *restrict weight if events, uchar *spikes if events",
+    "const int *restrict detector if events, const int *restrict next_detector if events",
+    "const int *restrict detected if events, const real *restrict level if events",
+)
+
+
+def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
+    """Return `turn` of the launch between steps k - 1 and k of `count`, with `more` bits."""
+    return ENDS * (k > 0) | BEGINS * (k < count) | more
 
 
 @dataclass(frozen=True)
@@ -43,12 +58,32 @@ class CopyColumn:
 
 
 @dataclass(frozen=True)
+class ChangingIon:
+    """An ion whose values are part of the state: `names` of potential, inside, outside, current."""
+
+    names: tuple[str, str, str, str]
+    first: tuple[int, int, int, int]  # entries before each
+    nernst: CopyColumn | None  # factor of the logarithm, mV, if potentials follow concentrations
+    follows: CopyColumn  # 1 where they do, else 0
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return each name, and where its values begin in a slot."""
+        return [(n, f"{k}u * num_rows") for n, k in zip(self.names, self.first, strict=True)]
+
+
+@dataclass(frozen=True)
 class GradientKind:
-    """A mechanism in the kernels."""
+    """A mechanism in the kernels; several instances are at a node of one that is `crowded`."""
 
     number: int
     name: str
     count: int
+    crowded: bool
+    first_target: int  # number of its first target; -1: it gets no events
+    recorded: tuple[tuple[str, int], ...]  # states, and the entries before each
+    ions: frozenset[str]  # variables of ions that are part of the state
+    late_ions: frozenset[str]  # of these, the ones that a kind before it has set in ``advance``
+    per_area: CopyColumn | None  # of a current of an ion; None: it is per area
     states: tuple[str, ...]
     first_state: int  # entries of voltages and of states before its own
     columns: tuple[tuple[str, CopyColumn], ...]  # of parameters and variables of ions
@@ -69,6 +104,36 @@ class GradientKind:
     @property
     def factor(self) -> str:
         return self.factor_column.at("j")
+
+    @property
+    def weight(self) -> str:
+        """Name of the weight of its events, if they change anything."""
+        found = self.adjoints(BACK.format("receive"))
+        return next((name for role, name in found if role == "weight"), "")
+
+    @property
+    def receives(self) -> bool:
+        return self.first_target >= 0 and bool(self.weight)
+
+    def blocks_back(self, part: str) -> list[tuple[str, str, str]]:
+        """Return the blocks that a part of a launch takes back: with condition and slot."""
+        blocks = [("current", "begins", "later"), ("receive", "begins", "later"),
+                  ("advance", "ends", "earlier")]  # fmt: skip
+        return [one for one in blocks if part in ("", one[1]) and self._goes_back(one[0])]
+
+    def _goes_back(self, block: str) -> bool:
+        if block == "receive":
+            return self.receives
+        recorded = block == "advance" and bool(self.recorded)
+        return recorded or self.has(BACK.format(block)) or bool(self.pulled(block))
+
+    @property
+    def each(self) -> str:
+        """Begin of the loop over its instances at a node, `j`."""
+        first, end = f"here[{2 * self.number}]", f"here[{2 * self.number + 1}]"
+        if self.crowded:
+            return f"for (int j = {first}; j < {end}; j++) {{"
+        return f"if ({first} < {end}) {{\n        const int j = {first};"
 
     def has(self, block: str) -> bool:
         return any(name == block for name, _, _ in self.blocks)
@@ -101,9 +166,12 @@ class GradientKind:
         if a.role == "table":
             return f"tables + {dict(self.tables)[a.name]}"
         if a.role == "seed":
-            return (
-                a.name.replace("state_", "by_") if a.name.startswith("state_") else f"seed_{a.name}"
-            )
+            is_state = a.name.startswith("state_")
+            return a.name.replace("state_", "by_", 1) if is_state else f"seed_{a.name}"
+        if a.role == "weight":
+            return "sum"
+        if a.name in self.ions:
+            return f"ion_{a.name}"
         return dict(self.columns)[a.name].at("j")
 
     def call(self, block: str) -> str:
@@ -115,35 +183,59 @@ class GradientKind:
                 values.append(self._input(a))
             elif a.role == "state":
                 values.append(f"&s_{a.name}")
+            elif a.role == "ion" and block == "advance":
+                values.append(f"&ion_{a.name}")
             else:
-                before.append(f"lanes {a.role}_{a.name};")
-                values.append(f"&{a.role}_{a.name}")
+                result = f"{a.role}_{a.name}" + "_" * (a.role == "ion")
+                before.append(f"lanes {result};")
+                values.append(f"&{result}")
         return " ".join((*before, f"{name}({', '.join(values)});"))
+
+    def written(self, block: str, role: str) -> list[str]:
+        """Return the states, or variables of changing ions, that a block sets."""
+        arguments = self._arguments(block)[1] if self.has(block) else ()
+        return [a.name for a in arguments if a.role == role and a.direction != "in"
+                and (role != "ion" or a.name in self.ions)]  # fmt: skip
+
+    def read_ions(self, block: str) -> list[str]:
+        """Return the variables of changing ions that a block, or the way back through it, reads."""
+        arguments = self._arguments(block)[1] if self.has(block) else ()
+        return [a.name for a in arguments if a.role == "ion" and a.direction != "out"
+                and a.name in self.ions]  # fmt: skip
+
+    def adds_current(self) -> list[str]:
+        """Return statements that add its currents to the ones of ions."""
+        share = f" * {self.per_area.at('j')}" if self.per_area else ""
+        return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
+
+    def seeds(self, block: str) -> list[tuple[str, str]]:
+        """Return the names of seeds of a block's results other than states, and their values."""
+        share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
+        seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
+        if block == "current":
+            seeds += [("i_i", f"-{self.factor} * by_b"), ("g_g", f"{self.factor} * by_d")]
+        return seeds
 
     def pulled(self, block: str) -> list[str]:
         """Return statements that add what a call back gives; derivatives are ``by_NAME``."""
-        sets = self.set_states if block == "advance" else set[str]()
+        by = {("state", s): f"by_{s}" for s in self.states}
+        by |= {("ion", n): f"by_ion_{n}" for n in self.ions} | {("v", "v"): "by_v"}
+        by |= {("parameter", n): f"of_{n}" for n, _ in self.by}
+        replaced = [("state", s) for s in self.written(block, "state")]
+        if block == "advance":
+            replaced += [("ion", n) for n in self.written(block, "ion")]
         found = self.adjoints(BACK.format(block))
-        lines = [f"by_{s} = 0;" for s in sorted(sets) if ("state", s) not in found]
-        for role, name in found:
-            result = f"adjoint_{role}_{name};"
-            if role in ("v", "state"):
-                to = "by_v" if role == "v" else f"by_{name}"
-                lines.append(f"{to} {'=' if role == 'state' and name in sets else '+='} {result}")
-            else:
-                lines.append(f"of_{name} += {result}")
-        return lines
+        lines = [f"{by[one]} = 0;" for one in replaced if one not in found]
+        return lines + [
+            f"{by[one]} {'=' if one in replaced else '+='} adjoint_{one[0]}_{one[1]};"
+            for one in found if one in by
+        ]  # fmt: skip
 
     def adjoints(self, block: str) -> list[tuple[str, str]]:
         """Return role and name of all that a block back gives derivatives by."""
         found = self._arguments(block)[1] if self.has(block) else ()
         return [(a.name.partition("_")[0], a.name.partition("_")[2]) for a in found
                 if a.role == "adjoint"]  # fmt: skip
-
-    @property
-    def set_states(self) -> set[str]:
-        arguments = self._arguments("advance")[1] if self.has("advance") else ()
-        return {a.name for a in arguments if a.role == "state" and a.direction != "in"}
 
 
 @dataclass(frozen=True)
@@ -153,14 +245,20 @@ class GradientSpec(TemplateSpec):
     template: ClassVar[str] = "simulator/gradients"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "take_step": (
-            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
-            "long v_now, long v_next, long now, long next, lanes *store",
+            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS, *_EVENTS),
+            "const int *restrict hold if events, int *held if events",
+            "const real *restrict outside if outside",
+            "int now, int next, lanes *store",
             "const real *restrict changes, lanes *restrict rows",
             "real *restrict system_d, real *restrict system_b",
         ),
         "take_back": (
-            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
-            "long now, long next, const lanes *restrict store",
+            *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS, *_EVENTS),
+            "const real *restrict outside if outside",
+            "real *by_weight if events, real *by_sum if surrogate, int num_slots if surrogate",
+            "const int *restrict outgoing if surrogate, const int *restrict sent if surrogate",
+            "const int *restrict target if surrogate, real surrogate_width if surrogate",
+            "int now, int next, const lanes *restrict store",
             "const real *restrict changes, const real *restrict solution",
             "const lanes *restrict rows, lanes *restrict slopes, lanes *restrict by_values",
             "real *restrict system_b",
@@ -169,7 +267,7 @@ class GradientSpec(TemplateSpec):
         ),
         "take_tangents": (
             *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
-            "long now, long next, int num_entries, long size, const lanes *restrict store",
+            "int now, int next, int num_entries, long size, const lanes *restrict store",
             "const real *restrict changes, const real *restrict tangent_changes",
             "const lanes *restrict seeds, lanes *tangents, lanes *restrict rows",
             "real *restrict system_b",
@@ -181,11 +279,33 @@ class GradientSpec(TemplateSpec):
     secondorder: bool
     matrix: bool
     axial: bool
+    events: bool  # spikes act on targets
+    outside: bool  # events from outside, too
+    surrogate: bool  # spikes have the slope of a sigmoid
     directions: tuple[tuple[int, str, int], ...]  # kind, parameter, where its seeds begin
     registers: int  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
     columns: tuple[tuple[str, CopyColumn], ...]  # of the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
+    ions: tuple[ChangingIon, ...]
+    recorded_ions: tuple[tuple[str, int], ...]  # variables of ions, and the entries before each
     functions: str
+
+    @property
+    def ion_places(self) -> list[tuple[str, str]]:
+        """Variables of changing ions, and where each begins in a slot."""
+        return [pair for ion in self.ions for pair in ion.pairs()]
+
+    @property
+    def rounds(self) -> list[tuple[tuple[GradientKind, ...], str]]:
+        """Return the kinds forward, and the parts of a launch that each round does.
+
+        States are read once where a current does not depend on what other kinds set.
+        """
+        return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
+
+    def row(self, first: int, index: str) -> str:
+        """Return the recorded value of an entry, which has a column."""
+        return f"rows[((size_t)step * num_columns + column[{first} + {index}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
         """Return the number, parameter and begin of the seeds of each direction of a kind."""
@@ -203,15 +323,21 @@ Printed: TypeAlias = tuple[str, list[tuple[str, str, tuple[Argument, ...]]]]
 
 
 def functions_of(
-    mechanism: Mechanism, wanted: Collection[str], real: str, width: int, single: Collection[str]
+    mechanism: Mechanism,
+    wanted: Collection[str],
+    ions: frozenset[str],
+    real: str,
+    width: int,
+    single: Collection[str],
 ) -> Printed:
     """Return the functions of a mechanism's blocks, forward and back, and their arguments.
 
-    Derivatives by parameters are those by the `wanted` ones. They are printed once.
+    Derivatives are by the `wanted` parameters and these variables of ions. They are printed once.
     """
 
     def counts(a: Argument) -> bool:
-        return a.role in ("v", "i", "g", "state") or (a.role == "parameter" and a.name in wanted)
+        named = {"parameter": wanted, "ion": ions}.get(a.role)
+        return a.role in ("v", "i", "g", "state", "weight") or a.name in (named or ())
 
     def make() -> Printed:
         compiled: Compiled = mechanism.compiled
@@ -228,7 +354,7 @@ def functions_of(
         ]
         return printed.text(names), blocks
 
-    key = ("back", tuple(sorted(wanted)), real, width, tuple(single))
+    key = ("back", tuple(sorted(wanted)), tuple(sorted(ions)), real, width, tuple(single))
     found: Printed = mechanism.compiled.once(key, make)
     return found
 

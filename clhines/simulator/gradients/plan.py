@@ -6,56 +6,120 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from clhines.simulator.gradients.events import Connections
 from clhines.simulator.gradients.kernels import (
     BLOCKS,
     MATRIX,
+    ChangingIon,
     CopyColumn,
     GradientKind,
     GradientSpec,
     functions_of,
 )
+from clhines.simulator.mechanisms.ir.forms import adds_multiples
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, Argument
-from clhines.simulator.model.model import ADVANCE_REVERSAL, Kind, Model
+from clhines.simulator.model.model import ADVANCE_REVERSAL, DENSITY, IonNodes, Kind, Model
 from clhines.simulator.model.needs import phrases
-from clhines.simulator.records.records import VOLTAGE, Record
-from clhines.simulator.state.variables import Variables
+from clhines.simulator.records.records import ION, VOLTAGE, Record
+from clhines.simulator.state.variables import Variables, nernst_scale
 
-_STEP_BLOCKS = {*BLOCKS, "receive", "net_initial"}  # blocks that a step has at most
+_STEP_BLOCKS = {*BLOCKS, "net_initial"}  # blocks that a step has at most
 _START = ("initial", "before_initial", "after_initial", "unless", "table_", "grid_")
 _ROLES = frozenset("v t dt parameter state ion table i g ion_current".split())
+_EVENT_ROLES = frozenset("weight parameter state".split())
 _NEEDS = frozenset(
-    "plastic noise trains played random self_events set_voltages artificial_cells pointers layers"
-    " written_pointers read_pointers ion_order last_instances diffusion bins".split()
+    "plastic noise played random self_events set_voltages artificial_cells pointers layers bins"
+    " written_pointers read_pointers ion_order last_instances diffusion sent_events weights".split()
 )
 
 
-def unsupported(model: Model, records: Sequence[Record]) -> str:
+def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
     """Return why no kernels take back the steps of a model, so that the reference does; else ''."""
     if words := model.needs & _NEEDS:
         return phrases(words)
-    if model.on_grid or model.netcons.count:
-        return "events"
-    if any((ion.style & ADVANCE_REVERSAL).any() for ion in model.ions):
-        return "concentrations that change"
-    if any(r.kind != VOLTAGE for r in records):
-        return "records of more than voltages"
-    names = (kind.mechanism.name for kind in model.kinds if not _is_simple(kind))
+    if any(not _is_entry(model, record) for record in records):
+        return "records of more than voltages, states and ions"
+    connections = Connections(model, steps)
+    if not connections.are_even:
+        return "delays of less than a step, or that end between two steps"
+    setters = [name for kind in model.kinds for name in ions_set(kind)]
+    if len({*setters}) < len(setters):
+        return "concentrations that several mechanisms set"
+    names = (kind.mechanism.name for k, kind in enumerate(model.kinds)
+             if not _is_simple(model, kind, connections.first_of(k) >= 0))  # fmt: skip
     return next((f"{name} of blocks that only the host takes back" for name in names), "")
 
 
-def _is_simple(kind: Kind) -> bool:
-    program_of_kind = kind.mechanism.program
-    if program_of_kind.net is not None and program_of_kind.net.sends:
+def goes_forward(model: Model, records: Sequence[Record]) -> bool:
+    """Whether tangents of a model that is supported can go forward."""
+    return (
+        not Connections(model, 0).is_target.any()
+        and not changing_ions(model, records)
+        and all(record.kind == VOLTAGE for record in records)
+    )
+
+
+def ions_set(kind: Kind) -> list[str]:
+    """Return the variables of ions that a step of a kind sets."""
+    arguments = kind.mechanism.program.blocks.get("advance", ())
+    return [a.name for a in arguments if a.role == "ion" and a.direction != "in"]
+
+
+def _is_entry(model: Model, record: Record) -> bool:
+    if record.kind < 0:
+        return record.kind in (VOLTAGE, ION) and not record.name.startswith("di")
+    return record.name in {q.name for q in model.kinds[record.kind].mechanism.program.states}
+
+
+def _is_simple(model: Model, kind: Kind, is_target: bool) -> bool:
+    program = kind.mechanism.program
+    if program.net is not None and (program.net.sends or (is_target and not _adds(kind))):
         return False
-    names = {b for b in program_of_kind.blocks if not b.startswith(_START)}
-    if not names <= _STEP_BLOCKS or not (np.diff(kind.node) > 0).all():
+    if not {b for b in program.blocks if not b.startswith(_START)} <= _STEP_BLOCKS:
         return False
-    arguments = [a for b in BLOCKS for a in program_of_kind.blocks.get(b, ())]
-    currents = {f"i{ion.name}" for ion in program_of_kind.ions}
-    writes = any(a.role == "ion" and a.direction != "in" and a.name not in currents
-                 for a in arguments)  # fmt: skip
-    reads = any(a.role == "ion" and a.direction != "out" and a.name in currents for a in arguments)
-    return not writes and not reads and all(a.role in _ROLES for a in arguments)
+    current, advance, receive = (
+        program.blocks.get(b, ()) for b in ("current", "advance", "receive")
+    )
+    currents = {ion.variables[3] for ion in model.ions}
+    alone = bool((np.diff(kind.node) > 0).all())  # ions are set by one instance of a node
+    return (
+        all(a.role in _ROLES for a in (*current, *advance))
+        and not (is_target and any(a.role not in _EVENT_ROLES for a in receive))
+        and not any(a.role == "state" and a.direction == "inout" for a in current)
+        and all(a.name in currents for a in current if a.role == "ion" and a.direction != "in")
+        and not any(a.role == "ion" and a.name in currents for a in current if a.direction != "out")
+        and (alone or not ions_set(kind))
+        and not currents & {*ions_set(kind)}
+    )
+
+
+def _adds(kind: Kind) -> bool:
+    """Whether an event adds multiples of its weight to states, so that its sums act alike."""
+    program, body = kind.mechanism.program, kind.mechanism.compiled.bodies["receive"]
+    assert program.net is not None
+    if program.net.summed or len(program.net.weights) != 1:
+        return program.net.summed
+    states = {q.name for q in program.states}
+    writes = {name: value for name, value in body.writes.items() if name in states}
+    constant = {q.name for q in program.parameters} | (states - {*writes})
+    plain = not body.results and not body.loops and "net_initial" not in program.blocks
+    return plain and adds_multiples(writes, f"_{program.net.weights[0]}__weight", constant)
+
+
+def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
+    """Return the ions whose values are part of the state."""
+    used = {record.name for record in records if record.kind == ION}
+    currents = {ion.variables[3] for ion in model.ions}
+    for kind in model.kinds:
+        for block, arguments in kind.mechanism.program.blocks.items():
+            for a in (a for a in arguments if a.role == "ion"):
+                is_set = a.direction != "in" and block != "current"
+                used |= (
+                    {a.name} if is_set or (a.name in currents and a.direction == "in") else {*()}
+                )
+    return [
+        ion for ion in model.ions if (ion.style & ADVANCE_REVERSAL).any() or used & {*ion.variables}
+    ]
 
 
 class CopyLayout:
@@ -126,8 +190,8 @@ class CopyColumns:
 class GradientPlan:
     """Entries of a slot and of derivatives, values that do not change, and the spec.
 
-    A slot has `entries` of voltages and states. Derivatives by the parameters that are `wanted`, by
-    number of the kind, begin at the entries in `by`; there are `num_values`.
+    A slot has `entries` of voltages, states and ions. Derivatives by the parameters that are
+    `wanted`, by number of the kind, begin at the entries in `by`; there are `num_values`.
     """
 
     def __init__(
@@ -137,14 +201,19 @@ class GradientPlan:
         wanted: Mapping[int, Collection[str]],
         matrix: bool,
         real: str,
+        records: Sequence[Record] = (),
+        connections: Connections | None = None,
     ) -> None:
         model = variables.model
-        self.layout, self._variables = layout, variables
+        self.layout, self._variables, self._records = layout, variables, records
+        self._connections = connections or Connections(model, 0)
         self.columns = CopyColumns(layout)
         of_matrix = tuple((name, self.columns.add(getattr(model, name))) for name in MATRIX)
         self._tables, self.by = list[np.ndarray](), list[tuple[int, str, int]]()
-        self.of_node = np.full((max(1, len(model.kinds)), layout.nodes), -1, np.int32)
+        self.of_node = np.zeros((max(1, len(model.kinds)), 2, layout.nodes), np.int32)
         self.entries, self.num_values = layout.nodes, 0
+        self.ions = changing_ions(model, records)
+        self._set = set[str]()  # variables of ions that a kind before has set
         kinds, texts = list[GradientKind](), list[str]()
         for k, kind in enumerate(model.kinds):
             names = {*wanted.get(k, ())}
@@ -153,6 +222,9 @@ class GradientPlan:
             planned, text = self._planned(k, kind, names, real)
             kinds.append(planned)
             texts.append(text)
+        ions = tuple(self._planned_ion(ion) for ion in self.ions)
+        of_ions = {r.name for r in records if r.kind == ION}
+        firsts = (pair for ion in ions for pair in zip(ion.names, ion.first, strict=True))
         self.spec = GradientSpec(
             real=real,
             width=layout.width,
@@ -160,11 +232,50 @@ class GradientPlan:
             secondorder=model.secondorder,
             matrix=matrix,
             axial=matrix,
+            events=bool(self._connections.is_target.any()),
+            outside=self._connections.outside.size > 0,
+            surrogate=False,
             directions=(),
             registers=0,
             columns=of_matrix,
             kinds=tuple(kinds),
+            ions=ions,
+            recorded_ions=tuple(pair for pair in firsts if pair[0] in of_ions),
             functions="\n".join(texts),
+        )
+
+    def entry(self, record: Record) -> tuple[np.ndarray, np.ndarray]:
+        """Return the entry of each column of a record, and its copy."""
+        if record.kind >= 0:
+            kind = self.spec.kinds[record.kind]
+            first, each = kind.first_state + kind.states.index(record.name) * kind.count, kind.count
+        else:
+            each, first = self.layout.nodes, 0
+            if record.kind == ION:
+                first = dict(self.spec.recorded_ions)[record.name]
+        return first + record.index % each, record.index // each
+
+    def start(self) -> np.ndarray:
+        """(entries, lanes) float64: voltages, states and ions at the start."""
+        parts = [self.layout.packed(self._variables.v)]
+        for states in self._variables.states:
+            parts += [self.layout.packed(values) for values in states.values()]
+        for ion in self.ions:
+            parts += [self.layout.packed(self._variables.ions[name]) for name in ion.variables]
+        return np.concatenate(parts)
+
+    def _planned_ion(self, ion: IonNodes) -> ChangingIon:
+        n, model = self.layout.nodes, self._variables.model
+        follows = np.zeros(model.forest.num_nodes)
+        follows[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
+        scale = np.array([nernst_scale(model.celsius, ion.valence)])
+        first = self.entries
+        self.entries += 4 * n
+        return ChangingIon(
+            names=ion.variables,
+            first=(first, first + n, first + 2 * n, first + 3 * n),
+            nernst=self.columns.add(scale, True) if follows.any() else None,
+            follows=self.columns.add(follows),
         )
 
     @property
@@ -176,9 +287,13 @@ class GradientPlan:
     ) -> tuple[GradientKind, str]:
         """Plan a kind; return it and its functions."""
         mechanism, count = kind.mechanism, kind.count // self.layout.count
-        self.of_node[k, kind.node[:count]] = np.arange(count)
+        node = kind.node[:count]
+        self.of_node[k] = np.searchsorted(node, np.arange(self.layout.nodes)[None], "left")
+        self.of_node[k, 1] = np.searchsorted(node, np.arange(self.layout.nodes), "right")
         single = [name for name in mechanism.parameters if name in kind.singles]
-        text, blocks = functions_of(mechanism, wanted, real, self.layout.width, single)
+        changing = frozenset(name for ion in self.ions for name in ion.variables)
+        made = functions_of(mechanism, wanted, changing, real, self.layout.width, single)
+        text, blocks = made
         given = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
         tables, by = list[tuple[str, int]](), list[tuple[str, int]]()
         for table in mechanism.program.tables:
@@ -190,10 +305,22 @@ class GradientPlan:
             self.by.append((k, name, self.num_values))
             self.num_values += count
         states = tuple(q.name for q in mechanism.program.states)
+        firsts = {name: self.entries + count * n for n, name in enumerate(states)}
+        recorded = {r.name: firsts[r.name] for r in self._records if r.kind == k}
+        used = {name for ion in mechanism.program.ions for name in (*ion.reads, *ion.writes)}
+        per_area = None
+        if mechanism.kind == "point" and changing & used:
+            per_area = self.columns.add(1 / (DENSITY * self._variables.model.area[kind.node]))
         planned = GradientKind(
             number=k,
             name=mechanism.name,
             count=count,
+            crowded=len({*node.tolist()}) < count,
+            first_target=self._connections.first_of(k),
+            recorded=tuple(recorded.items()),
+            ions=changing,
+            late_ions=frozenset(self._set),
+            per_area=per_area,
             states=states,
             first_state=self.entries,
             columns=tuple(given.items()),
@@ -203,6 +330,7 @@ class GradientPlan:
             blocks=tuple(blocks),
         )
         self.entries += count * len(states)
+        self._set |= {*ions_set(kind)}
         return planned, text
 
     def _columns(self, k: int, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
@@ -214,6 +342,6 @@ class GradientPlan:
             if a.role == "parameter":
                 values = self._variables.parameters[k][a.name]
                 found[a.name] = self.columns.add(values, a.name in kind.singles)
-            elif a.role == "ion":
+            elif a.role == "ion" and all(a.name not in ion.variables for ion in self.ions):
                 found[a.name] = self.columns.add(self._variables.ions[a.name][kind.node])
         return found

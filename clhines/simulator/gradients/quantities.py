@@ -20,6 +20,7 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.refusals import refusal
 
 GradientQuantity: TypeAlias = "str | tuple[Group, str]"
+Direction: TypeAlias = tuple[int, str, np.ndarray]  # a kind, a parameter, instances
 WORDS = ("v_init", "cm", "Ra", "weight", "played")
 _NO_SLOPE = ("delay", "threshold", "time", "events", "dt", "celsius")
 _NF = 1e-5  # of 1 µF/cm² times 1 µm²
@@ -115,7 +116,7 @@ class Quantities:
                 found.setdefault(kind, set()).add(name)
         return found
 
-    def directions(self, copies: int) -> list[tuple[int, str, np.ndarray]]:
+    def directions(self, copies: int) -> list[Direction]:
         """Return kind, parameter and instances of each number that all derivatives are by.
 
         A number for all instances is one, else one for each instance of a copy. It is an empty list

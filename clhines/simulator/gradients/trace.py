@@ -10,7 +10,7 @@ import numpy as np
 
 from clhines.simulator.engines.reference import Reference, Wanted, started
 from clhines.simulator.events.exact import HostEvents
-from clhines.simulator.model.model import IonNodes, Model, Played
+from clhines.simulator.model.model import IonNodes, Kind, Model, Played
 from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.host_grid import HostGrid
 from clhines.simulator.state.plays import PlayedValues
@@ -88,9 +88,14 @@ class TracedVariables(Variables):
     """Variables whose calls leave a trace."""
 
     def __init__(
-        self, model: Model, wires: Wires, decisions: Decisions | None, trace: StepTrace
+        self,
+        model: Model,
+        wires: Wires,
+        decisions: Decisions | None,
+        trace: StepTrace,
+        without_currents: bool,
     ) -> None:
-        self.trace = trace
+        self.trace, self.starts_currents = trace, not without_currents
         super().__init__(model, wires, decisions)
         if self.grid is not None:
             self.grid = TracedGrid(model, decisions or Decisions.of(model), trace)
@@ -114,11 +119,24 @@ class TracedVariables(Variables):
         super().to_nernst(ion, node)
 
 
-class TracedRun(Reference):
-    """The reference, which leaves a trace of its start, `start_entries`, and of chosen steps."""
+def _sets_states(kind: Kind) -> bool:
+    """Whether a kind's currents at the start change more than sums."""
+    blocks = kind.mechanism.program.blocks
+    current = blocks.get("current", ())
+    return "before_breakpoint" in blocks or any(
+        a.role in ("state", "drawn") and a.direction != "in" for a in current
+    )
 
-    def __init__(self, model: Model, wanted: Wanted) -> None:
+
+class TracedRun(Reference):
+    """The reference, which leaves a trace of its start, `start_entries`, and of chosen steps.
+
+    A start that is `plain` leaves currents out, if they set no states: it is for runs on devices.
+    """
+
+    def __init__(self, model: Model, wanted: Wanted, plain: bool = False) -> None:
         self.trace = StepTrace()
+        self._plain = plain and not any(_sets_states(kind) for kind in model.kinds)
         self.trace.on = True
         super().__init__(model, wires_of(model), wanted)
         self.trace.on = False
@@ -126,7 +144,7 @@ class TracedRun(Reference):
 
     def start(self, wanted: Wanted) -> tuple[Variables, HostEvents]:
         def make(model: Model, wires: Wires, decisions: Decisions | None) -> Variables:
-            return TracedVariables(model, wires, decisions, self.trace)
+            return TracedVariables(model, wires, decisions, self.trace, self._plain)
 
         return started(self.model, wires_of(self.model), wanted, make=make)
 

@@ -104,6 +104,8 @@ class Variables:
     the slope; `drawn`, by (kind, name), how many numbers each stream of Random123 has given.
     """
 
+    starts_currents = True  # whether anything that lasts depends on the currents at the start
+
     def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
         self.model, self.once, self.wires = model, model, wires
         n = model.forest.num_nodes

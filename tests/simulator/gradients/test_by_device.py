@@ -136,13 +136,13 @@ def test_other_networks_are_for_the_reference(word):
     assert (not unsupported(sim.model, records)) == (word == "grid_times")
 
 
-def test_records_of_states_are_for_the_reference(fast_queue, caplog):
+def test_records_of_currents_are_for_the_reference(fast_queue, caplog):
     caplog.set_level("INFO", "clhines")
     net = small_networks.plain()
     sim = clhines.Simulation(net, 0.05, queue=fast_queue)
-    sim.record("hh.m", [0])
-    gradient = sim.gradient(1.0, lambda m: (m.sum(), np.ones_like(m)), ["v_init"])
-    how = "reverse, on the host in float64 (records of more than voltages)"
+    sim.record("hh.i", [0])
+    gradient = sim.gradient(1.0, lambda i: (i.sum(), np.ones_like(i)), ["v_init"])
+    how = "reverse, on the host in float64 (records of more than voltages, states and ions)"
     assert f"a gradient is computed: {how}" in caplog.text and how in repr(gradient)
     assert gradient["v_init"][0]
 

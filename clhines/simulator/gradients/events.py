@@ -1,0 +1,157 @@
+"""Events on a device: connections by target, and the steps in which spikes act.
+
+A spike is found at the begin of a step, when the step before has ended, and acts `delay` steps
+later. So a step reads spikes of steps before it alone, and its instances sum their events without
+waiting for each other. Spikes of trains are known before the run: each pair of a train and a delay
+is a source of its own, whose spikes act at once.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clhines.core.arrays import offsets
+from clhines.core.errors import InputError
+from clhines.simulator.engines.reference import Clock
+from clhines.simulator.model.model import Model
+from clhines.simulator.state.sources import SPIKE_LATE
+from clhines.simulator.state.variables import Variables
+
+if TYPE_CHECKING:
+    from clhines.simulator.gradients.plan import CopyLayout
+
+NEVER = 0x7FFFFFFF  # a delay: no spike acts before the end
+MOST = 0x7F  # events of a source in a step
+
+
+def step_times(dt: float, steps: int) -> np.ndarray:
+    """Return (steps + 1, 4): begin of the step before; begin, middle and end of a step, ms."""
+    clock, half = Clock(dt), 0.5 * dt
+    begin = np.array([clock.at(step) for step in range(steps + 1)])
+    before = np.concatenate([[0.0], begin[:-1]])
+    return np.stack([before, begin, begin + half, begin + half + half], axis=1)
+
+
+class Connections:
+    """Connections of a model in the order of their targets, with delays in steps.
+
+    `number` is the place of each weight: among connections in whole steps, then among the weights
+    of connections with exact times. `trained` are steps and sources of trains.
+    """
+
+    def __init__(self, model: Model, steps: int) -> None:
+        self.model, self.steps = model, steps
+        grid, netcons, kinds = model.connections, model.netcons, model.kinds
+        counts = [k.count if k.mechanism.program.net is not None else 0 for k in kinds]
+        self.first = offsets(counts)
+        self._of_grid = np.zeros(model.num_targets, np.int64)
+        for kind, first in zip(kinds, self.first, strict=False):
+            if kind.first_target >= 0 and model.num_targets:
+                here = slice(kind.first_target, kind.first_target + kind.count)
+                self._of_grid[here] = first + np.arange(kind.count)
+        exact_source, exact_delay, self.trained = self._exact()
+        self.num_sources = max([model.sources.count, *(exact_source + 1)])
+        places = netcons.first_weight[:-1]
+        target = np.append(
+            self._of_grid[grid.target], self.first[netcons.kind] + netcons.instance
+        ).astype(np.int64)
+        order = np.argsort(target, kind="stable")
+        self.target = target[order]
+        self.source = np.append(grid.source, exact_source)[order]
+        self.delay = np.append(grid.delay, exact_delay)[order]
+        self.weight = np.append(grid.weight, netcons.weight[places])[order]
+        self.number = np.append(np.arange(grid.count), grid.count + places)[order]
+
+    def _exact(self) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, int]]]:
+        """Return source and delay of each connection with exact times, and events of trains.
+
+        A delay is -1 if spikes of different steps need different numbers of steps.
+        """
+        model, (_, begin, middle, _) = self.model, step_times(self.model.dt, self.steps).T
+        times = dict(zip(model.sources.train_source, model.sources.train_time, strict=True))
+        source, delay = model.netcons.source.copy(), np.zeros(model.netcons.count, np.int64)
+        trained, number = list[tuple[np.ndarray, int]](), model.sources.count
+        pairs, of = np.unique([source, model.netcons.delay], axis=1, return_inverse=True)
+        of = of.reshape(-1)
+        for k, (train, ms) in enumerate(pairs.T):
+            if train in times:
+                due = times[train] + ms
+                trained.append((np.searchsorted(middle, due[due > 0]), number))
+                source[of == k], number = number, number + 1
+        for ms in np.unique(model.netcons.delay):
+            step = np.searchsorted(middle, begin + SPIKE_LATE + ms)
+            later = (step - np.arange(len(begin)))[step < self.steps]
+            is_even = len(later) > 0 and (later == later[0]).all()
+            steps = later[0] if is_even else (-1 if len(later) else NEVER)
+            delay[(model.netcons.delay == ms) & (source < model.sources.count)] = steps
+        return source, delay, trained
+
+    @property
+    def are_even(self) -> bool:
+        """Whether each spike acts a fixed number of steps later, one at least."""
+        return bool((self.delay[self.source < self.model.sources.count] > 0).all())
+
+    @cached_property
+    def outside(self) -> np.ndarray:
+        """(steps, targets) float64: sums of events from outside; (0, 0) without events."""
+        events, targets = self.model.events, int(self.first[-1])
+        sums = np.zeros((self.steps if len(events.step) else 0, targets))
+        here = events.step < len(sums)
+        np.add.at(
+            sums, (events.step[here], self._of_grid[events.target[here]]), events.weight[here]
+        )
+        return sums
+
+    def first_of(self, k: int) -> int:
+        """Return the first target of a kind; -1 if it gets no events."""
+        first, end = self.first[k : k + 2]
+        return int(first) if self.is_target[first:end].any() else -1
+
+    @cached_property
+    def is_target(self) -> np.ndarray:
+        """(targets,) bool."""
+        reached = np.bincount(self.target, minlength=self.first[-1]) > 0
+        reached[self._of_grid[self.model.events.target]] = True
+        return reached
+
+    def arrays(self, variables: Variables, layout: CopyLayout, dtype: np.dtype) -> dict[str, Any]:
+        """Return the arguments of kernels, with the spikes that are known at the start."""
+        sources = self.model.sources
+        spikes = np.zeros((self.steps + 1, self.num_sources), np.uint8)
+        spikes[0, sources.detector_source[variables.exact.held > 0]] = 1
+        for step, source in self.trained:
+            np.add.at(spikes[:, source], step[step < self.steps], 1)
+        if (spikes > MOST).any():
+            raise InputError(f"gradient(): more than {MOST} events of a train in a step")
+        count = len(sources.detector_node)
+        first, after = np.full(layout.nodes * layout.count, -1), np.full(count, -1)
+        for d in reversed(range(count)):
+            node = sources.detector_node[d]
+            after[d], first[node] = first[node], d
+        by_source = np.argsort(self.source, kind="stable")
+        detector = layout.packed(first)
+        detector[:, layout.count :] = -1
+        return {
+            "num_sources": np.int32(self.num_sources),
+            "num_targets": np.int32(self.first[-1]),
+            "num_copies": np.int32(layout.count),
+            "incoming": offsets(np.bincount(self.target, minlength=self.first[-1])),
+            "source": self.source,
+            "delay": self.delay,
+            "weight": self.weight.astype(dtype),
+            "spikes": spikes.reshape(-1),
+            "detector": detector.reshape(-1),
+            "next_detector": after,
+            "detected": sources.detector_source,
+            "level": sources.detector_threshold.astype(dtype),
+            "hold": self.model.detector_hold,
+            "held": variables.exact.held,
+            "outside": self.outside.reshape(-1).astype(dtype),
+            "outgoing": offsets(np.bincount(self.source, minlength=self.num_sources)),
+            "sent": by_source,
+            "target": self.target[by_source],
+            "num_slots": np.int32(self.model.connections.max_delay + 1),
+        }
