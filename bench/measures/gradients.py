@@ -101,7 +101,7 @@ def measured(name: str, queue: cl.CommandQueue, copies: int, duration: float) ->
     }
 
 
-def network(queue: cl.CommandQueue) -> dict[str, float]:
+def network(queue: cl.CommandQueue) -> dict[str, Any]:
     """Return microseconds per step of the gradient of a network by its weights."""
     cells, inputs, steps = 200, 20, 200
     rng = np.random.default_rng(1)
@@ -111,7 +111,7 @@ def network(queue: cl.CommandQueue) -> dict[str, float]:
     synapses = net.add("expsyn", net.soma, tau=5.0)
     source, target = rng.integers(cells, size=cells * inputs), np.repeat(np.arange(cells), inputs)
     net.connect(source, synapses, target, weight=5e-4, delay=1.5)
-    found = {}
+    found: dict[str, Any] = {"neuron": "points"}
     for name, options in (("host", {"engine": "reference"}), ("device", {"queue": queue})):
         simulation = clhines.Simulation(net, 0.5, v_init=rng.uniform(-65, -51, cells), **options)
         simulation.record("v", net.soma)
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str]) -> int:
         "copies": given.copies,
         "duration": given.duration,
         "rows": rows,
-        "network": network(queue),
+        "networks": [network(queue)],
         "jaxley": peer,
     }
     record.write("gradients", queue, found, text(found), given.out)
@@ -197,7 +197,7 @@ def text(result: dict[str, Any]) -> str:
         for row in result["rows"]
     ]
     peers = [_of_jaxley(row) for row in result["jaxley"]]
-    of = result["network"]
+    [of] = result["networks"]
     last = f"200 point neurons, 4,000 connections: {of['host']:.0f} in NumPy, {of['device']:.0f}"
     return "\n".join([head, "", table.ruled(title, lines), last, *peers])
 

@@ -75,7 +75,7 @@ class DeviceSteps:
         planned = (*wanted, real, records, self.connections)
         self.plan = GradientPlan(self.host.variables, self.layout, *planned)
         self.solver = _solver(model.forest, self.dtype, self.queue)
-        self._order = self.solver.engine.device_order("gradient()")
+        self._order = self.solver.engine.device_order()
         places = self._places()
         self.recorded = np.unique([i for r in records for i in self.plan.entry(r)[0]])
         self.spec = replace(
