@@ -262,11 +262,16 @@ def assert_near(found, dtype):
         assert np.abs(ours - theirs).max() <= near * np.abs(theirs).max()
 
 
+def pair_of_cells():
+    arrays = [300.0] * 4, [0.0, 0.1] * 2, [0.003] * 4
+    return Network.from_arrays([-1, 0, -1, 2], [0, 2, 4], *arrays)
+
+
 def event_gradient_case(queue, dtype):
     """Two cells that excite each other, with calcium, and the slopes of their spikes."""
     found, device = [], {"queue": queue, "dtype": dtype}
     for given in (device, {"engine": "reference"}):
-        net = Network.from_arrays([-1, 0] * 2, [0, 2, 4], [300.0] * 4, [0.0, 0.1] * 2, [0.003] * 4)
+        net = pair_of_cells()
         net.insert("hh", net.soma)
         synapses = net.add("exp2syn", at=[1, 1, 3, 3])
         net.connect([0, 1, 0], synapses, [2, 1, 3], weight=0.01, delay=0.05)
@@ -285,7 +290,7 @@ def ion_gradient_case(queue, dtype):
     """Calcium that flows into two cells, and its concentration recorded."""
     found, device = [], {"queue": queue, "dtype": dtype}
     for given in (device, {"engine": "reference"}):
-        net = Network.from_arrays([-1, 0] * 2, [0, 2, 4], [300.0] * 4, [0.0, 0.1] * 2, [0.003] * 4)
+        net = pair_of_cells()
         channel, pool = net.insert("ca_l", gbar=0.002), net.insert("ca_pool", gamma=0.4)
         net.insert("sk", net.soma)
         sim = Simulation(net, 0.05, v_init=-30.0, **given)
