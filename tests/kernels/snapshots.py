@@ -39,8 +39,9 @@ from clhines.simulator.events.event_list import TakenSpec
 from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.epochs import ArtificialSpec, CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_lists, with_sites
-from clhines.simulator.gradients.events import Connections
-from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
+from clhines.simulator.gradients.copies import CopyLayout
+from clhines.simulator.gradients.events import EventConnections
+from clhines.simulator.gradients.plan import GradientPlan
 from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.model import compile
@@ -241,7 +242,7 @@ def gradient_specs(dtype):
         net.add_event(synapses, 0, 0.1, 0.1)
         model = compile(net, 0.025)
         variables, layout = Variables(model, wires_of(model)), CopyLayout(model, width)
-        planned = layout, {0: {"tau1"}}, False, real_name(dtype), (), Connections(model, 8)
+        planned = layout, {0: {"tau1"}}, False, real_name(dtype), (), EventConnections(model, 8)
         yield replace(GradientPlan(variables, *planned).spec, surrogate=True)
         net = Network.from_arrays(parent, 2 * np.arange(5), [300.0] * 8, [0.1] * 8, [0.01] * 8)
         for name in ("ca_l", "ca_pool", "sk"):

@@ -22,9 +22,10 @@ from clhines.core.errors import InputError
 from clhines.simulator.device import launches
 from clhines.simulator.engines.reference import neighbours
 from clhines.simulator.gradients.adjoint import Adjoint
-from clhines.simulator.gradients.events import Connections, step_times
+from clhines.simulator.gradients.copies import CopyLayout
+from clhines.simulator.gradients.events import EventConnections, step_times
 from clhines.simulator.gradients.kernels import DELIVERS, NOTES, takes_vectors, turn_of
-from clhines.simulator.gradients.plan import CopyLayout, GradientPlan, changing_ions
+from clhines.simulator.gradients.plan import GradientPlan, changing_ions
 from clhines.simulator.gradients.quantities import Direction, Quantities
 from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.records.records import Record
@@ -40,7 +41,9 @@ _REGISTERS = 64  # of a work-item
 _SECTOR = 32  # bytes that GPUs read and write at once
 MEMORY = 8e9  # bytes on the device, at most
 Solve: TypeAlias = Callable[[], object]  # enqueues one
-System: TypeAlias = tuple[cla.Array, cla.Array, Solve]  # diagonal, changes of voltages, its solve
+SlotSystem: TypeAlias = tuple[
+    cla.Array, cla.Array, Solve
+]  # diagonal, changes of voltages, its solve
 _SOLVERS: WeakKeyDictionary[Forest, dict[Any, Solver]] = WeakKeyDictionary()
 _CHANGES = "step", "turn", "now", "next"
 
@@ -70,7 +73,7 @@ class DeviceSteps:
         if directions and model.forest.num_cells % width:
             width = 1  # no copies that fill up
         self.layout = CopyLayout(model, width)
-        real, self.connections = real_name(self.dtype), Connections(model, steps)
+        real, self.connections = real_name(self.dtype), EventConnections(model, steps)
         wanted = quantities.parameters(), quantities.by_matrix
         planned = (*wanted, real, records, self.connections)
         self.plan = GradientPlan(self.host.variables, self.layout, *planned)
@@ -285,7 +288,7 @@ class DeviceGradient:
                 solve()
         return of.recorded_rows(self._rows)
 
-    def _system(self) -> System:
+    def _system(self) -> SlotSystem:
         d, x = self._steps.system(1), self._steps.system(0)
         return d, x, self._steps.prepared(d, x)
 

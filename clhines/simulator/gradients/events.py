@@ -9,19 +9,17 @@ is a source of its own, whose spikes act at once.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from clhines.core.arrays import offsets
 from clhines.core.errors import InputError
 from clhines.simulator.engines.reference import Clock
+from clhines.simulator.gradients.copies import CopyLayout
 from clhines.simulator.model.model import Model
 from clhines.simulator.state.sources import SPIKE_LATE
 from clhines.simulator.state.variables import Variables
-
-if TYPE_CHECKING:
-    from clhines.simulator.gradients.plan import CopyLayout
 
 NEVER = 0x7FFFFFFF  # a delay: no spike acts before the end
 MOST = 0x7F  # events of a source in a step
@@ -35,8 +33,8 @@ def step_times(dt: float, steps: int) -> np.ndarray:
     return np.stack([before, begin, begin + half, begin + half + half], axis=1)
 
 
-class Connections:
-    """Connections of a model in the order of their targets, with delays in steps.
+class EventConnections:
+    """EventConnections of a model in the order of their targets, with delays in steps.
 
     `number` is the place of each weight: among connections in whole steps, then among the weights
     of connections with exact times. `trained` are steps and sources of trains.

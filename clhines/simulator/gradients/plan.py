@@ -1,4 +1,4 @@
-"""Plan: copies of a network in rows, and the spec of the kernels of its gradient; no device."""
+"""Plan: what kernels support, entries of a state, and the spec of the kernels; no device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from clhines.simulator.gradients.events import Connections
+from clhines.simulator.gradients.copies import CopyColumns, CopyLayout
+from clhines.simulator.gradients.events import EventConnections
 from clhines.simulator.gradients.kernels import (
     BLOCKS,
     MATRIX,
@@ -39,7 +40,7 @@ def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
         return phrases(words)
     if any(not _is_entry(model, record) for record in records):
         return "records of more than voltages, states and ions"
-    connections = Connections(model, steps)
+    connections = EventConnections(model, steps)
     if not connections.are_even:
         return "delays of less than a step, or that end between two steps"
     setters = [name for kind in model.kinds for name in ions_set(kind)]
@@ -53,7 +54,7 @@ def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
 def goes_forward(model: Model, records: Sequence[Record]) -> bool:
     """Whether tangents of a model that is supported can go forward."""
     return (
-        not Connections(model, 0).is_target.any()
+        not EventConnections(model, 0).is_target.any()
         and not changing_ions(model, records)
         and all(record.kind == VOLTAGE for record in records)
     )
@@ -122,71 +123,6 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
     ]
 
 
-class CopyLayout:
-    """Copies of a network, `count` of them, in `rows` of `width` copies; the last one fills up."""
-
-    def __init__(self, model: Model, width: int) -> None:
-        self.model, cells = model, model.forest.num_cells
-        self.count = cells if cells > 1 and self._are_copies(cells) else 1
-        self.width = width if self.count >= width else 1
-        self.rows = -(-self.count // self.width)
-        self.nodes = model.forest.num_nodes // self.count
-
-    def _are_copies(self, cells: int) -> bool:
-        forest, n = self.model.forest, self.model.forest.num_nodes // cells
-        if (forest.sizes != n).any():
-            return False
-        parent = forest.parent.reshape(cells, n)
-        begin = n * np.arange(cells)[:, None]
-        alike = (np.where(parent < 0, -1, parent - begin) == parent[0]).all()
-        for kind in self.model.kinds:
-            if kind.count % cells:
-                return False
-            node = kind.node.reshape(cells, -1) - begin
-            alike &= (node == node[0]).all()
-        return bool(alike)
-
-    def packed(self, values: np.ndarray) -> np.ndarray:
-        """(entries, rows * width): values by entry, of copies in turn."""
-        by_copy = np.asarray(values).reshape(self.count, -1)
-        if self.count < self.rows * self.width:
-            by_copy = by_copy[np.arange(self.rows * self.width).clip(max=self.count - 1)]
-        return np.ascontiguousarray(by_copy.T)
-
-    def unpacked(self, values: np.ndarray) -> np.ndarray:
-        """Return values of all copies, one copy after another."""
-        by_entry = values.reshape(-1, self.rows * self.width)[:, : self.count]
-        return np.ascontiguousarray(by_entry.T).reshape(-1).astype(np.float64)
-
-
-class CopyColumns:
-    """Values that do not change: numbers of all copies, and values of each."""
-
-    def __init__(self, layout: CopyLayout) -> None:
-        self._layout = layout
-        self.numbers, self.values = list[np.ndarray](), list[np.ndarray]()
-        self._lengths = [0, 0]
-
-    def add(self, values: np.ndarray, single: bool = False) -> CopyColumn:
-        """Add values, (count,) in natural order; `single`: they are one number."""
-        if single and not len(values):
-            values = np.zeros(1)
-        by_copy = values.reshape(self._layout.count, -1) if not single else values[None]
-        if single:
-            return self._put(0, by_copy[0, :1], CopyColumn(self._lengths[0], single=True))
-        if (by_copy == by_copy[0]).all():
-            return self._put(0, by_copy[0], CopyColumn(self._lengths[0]))
-        column = CopyColumn(self._lengths[1], each=True)
-        self.values.append(self._layout.packed(values))
-        self._lengths[1] += by_copy.shape[1]
-        return column
-
-    def _put(self, which: int, values: np.ndarray, column: CopyColumn) -> CopyColumn:
-        self.numbers.append(values)
-        self._lengths[which] += len(values)
-        return column
-
-
 class GradientPlan:
     """Entries of a slot and of derivatives, values that do not change, and the spec.
 
@@ -202,11 +138,11 @@ class GradientPlan:
         matrix: bool,
         real: str,
         records: Sequence[Record] = (),
-        connections: Connections | None = None,
+        connections: EventConnections | None = None,
     ) -> None:
         model = variables.model
         self.layout, self._variables, self._records = layout, variables, records
-        self._connections = connections or Connections(model, 0)
+        self._connections = connections or EventConnections(model, 0)
         self.columns = CopyColumns(layout)
         of_matrix = tuple((name, self.columns.add(getattr(model, name))) for name in MATRIX)
         self._tables, self.by = list[np.ndarray](), list[tuple[int, str, int]]()

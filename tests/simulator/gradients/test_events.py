@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Mechanism, Network, Simulation
-from clhines.simulator.gradients.events import Connections, step_times
+from clhines.simulator.gradients.events import EventConnections, step_times
 from clhines.simulator.state.sources import SPIKE_LATE
 
 DT = 0.05
@@ -204,14 +204,14 @@ def test_single_precision(fast_queue, build):
 def test_a_spike_acts_in_the_first_step_whose_middle_is_not_before_it(delay, steps):
     net = cables(1)
     net.connect([0], net.add(Mechanism.from_nmodl(EXP2), [1]), [0], 0.001, delay * DT)
-    assert Connections(Simulation(net, DT, engine="reference").model, 40).delay == [steps]
+    assert EventConnections(Simulation(net, DT, engine="reference").model, 40).delay == [steps]
 
 
 def test_a_train_acts_in_the_first_step_whose_middle_is_not_before_it():
     net = cables(1)
     train = net.spike_source([[0.31, 0.32, 1.234]])
     net.connect(train, net.add(Mechanism.from_nmodl(EXP2), [1]), [0], 0.001, 0.2)
-    connections = Connections(Simulation(net, DT, engine="reference").model, 40)
+    connections = EventConnections(Simulation(net, DT, engine="reference").model, 40)
     [(step, source)], middle = connections.trained, step_times(DT, 40)[:, 2]
     assert connections.source == [source] and connections.delay == [0]
     due = np.array([0.51, 0.52, 1.434])
