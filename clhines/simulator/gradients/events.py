@@ -34,7 +34,7 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 
 
 class EventConnections:
-    """EventConnections of a model in the order of their targets, with delays in steps.
+    """Connections of a model in the order of their targets, with delays in steps.
 
     `number` is the place of each weight: among connections in whole steps, then among the weights
     of connections with exact times. `trained` are steps and sources of trains.
