@@ -40,7 +40,7 @@ _GROUP = 128  # work-items
 _REGISTERS = 64  # of a work-item
 _SECTOR = 32  # bytes that GPUs read and write at once
 MEMORY = 8e9  # bytes on the device, at most
-Solve: TypeAlias = Callable[[], object]  # enqueues one
+SlotSolve: TypeAlias = Callable[[], object]  # enqueues one
 SlotSystem: TypeAlias = tuple[
     cla.Array, cla.Array, Solve
 ]  # diagonal, changes of voltages, its solve
@@ -209,7 +209,7 @@ class DeviceSteps:
         kernel.change(*map(np.int32, (step, turn, now, after)))
         kernel.launch(self.queue, *self._sizes[name == "take_step"])
 
-    def prepared(self, d: cla.Array, x: cla.Array, b: cla.Array | None = None) -> Solve:
+    def prepared(self, d: cla.Array, x: cla.Array, b: cla.Array | None = None) -> SlotSolve:
         """Return a function that enqueues a solve."""
         right = self.arrays["system_b"] if b is None else b
         steps, run = self._order.prepare([d, self.u, right], x, False), self._order.enqueue
