@@ -39,9 +39,8 @@ from clhines.simulator.events.event_list import TakenSpec
 from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.epochs import ArtificialSpec, CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_lists, with_sites
-from clhines.simulator.gradients.copies import CopyLayout
 from clhines.simulator.gradients.events import EventConnections
-from clhines.simulator.gradients.plan import GradientPlan
+from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.model import compile

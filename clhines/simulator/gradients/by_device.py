@@ -22,10 +22,9 @@ from clhines.core.errors import InputError
 from clhines.simulator.device import launches
 from clhines.simulator.engines.reference import neighbours
 from clhines.simulator.gradients.adjoint import Adjoint
-from clhines.simulator.gradients.copies import CopyLayout
 from clhines.simulator.gradients.events import EventConnections, step_times
 from clhines.simulator.gradients.kernels import DELIVERS, NOTES, takes_vectors, turn_of
-from clhines.simulator.gradients.plan import GradientPlan, changing_ions
+from clhines.simulator.gradients.plan import CopyLayout, GradientPlan, changing_ions
 from clhines.simulator.gradients.quantities import Direction, Quantities
 from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.records.records import Record
@@ -41,9 +40,7 @@ _REGISTERS = 64  # of a work-item
 _SECTOR = 32  # bytes that GPUs read and write at once
 MEMORY = 8e9  # bytes on the device, at most
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues one
-SlotSystem: TypeAlias = tuple[
-    cla.Array, cla.Array, Solve
-]  # diagonal, changes of voltages, its solve
+SlotSystem: TypeAlias = tuple[cla.Array, cla.Array, SlotSolve]  # diagonal, changes, its solve
 _SOLVERS: WeakKeyDictionary[Forest, dict[Any, Solver]] = WeakKeyDictionary()
 _CHANGES = "step", "turn", "now", "next"
 
@@ -171,7 +168,10 @@ class DeviceSteps:
             **dict.fromkeys(_CHANGES, num(0)),
         }
         if self.spec.events:
-            of_events = self.connections.arrays(self.host.variables, self.layout, self.dtype)
+            of_events = self.connections.arrays(self.host.variables, self.dtype)
+            detector = self.layout.packed(of_events["detector"])
+            detector[:, self.layout.count :] = -1  # of copies that fill up
+            of_events |= {"detector": detector, "num_copies": num(self.layout.count)}
             for name, values in of_events.items():
                 is_array = isinstance(values, np.ndarray)
                 dtype = num if is_array and values.dtype.kind == "i" else None

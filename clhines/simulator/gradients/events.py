@@ -16,7 +16,6 @@ import numpy as np
 from clhines.core.arrays import offsets
 from clhines.core.errors import InputError
 from clhines.simulator.engines.reference import Clock
-from clhines.simulator.gradients.copies import CopyLayout
 from clhines.simulator.model.model import Model
 from clhines.simulator.state.sources import SPIKE_LATE
 from clhines.simulator.state.variables import Variables
@@ -115,7 +114,7 @@ class EventConnections:
         reached[self._of_grid[self.model.events.target]] = True
         return reached
 
-    def arrays(self, variables: Variables, layout: CopyLayout, dtype: np.dtype) -> dict[str, Any]:
+    def arrays(self, variables: Variables, dtype: np.dtype) -> dict[str, Any]:
         """Return the arguments of kernels, with the spikes that are known at the start."""
         sources = self.model.sources
         spikes = np.zeros((self.steps + 1, self.num_sources), np.uint8)
@@ -125,23 +124,20 @@ class EventConnections:
         if (spikes > MOST).any():
             raise InputError(f"gradient(): more than {MOST} events of a train in a step")
         count = len(sources.detector_node)
-        first, after = np.full(layout.nodes * layout.count, -1), np.full(count, -1)
+        first, after = np.full(len(variables.v), -1), np.full(count, -1)
         for d in reversed(range(count)):
             node = sources.detector_node[d]
             after[d], first[node] = first[node], d
         by_source = np.argsort(self.source, kind="stable")
-        detector = layout.packed(first)
-        detector[:, layout.count :] = -1
         return {
             "num_sources": np.int32(self.num_sources),
             "num_targets": np.int32(self.first[-1]),
-            "num_copies": np.int32(layout.count),
             "incoming": offsets(np.bincount(self.target, minlength=self.first[-1])),
             "source": self.source,
             "delay": self.delay,
             "weight": self.weight.astype(dtype),
             "spikes": spikes.reshape(-1),
-            "detector": detector.reshape(-1),
+            "detector": first,
             "next_detector": after,
             "detected": sources.detector_source,
             "level": sources.detector_threshold.astype(dtype),

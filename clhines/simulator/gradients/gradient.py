@@ -16,8 +16,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.gradients.by_device import DeviceGradient, DeviceSteps
 from clhines.simulator.gradients.by_reference import ReferenceGradient
 from clhines.simulator.gradients.by_tangents import TangentGradient
-from clhines.simulator.gradients.copies import CopyLayout
-from clhines.simulator.gradients.plan import goes_forward, unsupported
+from clhines.simulator.gradients.plan import CopyLayout, goes_forward, unsupported
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities, as_cotangents
 from clhines.simulator.gradients.refused import check_model, check_records
 from clhines.simulator.records.records import Record
