@@ -66,7 +66,7 @@ class ReducedSpec(TemplateSpec):
     wide: str  # in which products of combinations are summed up
     lanes: int = 1  # combinations of a work-item
     tile: int = 1  # rows of a work-item
-    part: ClassVar[int] = 1024  # terms of a work-item: sums are the same for any number of rows
+    part: int = 1024  # terms of a work-item: sums are the same for any number of rows
 
     @property
     def compensated(self) -> bool:

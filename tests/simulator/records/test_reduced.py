@@ -86,8 +86,8 @@ def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engin
 def test_combinations_of_every_form(fast_queue, needs, monkeypatch, form):
     """Of more terms than a part has, of rows and combinations that fill no tile."""
     needs(fast_queue, "float64")
-    monkeypatch.setattr(ReducedSpec, "part", 7)
-    monkeypatch.setattr(ReducedSpec, "on", lambda device, dtype: ReducedSpec("float", *form))
+    spec = ReducedSpec("float", *form, part=7)
+    monkeypatch.setattr(ReducedSpec, "on", lambda device, dtype: spec)
     net, _ = networks.mixed_network()
     nodes = np.arange(len(net.area))[::3]
     sim = Simulation(net, DT, "float32", queue=fast_queue)
