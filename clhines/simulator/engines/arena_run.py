@@ -209,6 +209,7 @@ class ArenaRun:
     """
 
     keeps_currents = True  # of the start, which change with parameters
+    device: cl.Device
     max_steps: int
     mem: cla.Array
     clock: cla.Array
