@@ -58,7 +58,7 @@ class RunCourse:
         shown_bar = bar(self._end - self._begin, "ms", show, dt, _COMPILES) or nullcontext()
         with InterruptDelay(self._runner.is_first) as interrupt:
             try:
-                with showing(show), shown_bar as shown:
+                with showing(show) if show else nullcontext(), shown_bar as shown:
                     while progress.step < self._end and not self._failure and not interrupted:
                         count = min(chunk, self._end - progress.step)
                         self._advance(count)
