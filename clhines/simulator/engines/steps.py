@@ -355,18 +355,20 @@ class Steps(ArenaKernels):
         emitters = sum(len(s) for s in self.model.sources.emitted.values())
         self.run.times.forget()
         num = np.int32
-        self._given = {
+        given = {
             "num_places": num(self.places), "num_emitters": num(emitters),
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix, "at": self._at, **self.run.arguments,
         }  # fmt: skip
         self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
-        self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
+        self._launches = [self._launches_of(given, *pair) for pair in (self.v, self.v[::-1])]
 
-    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Enqueue], list[Enqueue]]:
-        """Kernels of a step from one array of voltages to another: before and after the solve."""
+    def _launches_of(
+        self, given: dict[str, Any], old: cla.Array, new: cla.Array
+    ) -> tuple[list[Enqueue], list[Enqueue]]:
+        """Return the launches of a step from one array of voltages to another, around the solve."""
         spec, before = self._built[1], list[Enqueue]()
-        arguments = {**self._given, "v": old, "v_old": old, "v_new": new}
+        arguments = {**given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
             layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
             for first, end in pairwise(layers):
