@@ -98,11 +98,6 @@ def _slower(size: float) -> float:
     return FAR if size > NEAR else 1.0
 
 
-def stays_near(model: Model) -> bool:
-    """Whether the numbers of all nodes and instances stay in a core's cache."""
-    return _size_of(model) <= NEAR
-
-
 def _size_of(model: Model) -> float:
     """Bytes of the numbers of all nodes and instances, about."""
     return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))

@@ -59,7 +59,7 @@ _follows = ContextVar("_follows", default=False)
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Do not put the start of runs on the device: a state is loaded before they advance."""
+    """Keep the start of runs off the device: a state is loaded before they advance."""
     token = _follows.set(True)
     try:
         yield
@@ -86,7 +86,7 @@ def _usual_spikes(model: Model, chunk: int) -> int:
 def _recorded(
     run: ArenaRun, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray
 ) -> tuple[list[View], dict[str, np.integer | cla.Array]]:
-    """Make room for rows, which the work-item of `owner` writes; return views and arguments."""
+    """Make room for rows that the work-items of `owner` write; return views and arguments."""
     index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
     columns = []
     for source, at in locations:
@@ -121,11 +121,11 @@ def same_constants(a: Model, b: Model) -> bool:
 
 
 class ArenaKernels(ABC):
-    """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
+    """Kernels of an `ArenaRun`; `place`, (n,) int64: where nodes lie in `v`, remote ones last."""
 
     in_vectors = False
-    in_steps = False  # whether events are in the list of the grid alone, by their steps
-    alone = False  # whether their only work-item delivers events in whole steps itself
+    in_steps = False  # whether kernels list all events by their steps, in the list of the grid
+    alone = False  # whether the only work-item delivers events in whole steps itself
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
@@ -144,11 +144,11 @@ class ArenaKernels(ABC):
         return self.run.model if self.run.whole is None else self.run.whole.network
 
     def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
-        """Where a parameter is, with what is `found` in the arenas; empty if it cannot change."""
+        """Return where a parameter lies, in arenas (`found`) and elsewhere; empty: it is fixed."""
         return found
 
     def suit(self, variables: Variables) -> bool:
-        """Whether kernels stay as they are with these values, where the arenas do."""
+        """Whether the kernels stay the same for these values, if the arenas do."""
         return False
 
     def voltage_arrays(self) -> list[cla.Array]:
@@ -156,24 +156,24 @@ class ArenaKernels(ABC):
         return [self.v[0]]
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Take new values of a parameter that are put into its `storage`."""
+        """Note new values of a parameter, which are in its `storage`."""
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:  # noqa: B027 - most keep all
-        """Set arrays of a saved state that the kernels do not keep."""
+        """Set the arrays of a saved state that the kernels do not keep."""
 
     @abstractmethod
     def put_matrix(self) -> None:
-        """Put what does not change on the device, and number the nodes by `place`."""
+        """Put constant arrays on the device, and number the nodes by `place`."""
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
-        """Take the values of the run's model after those of `before`; False: another run is needed.
+        """Use the values of the run's model, no longer `before`; False if another run is needed.
 
         `fill` follows.
         """
 
     def renew_constants(self) -> bool:
-        """Take the constant conductances and currents of the run's model; whether it could."""
+        """Use the constant conductances and currents of the run's model; whether it could."""
         return False
 
     @abstractmethod
@@ -182,7 +182,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels; `at` is where the regions of the arenas begin."""
+        """Build the kernels; `at`: where the regions of the arenas begin."""
 
     @abstractmethod
     def bind(self) -> None:
@@ -196,16 +196,15 @@ class ArenaKernels(ABC):
 class ArenaRun:
     """Advance a model whose variables are in arenas, with its `kernels`; see `kinds.layouts`.
 
-    INITIAL blocks run on the host, in NumPy: `exp` of a device has other bits, and engines start
+    INITIAL blocks run on the host, in NumPy: a device's `exp` has other bits, and all engines start
     from the same state. The device keeps a copy of the start for `reset`. If the start depends on a
     changed value, `restart` runs the blocks and fills the arenas again; arrays and kernels stay if
-    their shape is the same.
+    their shapes are the same. Parameters change `in_place`: `storage` says where they lie.
 
-    Variables of copies that are alike are put on the device when they are needed: until then they
-    are of one copy, and a state of one may be loaded. Some kernels take each copy as cells of its
-    own, `apart`. `whole` are the decisions for a network of which this is a part. Times are
-    `instant`: float64, but in networks with events in whole steps where the device has none. Else
-    see `DeviceRun`.
+    Variables of equal copies come to the device when the first step needs them. Until then one copy
+    stands for all, and a state of one copy may be loaded. Some kernels treat copies as cells,
+    `apart`. `whole`: the decisions for the whole network, if this is a part. Times have the type
+    `instant`: float64; float32 if all events come in whole steps and the device has no float64.
     """
 
     keeps_currents = True  # of the start, which change with parameters
@@ -311,7 +310,7 @@ class ArenaRun:
         return [self.mem, self.clock, self.ints, *self.kernels.voltage_arrays(), *grid]
 
     def _start(self, model: Model, host: Reference) -> None:
-        """Go to the start of a model; `host` is there, with one of its copies."""
+        """Go to the start of a model, where `host` is, with one copy."""
         self.model, self.host = model, host
         self.taken = False
         self._next = -1  # step to which the cursors of what is played belong; -1: to none
@@ -368,14 +367,14 @@ class ArenaRun:
         return True
 
     def build(self, variables: Variables) -> None:
-        """Go on from variables, of one copy or of all."""
+        """Continue from variables, of one copy or of all."""
         self._next = -1
         self._waiting: Variables | None = variables
         if self.model.copies == 1 and not _follows.get():
             self.ready()
 
     def ready(self) -> None:
-        """Build the kernels, and put all variables on the device, if they are not there yet."""
+        """Build the kernels and put all variables on the device, unless they are there."""
         variables = self._waiting
         if variables is None:
             return
@@ -424,7 +423,7 @@ class ArenaRun:
             self.kernels.advance(begin, some, row + begin - first)
 
     def _begin_plays(self, step: int) -> None:
-        """Put on the device which values of those that are played have come before a step."""
+        """Put on the device how many played values came before a step."""
         ints = self.arenas["ints"]
         if "played_next" not in ints.offset:
             return
@@ -434,7 +433,7 @@ class ArenaRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments that kernels of all engines take, by name."""
+        """Arguments of the kernels of all engines, by name."""
         num, model = np.int32, self.model
         arguments: dict[str, Any] = {
             "seed": np.uint64(model.seed & (1 << 64) - 1),
@@ -456,7 +455,7 @@ class ArenaRun:
     # -- records -------------------------------------------------------------------------------
 
     def want(self, sources: Sequence[Record]) -> None:
-        """Build other kernels where these do not compute the outputs that are recorded."""
+        """Build other kernels if these do not compute all recorded outputs."""
         wanted = wanted_outputs(self.model, sources)
         if wanted != self.wanted:
             waiting, saved = self._waiting, None
@@ -508,7 +507,7 @@ class ArenaRun:
         return reducers.now(samples, step)
 
     def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
-        """Where the values of each of `sources` are, among voltages or in ``mem``."""
+        """Return where the values of each of `sources` lie: among voltages, or in ``mem``."""
         kernels = self.kernels
         place, layout = (lambda: kernels.place), kernels.layout
         return locations(sources, self.variables, self.arenas, place, layout)
@@ -635,13 +634,13 @@ class ArenaRun:
         return values_of(self.kernels.v[0], self.queue)[places]
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        """(w,) float64: current weights of connections on the grid, then at exact times."""
         self.ready()
         on_grid = np.zeros(0) if self.grid is None else self.grid.weights()
         return np.append(on_grid, self.arenas["mem"].get("weight").astype(np.float64))
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return arrays that `load` takes; those of `Reference` have the same names."""
+        """Return the arrays that `load` accepts, with the names of `Reference`."""
         waiting, here = self._waiting, self.grid is None and not len(self.model.remote_v)
         if waiting is not None and waiting.model is self.model and here:
             return waiting.save(self.dtype)
@@ -658,7 +657,7 @@ class ArenaRun:
         return arrays
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave, or from such arrays of one copy."""
+        """Continue from the arrays of `save`, or from such arrays of one copy."""
         self.taken, self.events.early = True, None
         self.host.taken = True
         self.build(self._with(saved))

@@ -24,7 +24,7 @@ _MARKED = 64  # work-items that mark the targets of a source of another rank
 
 
 class EventList:
-    """Events of kernels, `capacity` per chunk, and those of the start, `early` until reported."""
+    """Events that kernels found, at most `capacity` in a chunk; `early`: those of the start."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class EventList:
     ) -> None:
         self.capacity, self._queue, self.count = capacity, queue, count
         self.seen = 0  # events that `new` has returned
-        self._usual, self._any = _EVENTS, True  # of a look that follows one with any
+        self._usual, self._any = _EVENTS, True  # events of a read; whether the last one had any
         self.known_empty = False  # as the host has seen since a kernel could change it
         self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
         self._time = within_reach(queue, (capacity,), instant, zeros=False)
@@ -49,7 +49,7 @@ class EventList:
         }  # fmt: skip
 
     def empty(self) -> None:
-        """Enqueue that there are none."""
+        """Enqueue an empty list."""
         if not self.known_empty:
             set_zero(self.count, self._queue)
         self.seen, self.known_empty = 0, False
@@ -57,7 +57,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of some events, and of those of the start."""
+        """Wait, and return sources and times of events `begin` to `end`, and of the start."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
@@ -74,15 +74,14 @@ class EventList:
     def new(
         self, others: Sequence[tuple[cla.Array, int, int]] = ()
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Wait, and return sources and times of the events found since the last call.
+        """Wait, and return sources and times of the new events, and values of other arrays.
 
-        And values of other arrays, as `read_parts`. It waits once, as long as there are as many
-        events as usual, and none where there were none; else twice.
+        `others` are as in `read_parts`. It waits once, unless there are more events than usual.
         """
         return self._until(self.count, self._queue, others)
 
     def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Enqueue a look at their number; return what waits for that alone, and is `new` then."""
+        """Enqueue a read of the number of events; return a function that waits, then is `new`."""
         noted, side = self._beside
         count, size = self.count.base_data, self.count.nbytes
         places = {"src_offset": self.count.offset, "byte_count": size}
@@ -97,7 +96,7 @@ class EventList:
 
     @cached_property
     def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
-        """Return room for a number, and a queue whose reads wait for nothing that is under way."""
+        """Return room for a number, and a queue whose reads do not wait for kernels."""
         queue = self._queue
         on_cpu = devices.is_cpu(queue.device)  # whose cores are busy with that
         side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)
@@ -122,7 +121,7 @@ class EventList:
 
 @dataclass(frozen=True)
 class TakenSpec(TemplateSpec):
-    """``taken.mako``: the regions of arenas that it needs are `regions`."""
+    """``taken.mako``, which needs some `regions` of arenas."""
 
     template: ClassVar[str] = "simulator/taken"
     regions: ClassVar[tuple[str, ...]] = (
@@ -138,9 +137,9 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Gives the rings of a run's sources events of other ranks: a copy, a kernel, and no wait.
+    """Puts events of other ranks into the rings of a run's sources: a copy, a kernel, no wait.
 
-    What is copied: times as float64, then the words of their sources and where each one begins.
+    The copy has times, float64, then the words of their sources and where each source begins.
     """
 
     def __init__(self, run: Any) -> None:
