@@ -37,7 +37,8 @@ from clhines.simulator.events import grid as delivery
 from clhines.simulator.events import grid_run, plasticity
 from clhines.simulator.events.event_list import TakenSpec
 from clhines.simulator.gpu import plan as epoch_plan
-from clhines.simulator.gpu.epochs import ArtificialSpec, CellLayout, CellRegions
+from clhines.simulator.gpu.artificial import ArtificialSpec
+from clhines.simulator.gpu.epochs import CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_lists, with_sites
 from clhines.simulator.gradients.events import EventConnections
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan

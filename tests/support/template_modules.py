@@ -13,7 +13,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/linear": "simulate.engines.linear",
     "simulator/tiled": "simulator.state.arena",
     "simulator/epoch_by_instance": "simulator.gpu.spec",
-    "simulator/artificial": "simulator.gpu.epochs",
+    "simulator/artificial": "simulator.gpu.artificial",
     "simulator/epoch_by_node": "simulator.gpu.spec",
     "simulator/epoch_constant": "simulator.gpu.spec",
     "simulator/epoch_factors": "simulator.gpu.spec",

@@ -1,9 +1,9 @@
 """Epochs on GPUs: whole cells on the chip for as many steps as the smallest delay.
 
-`epochs` launches, also of artificial cells. `plan` and `lists` place lanes and values, instances
-and their slots, and nodes by class if cells have many mechanisms. `spec` is what the templates
-take, `blocks` are the mechanisms in it, and `functions` chooses these; `words` are packed numbers
-and sizes that they share, `series` the numbers of rate functions.
+`epochs` launches the cells, `artificial` the artificial ones. `plan` and `lists` place lanes and
+values, instances and their slots, and nodes by class if cells have many mechanisms. `spec` is the
+contract of the templates, `blocks` are the mechanisms in it, and `functions` chooses these; `words`
+are packed numbers and sizes that they share, `series` the numbers of rate functions.
 
 Each kernel has a template in ``kernels/simulator`` (`EpochSpec.templates`): ``epoch_factors`` works
 out constant factors and ``epoch_constant`` takes steps with them; otherwise mechanisms are taken

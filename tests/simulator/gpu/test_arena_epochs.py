@@ -14,7 +14,7 @@ from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, wi
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.simulator.gpu import epochs, plan
-from clhines.simulator.gpu.epochs import epoch_of
+from clhines.simulator.gpu.artificial import epoch_of
 from clhines.simulator.network.groups import inside
 from clhines.solver.device import devices, program
 

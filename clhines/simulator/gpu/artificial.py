@@ -1,0 +1,121 @@
+"""Artificial cells on a GPU: they go ahead of the cells by a launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.core.arrays import offsets
+from clhines.simulator.device import launches
+from clhines.simulator.engines.arena_run import ArenaRun
+from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.spec import ArenaSpec, fields_of
+from clhines.simulator.model.model import Model
+from clhines.simulator.model.needs import artificial_sources
+from clhines.simulator.state.decisions import MAX_EPOCH
+from clhines.simulator.state.sources import steps_between, steps_of_cells
+from clhines.solver.device import devices, program
+from clhines.solver.device.arrays import to_device
+
+MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
+_GROUP = 256
+
+
+@dataclass(frozen=True)
+class ArtificialSpec(ArenaSpec):
+    """``artificial.mako``; with `together` one work-group has all, and `kinds` are artificial."""
+
+    template: ClassVar[str] = "simulator/artificial"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "artificial": (
+            "int num_steps, int first_time, int record_row, int num_layers, int num_emitters",
+            "const int *restrict loose_targets, const int *restrict first_of_layer",
+            "const int *restrict loose_sources, const double *restrict step_begin, real dt",
+            "double half_dt, int capacity, const real *v, int *restrict spike_count",
+            "int *restrict spike_source, double *restrict spike_time, int num_mem",
+            "const int *restrict mem_first, const int *restrict mem_column",
+            "const int *restrict mem_index, real *restrict mem_rows",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+    }
+    together: bool = False
+
+    @classmethod
+    def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
+        """Return the spec of artificial cells that corresponds to `spec` of the cells."""
+        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
+        options = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
+        return cls(**{**fields_of(spec), **options, "together": together})
+
+
+def epoch_of(model: Model) -> tuple[int, bool]:
+    """Return the steps of a launch, and whether artificial cells are `together` in it.
+
+    No event of a launch is due in it but those of artificial cells, which go ahead, and those
+    within a step from an instance to another one of its cell, which are delivered in layers.
+    """
+    of_cells = steps_of_cells(model)
+    loose = artificial_sources(model)[model.netcons.source]
+    artificial = np.array([layouts.is_artificial(kind) for kind in model.kinds], bool)
+    of_loose = steps_between(model, loose & artificial[model.netcons.kind])
+    epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
+    played = any(layouts.is_artificial(model.kinds[p.kind]) for p in model.played)
+    if of_loose is None or of_loose >= epoch:
+        return epoch, played
+    total = sum(kind.count for kind in model.kinds if layouts.is_artificial(kind))
+    if total > MOST_TOGETHER and of_loose:
+        return of_loose, played
+    return epoch, True
+
+
+class Artificial:
+    """The kernel that advances all artificial cells of a run, ahead of the cells by a launch.
+
+    Without voltage, all they do in a launch depends on events of launches before and of each other.
+    Where they send each other events due within a launch, are recorded or have values played into
+    them, one work-group takes all of them, step by step.
+    """
+
+    def __init__(self, run: ArenaRun, together: bool) -> None:
+        self._run, self._together = run, together
+        loose = layouts.loose_targets(run.model, run.wires)
+        layers = [layer[np.isin(layer, loose)] for layer in run.wires.layers]
+        layers = [layer for layer in layers if len(layer)]
+        self.count = len(loose)
+        sources = np.flatnonzero(artificial_sources(run.model))
+        tables = {
+            "loose_targets": np.concatenate([np.zeros(0, np.int64), *layers]),
+            "first_of_layer": offsets([len(layer) for layer in layers]),
+            "loose_sources": sources,
+        }
+        num = np.int32
+        self._given: dict[str, Any] = {
+            "num_steps": num(0), "first_time": num(0), "record_row": num(0),
+            "num_layers": num(len(layers)), "num_emitters": num(len(sources)),
+            **{name: to_device(run.queue, a, num) for name, a in tables.items()},
+        }  # fmt: skip
+
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        self._spec = spec
+        self._given["at"] = to_device(self._run.queue, at, np.int32)
+
+    def bind(self, v: Any, arguments: dict[str, Any]) -> None:
+        self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
+        kinds, records = self._run.model.kinds, self._run.rows.reducers.sources
+        of_these = (r.kind >= 0 and layouts.is_artificial(kinds[r.kind]) for r in records)
+        self._now = self._together or any(of_these)
+
+    def launch(self, count: int, first_time: int, row: int) -> None:
+        queue, known = self._run.queue, self._known
+        if known is not None:
+            spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
+            built = program.build(queue.context, spec)
+            self._kernel = launches.bind(built, spec, "artificial", known, changes)
+            self._known = None
+        self._kernel.change(count, first_time, row)
+        (items,), (group,) = devices.small_groups(queue.device, self.count)
+        if self._now:
+            items = group = min(_GROUP, self._run.limits.max_work_group)
+        self._kernel.launch(queue, items, group)
