@@ -30,19 +30,17 @@ typedef ${spec.real} real;
 // A work-item has cells in turn, `work` for one of `most` columns. Column i of a cell is number
 // start + ${L} * i. Of a column `place` has the places of its nodes, -1 for none, row by row as `axial`,
 // `g` and `over` (g and C/dt) have conductances; `d` and `b` are as `begin_step` gives them.
-// `code` is 4 times the number of the column's parent in the cell, -1 for none, and WAITS | FIRST: a
-// parent right before it gets its sums in registers, any other in `work`, where it WAITS for them;
-// the first child to be eliminated sets them. After its elimination potential x of a column is
+// `code` is the number of the column's parent in the cell, -1 for none, and two bits. A parent right
+// before it gets its sums in registers, any other in `work`: it `waits` for them, and the `first`
+// child to be eliminated sets them. After its elimination potential x of a column is
 //     x = y + s01 * x1 + ... (further out) + t00 * x0 + ... (of the parent)
 // `x` are the changes.
-#define WAITS 1
-#define FIRST 2
 
 __kernel void solve_layers(${signature(spec, "solve_layers")})
 {
     const int item = get_global_id(0);
     if (item >= num_items) return;
-    __global real *own = work + ((long)(item / ${L}) * most * ${len(slot) * L} + item % ${L});
+    __global real *own = work + ((long)((uint)item / ${L}u) * most * ${len(slot) * L} + (uint)item % ${L}u);
     for (int cell = item; cell < num_cells; cell += num_items) {
         const int begin = start[cell], size = sizes[cell];
         // sums of the column: right sides, conductances to ground, and between its potentials
@@ -57,9 +55,9 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
 % endfor
         for (int i = size - 1; i >= 0; i--, at -= ${L}) {
             __global real *w = own + (long)i * ${len(slot) * L};
-            const int p = code[at] >> 2, before = max(at - ${L}, begin);
+            const int p = ${spec.column.read("parent", "code[at]")}, before = max(at - ${L}, begin);
 ${potentials("n", "before", " " * 12)}\
-            if (code[at] & WAITS) {
+            if (${spec.column.read("waits", "code[at]")}) {
 % for k, name in enumerate(sums):
                 ${name} += w[${k * L}];
 % endfor
@@ -135,7 +133,7 @@ ${potentials("m", "other", " " * 20)}\
 % endfor
             if (p >= 0 && p != i - 1) {
                 __global real *to = own + (long)p * ${len(slot) * L};
-                const int first = code[at] & FIRST;
+                const int first = ${spec.column.read("first", "code[at]")};
 % for k, name in enumerate(sums):
                 to[${k * L}] = (first ? 0 : to[${k * L}]) + up_${name};
                 up_${name} = 0;
@@ -154,7 +152,7 @@ ${potentials("m", "other", " " * 20)}\
         at = begin;
         for (int i = 0; i < size; i++, at += ${L}) {
             __global real *w = own + (long)i * ${len(slot) * L};
-            const int p = code[at] >> 2, at0 = place[at], at1 = ${of("place", 1)};
+            const int p = ${spec.column.read("parent", "code[at]")}, at0 = place[at], at1 = ${of("place", 1)};
             if (p != i - 1 && p >= 0) {
                 const __global real *from = own + (long)p * ${len(slot) * L};
 % for x in range(K):
@@ -168,7 +166,7 @@ ${potentials("m", "other", " " * 20)}\
 % for x in range(K):
             x${x} = new${x};
 % endfor
-            if (code[at] & WAITS) {
+            if (${spec.column.read("waits", "code[at]")}) {
 % for x in range(K):
                 w[${x * L}] = x${x};
 % endfor

@@ -31,7 +31,7 @@ from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program, trust
 from clhines.solver.device.arrays import to_device
 from clhines.solver.forest import Forest
-from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 from clhines.solver.plan.methods import METHODS, make_plan
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.solver import Solver
@@ -163,6 +163,7 @@ class LayersSpec(TemplateSpec):
             "const real *restrict v, real *work, real *x",
         )
     }
+    column: ClassVar[Word] = Word(waits=1, first=1, parent=29)
     real: str
     rows: int
     lanes: int = 1
@@ -177,9 +178,8 @@ def _codes(parent: np.ndarray, own: np.ndarray) -> np.ndarray:
     waits[parent[apart]] = 1
     last = np.full(len(parent), -1)
     last[parent[apart]] = apart  # the largest number
-    first[last[last >= 0]] = 2
-    codes: np.ndarray = 4 * above + waits + first
-    return codes
+    first[last[last >= 0]] = 1
+    return LayersSpec.column.pack(waits=waits, first=first, parent=above)
 
 
 class Surrounded:
