@@ -68,11 +68,12 @@ lost = spec.compensated
 // row, part by part. Products are summed up in ${spec.wide}${", with what roundings lose" if lost else ""}.
 __kernel void combine(${signature(spec, "combine")})
 {
-    const int lid = get_local_id(0), deep = get_local_size(0) / across;
-    const int j = (get_group_id(0) * across + lid % across) * ${spec.lanes};
+    // unsigned, as Oclgrind does not know the `freeze` of a signed quotient beside its remainder
+    const uint lid = get_local_id(0), over = across, deep = get_local_size(0) / over;
+    const int j = (get_group_id(0) * over + lid % over) * ${spec.lanes};
     const int tiles = (rows + ${spec.tile} * deep - 1) / (${spec.tile} * deep);
     const int part = get_global_id(1) / tiles;
-    const int row = ((get_global_id(1) - part * tiles) * deep + lid / across) * ${spec.tile};
+    const int row = ((get_global_id(1) - part * tiles) * deep + lid / over) * ${spec.tile};
     if (j >= padded || row >= rows) return;
     const int begin = part * ${spec.part}, end = min(terms, begin + ${spec.part});
 % for r in range(spec.tile):
