@@ -6,7 +6,6 @@ import atexit
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 
 from numpy.typing import DTypeLike
 
@@ -120,10 +119,7 @@ def enable(
     """
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
-    if engine != "auto":
-        from clhines.simulator.importing import CHOICES
-
-        as_choice("engine", engine, CHOICES)
+    _check_engine(engine)
     is_named = device is not None or engine != "auto" or as_switch("strict", strict)
     if when is None:
         when = "always" if is_named else "faster"
@@ -135,10 +131,14 @@ def enable(
             raise
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
-    before = switch.state.options
-    if before is not None:
-        options = replace(options, skips=before.skips, ends=before.ends)
-    return SwitchHandle(switch, options)
+    return SwitchHandle(switch, options.within(switch.state.options))
+
+
+def _check_engine(engine: str) -> None:
+    if engine != "auto":
+        from clhines.simulator.importing import CHOICES
+
+        as_choice("engine", engine, CHOICES)
 
 
 def _made(test: str = "hooks") -> Switch:

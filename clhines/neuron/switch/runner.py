@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from clhines.core.checks import as_choice, as_switch
@@ -46,6 +46,12 @@ class SwitchOptions:
         as_switch("strict", self.strict)
         as_choice("when", self.when, WHEN)
         as_switch("progress", self.progress)
+
+    def within(self, before: SwitchOptions | None) -> SwitchOptions:
+        """Return these options in a block in which runs are left out, or not, as before."""
+        if before is None:
+            return self
+        return replace(self, skips=before.skips, ends=before.ends)
 
 
 @dataclass
