@@ -20,7 +20,6 @@ MEASURES = {
     "starts": "measures.starts",
     "plan": "measures.plan",
     "tune": "measures.tune",
-    "devices": "measures.devices",
     "peers": "measures.peers",
     "ring": "measures.ring",
     "cells": "measures.cells",

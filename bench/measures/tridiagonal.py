@@ -244,7 +244,7 @@ def text(result: dict[str, Any]) -> str:
         line += "".join(f" {'-' if s is None else format(s * 1e6, '.0f'):>17}" for s in taken)
         lines.append(f"{line}  {r['method']}")
     whole = table.ruled(head, lines, [r["dtype"] for r in result["rows"]])
-    for r in result["many_rows"]:
+    for r in result.get("many_rows", []):
         head = f"{r['right_hand_sides']} right-hand sides of one matrix of {r['rows']} rows, us"
         lines = [f"{s * 1e6:>9.1f}  {name}" for name, s in r["seconds"].items()]
         whole += f"\n\n{table.ruled(head, lines)}"

@@ -7,7 +7,9 @@
 <%def name="begin(tile)">\
     const int q = get_global_id(0) / ${tile}, k = get_global_id(1) * ${tile} + get_global_id(0) % ${tile};
     if (q >= num_rows || k >= num_nodes) return;
-    const int ends = turn & 1, begins = turn & 2, delivers = turn & 4, notes = turn & 8;
+% for name in spec.turn.shifts:
+    const int ${name} = ${spec.turn.read(name, "turn")};
+% endfor
     const real t_0 = times[4 * step], t_1 = times[4 * step + 1], t_2 = times[4 * step + 2], t_3 = times[4 * step + 3];
     const int i = order[k];
     const uint at = i * num_rows + q;
@@ -37,7 +39,8 @@
                 ${first}
                 for (int c = incoming[to]; c < incoming[to + 1]; c++)
                     if (delay[c] <= step) {
-                        const int count = spikes[(size_t)(step - delay[c]) * num_sources + source[c]] & 0x7f;
+                        const int of_source = spikes[(size_t)(step - delay[c]) * num_sources + source[c]];
+                        const int count = ${spec.spike.read("count", "of_source")};
                         if (count) ${each}
                     }
 % if last:
@@ -212,7 +215,7 @@ ${store(kind, "s", "after")}\
     if (ends && notes) {
 <%call expr="each_detector()">\
                 const int before = held[k], above = of_v > level[k], sends = above && before == 0;
-                *spike = sends | (before == 0) << 7;
+                *spike = sends | (before == 0) << ${spec.spike.shifts["slope"]};
                 held[k] = sends ? hold[k] : max(before - 1, above);
 </%call>\
     }
@@ -332,7 +335,7 @@ ${store(kind, "by", "by_state")}\
     // phase 8: thresholds
     if (ends) {
 <%call expr="each_detector()">\
-                if (!(*spike & 0x80)) continue;
+                if (!(${spec.spike.read("slope", "*spike")})) continue;
                 real by_spike = 0;
                 for (int o = outgoing[detected[k]]; o < outgoing[detected[k] + 1]; o++)
                     by_spike += by_sum[(size_t)((step + delay[sent[o]]) % num_slots) * num_targets + target[o]] * weight[sent[o]];

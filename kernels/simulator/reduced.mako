@@ -63,17 +63,16 @@ weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
 lost = spec.compensated
 %>\
 // Combination j: the sum over k of matrix[k * padded + j] times value k, of one part of the terms.
-// A work-item has ${spec.lanes} combinations of ${spec.tile} rows, a work-group `across` work-items for the
-// same rows: they read the same values, and those of other rows the same matrix. Parts lie row by
-// row, part by part. Products are summed up in ${spec.wide}${", with what roundings lose" if lost else ""}.
+// A work-item has ${spec.lanes} combinations of ${spec.tile} rows, a work-group `across` work-items, a power
+// of two, for the same rows: they read the same values, and those of other rows the same matrix.
+// Parts lie row by row, part by part. Products are summed up in ${spec.wide}${", with what roundings lose" if lost else ""}.
 __kernel void combine(${signature(spec, "combine")})
 {
-    // unsigned, as Oclgrind does not know the `freeze` of a signed quotient beside its remainder
-    const uint lid = get_local_id(0), over = across, deep = get_local_size(0) / over;
-    const int j = (get_group_id(0) * over + lid % over) * ${spec.lanes};
+    const int lid = get_local_id(0), deep = get_local_size(0) / across;
+    const int j = (get_group_id(0) * across + (lid & (across - 1))) * ${spec.lanes};
     const int tiles = (rows + ${spec.tile} * deep - 1) / (${spec.tile} * deep);
     const int part = get_global_id(1) / tiles;
-    const int row = ((get_global_id(1) - part * tiles) * deep + lid / over) * ${spec.tile};
+    const int row = ((get_global_id(1) - part * tiles) * deep + lid / across) * ${spec.tile};
     if (j >= padded || row >= rows) return;
     const int begin = part * ${spec.part}, end = min(terms, begin + ${spec.part});
 % for r in range(spec.tile):

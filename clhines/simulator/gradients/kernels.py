@@ -11,10 +11,12 @@ from clhines.simulator.mechanisms.ir.adjoints import BACK, adjoint_of
 from clhines.simulator.mechanisms.ir.compiled import Compiled
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.solver.plan.kernel_spec import TemplateSpec
+from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 
 BLOCKS = ("receive", "current", "advance")  # of a step
-ENDS, BEGINS, DELIVERS, NOTES = 1, 2, 4, 8  # bits of `turn`
+TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # of a launch, between two steps
+ENDS, BEGINS, DELIVERS, NOTES = (1 << shift for shift in TURN.shifts.values())
+SPIKE = Word(count=7, slope=1)  # of a source in a step; `slope`: a surrogate has one there
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
 _WHERE = (
     "int num_nodes, int num_rows, const int *restrict order, const int *restrict of_node",
@@ -243,6 +245,8 @@ class GradientSpec(TemplateSpec):
     """``gradients.mako``; `matrix`, `axial`: derivatives by diagonals, by `u` are wanted."""
 
     template: ClassVar[str] = "simulator/gradients"
+    turn: ClassVar[Word] = TURN
+    spike: ClassVar[Word] = SPIKE
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "take_step": (
             *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS, *_EVENTS),

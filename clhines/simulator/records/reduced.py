@@ -316,7 +316,7 @@ class DeviceReducer(Reducer):
         parts = cla.empty(self._queue, (num_parts, kept, padded), np.dtype(spec.wide))
         out = cla.empty(self._queue, (kept, self.width), self._dtype)
         vectors, most = padded // spec.lanes, min(_GROUP, self._queue.device.max_work_group_size)
-        across = min(_ACROSS, most, 1 << (vectors - 1).bit_length())
+        across = min(_ACROSS, 1 << most.bit_length() - 1, 1 << (vectors - 1).bit_length())
         deep = max(1, min(most // across, 1 << (-(-kept // spec.tile) - 1).bit_length()))
         tiles, group = -(-kept // (spec.tile * deep)), across * deep
         numbers = map(np.int32, (*rows_of, across, kept, padded, terms))
