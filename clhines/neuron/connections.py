@@ -81,10 +81,12 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
     before = max(float(model.h.t) - float(model.h.dt), 0.0)  # when those in bins count as sent
     for name, group in groups.items():
         chosen = [(k, t) for k, t in pending if model.wires.target_of(k)[0] == name]
-        if not chosen:
+        net = group.mechanism.program.net
+        silent = _silent(model, name) if net is not None and net.for_netcons else []
+        if not chosen and not silent:
             continue
         if changes_weights(model, group):
-            made += _connect_alone(model, network, group, chosen)
+            made += _connect_alone(model, network, group, chosen, silent)
             continue
         numbers = np.array([k for k, _ in chosen], np.int64)
         times = np.array([t for _, t in chosen])
@@ -117,15 +119,25 @@ def changes_weights(model: NeuronModel, group: Group) -> bool:
     return group.mechanism.program.sets_weights
 
 
+def _silent(model: NeuronModel, name: str) -> list[int]:
+    """Return NetCons to a mechanism without a source: FOR_NETCONS visits them, too."""
+    wires = model.wires
+    number = wires.senders.names.index(name)
+    return np.flatnonzero(
+        (wires.origin < 0) & (wires.senders.name[wires.target] == number)
+    ).tolist()
+
+
 def _connect_alone(
     model: NeuronModel,
     network: Network,
     group: Group,
     chosen: Sequence[tuple[int, float]],
+    silent: Sequence[int],
 ) -> list[int]:
-    """Connect NetCons without a source to one that has their events on their way."""
-    wires, times = model.wires, dict[int, list[float]]()
-    if model.bins is not None:
+    """Connect NetCons without a source to one that has their events on their way, or none."""
+    wires, times = model.wires, {k: list[float]() for k in silent}
+    if model.bins is not None and chosen:
         raise rejected_on_way(model, group.mechanism.name)
     for k, t in chosen:
         if wires.origin[k] < 0:

@@ -7,12 +7,17 @@ VERBATIM
 static int bias;
 ENDVERBATIM
 VERBATIM
+#if NRNBBCORE
+#define STYLE(arg) arg
+#else
 static int style; /* 1: of a Random, 2: of a stream */
+#define STYLE(arg) if (style == 2) { arg }
+#endif
 ENDVERBATIM
 INITIAL {
     VERBATIM
     if (_p_rng) {
-        if (style == 2) { nrnran123_setseq((nrnran123_State*)_p_rng, 0, 0); }
+        STYLE(nrnran123_setseq((nrnran123_State*)_p_rng, 0, 0);)
     }
     ENDVERBATIM
     g = 0

@@ -1,4 +1,4 @@
-: a synapse that writes an ion's current, moves its own event, and sets weights
+: a synapse that writes an ion's current, moves its own event, and looks at all its connections
 NEURON {
     POINT_PROCESS ext_sum
     USEION ca READ eca WRITE ica
@@ -22,10 +22,10 @@ NET_RECEIVE(w, seen, total) {
     if (flag == 0) {
         seen = seen + 1
         g = g + w*seen
-        total = total + w*(1 + sum)
         if (sum < 100) { net_move(t + 1.7) }
     } else {
         sum = sum + 1
+        FOR_NETCONS(w2, seen2, total2) { total2 = total2 + w2*sum }
         g = g + dose
         net_send(6, 1)
     }

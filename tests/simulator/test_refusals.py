@@ -106,6 +106,9 @@ FILES = {  # ids, and files that are refused by them
     "mod.event-in-initial-of-net-receive": event("INITIAL { net_send(1, 1) }"),
     "mod.event-in-while": event("WHILE (w > 0) { net_send(1, 1) w = w - 1 }"),
     "mod.external-set": density("BREAKPOINT { e = 1 i = a*v }\n", "EXTERNAL e"),
+    "mod.for-netcons-flag": event("FOR_NETCONS(flag) { flag = 1 }"),
+    "mod.for-netcons-arguments": event("FOR_NETCONS(x, y) { x = 1 }"),
+    "mod.for-netcons-sets": event("FOR_NETCONS(x) { m = 1 }"),
     "mod.from-by-zero": breakpoint_("FROM k = 0 TO 3 BY 0 { b = k }"),
     "mod.from-turns": breakpoint_("FROM k = 0 TO 100000 { b = k }"),
     "mod.index-outside": breakpoint_("LOCAL q[2]\nq[5] = 1"),
@@ -123,7 +126,6 @@ FILES = {  # ids, and files that are refused by them
     "mod.rate-in-if": rate("if (a > 0) { m' = -m }", "derivimplicit"),
     "mod.second-block": density(STEP + "PROCEDURE s() { b = 1 }\n"),
     "mod.solve-no-block": breakpoint_("SOLVE nothing METHOD cnexp"),
-    "mod.statement": event("FOR_NETCONS(x) { x = 1 }"),
     "mod.statement-in-block": breakpoint_("WATCH (v > 0) 1"),
     "mod.statement-outside-block": breakpoint_("m' = -m"),
     "mod.steadystate-derivative": initial("SOLVE s STEADYSTATE cnexp"),
@@ -153,8 +155,10 @@ FILES = {  # ids, and files that are refused by them
     "mod.random-arguments": density(
         "BREAKPOINT { b = random_uniform(r, 1, 2, 3, 4) i = a*v }\n", "RANDOM r"
     ),
+    "mod.loop-after-for-netcons": event("FOR_NETCONS(x) { x = 1 } WHILE (w > 0) { w = w - 1 }"),
     "mod.conserve-again": kinetic("~ m << (1)\nCONSERVE m = 1\nCONSERVE m = 1"),
     "mod.set-after-use": rate("m' = -m*b\nb = b + m", "derivimplicit"),
+    "mod.for-netcons-order": event("FOR_NETCONS(x) { x = w }"),
     "mod.index-not-constant": kinetic("~ c[b] << (1)\n~ m << (1)"),
     "mod.kinetic-no-equation": kinetic("COMPARTMENT 0 { m }\n~ m << (1)"),
     "mod.pointer-in-two-blocks": "NEURON { SUFFIX x POINTER p }\nASSIGNED { p v }\n"

@@ -82,7 +82,9 @@ def set_by_events(program: Program) -> set[str]:
     """Return names of variables that NET_RECEIVE sets."""
     set_ = {
         argument.name
-        for argument in program.blocks.get("receive", ())
+        for block, arguments in program.blocks.items()
+        if block == "receive" or block.startswith("for_netcons")
+        for argument in arguments
         if argument.direction != "in"
     }
     return {(q.public or q.name).split("[")[0] for q in program.states if q.name in set_}

@@ -80,8 +80,8 @@ class HostEvents:
             return
         for k, some, weight in self.variables.grid.take(step):
             none = np.full(len(some), -1)
-            v, t = self.variables.v_of(k, some), np.full(len(some), middle)
-            call = BlockCall(v, {"now": t}, np.zeros(len(some)), none, sums=weight)
+            call = self._call(k, some, np.full(len(some), middle), np.zeros(len(some)), none)
+            call.sums = weight
             self.variables.call(k, "receive", some, call)
 
     def deliver(self, now: float, until: float) -> None:
@@ -224,14 +224,16 @@ class HostEvents:
         self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
     ) -> None:
         """Call NET_RECEIVE of instances, and do what it asks for."""
-        variables = self.variables
+        variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
         if (t <= self._set_at[connection]).any():
             raise InputError(f"{self._named(k)}: {TOO_LATE}")
         if k in variables.queues:  # what NET_RECEIVE gets with flag 1 moves no more
             variables.queues[k].last[some[flag == 1]] = -1
         at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
-        call = BlockCall(variables.v_of(k, some), {"now": t}, flag, at)
+        call = self._call(k, some, t, flag, at)
+        for n in range(net.for_netcons):
+            self._each_connection(k, f"for_netcons{n}", some, call)
         variables.call(k, "receive", some, call)
         for name in variables.model.kinds[k].mechanism.program.steered:
             self._steer(k, name, some, t, call)
@@ -245,6 +247,26 @@ class HostEvents:
         changed = weight[place] != new
         self._set_at[to.connection[some[changed]]] = np.broadcast_to(t, len(some))[changed]
         weight[place] = new
+
+    def _call(
+        self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
+    ) -> BlockCall:
+        return BlockCall(self.variables.v_of(k, some), {"now": t}, flag, at)
+
+    def _each_connection(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> None:
+        """Call a block of FOR_NETCONS for each connection of the instances, one after another."""
+        variables, wires = self.variables, self.variables.wires
+        assert given.flag is not None and given.weight_at is not None
+        target = wires.first_target[k] + some
+        counts = np.diff(wires.first)[target]
+        for turn in range(int(counts.max(initial=0))):
+            there = np.flatnonzero(counts > turn)
+            connection = wires.order[wires.first[target[there]] + turn]
+            other = variables.model.netcons.first_weight[connection]
+            t = np.asarray(given.t["now"])[there]
+            call = self._call(k, some[there], t, given.flag[there], given.weight_at[there])
+            call.other_at = other
+            variables.call(k, block, some[there], call)
 
     def obey(
         self, k: int, some: np.ndarray, t: np.ndarray, connection: np.ndarray, call: BlockCall

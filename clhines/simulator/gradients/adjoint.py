@@ -137,7 +137,7 @@ class Adjoint:
         if a.role == "set_v":
             return _taken(self.v, kind.node[some])
         if a.role == "weight":
-            place = self.run.variables.place_of_weight(k, name, call.given)
+            place = self.run.variables.place_of_weight(k, a.role, name, call.given)
             of_weights = np.zeros(len(some))
             of_weights[place >= 0] = _taken(self.weight, place[place >= 0])
             return of_weights
@@ -166,7 +166,7 @@ class Adjoint:
         elif call.given.sums is not None:
             self.sums[self._slot, kind.first_target + some] += slope
         else:
-            place = self.run.variables.place_of_weight(k, name, call.given)
+            place = self.run.variables.place_of_weight(k, a.role, name, call.given)
             np.add.at(self.weight, place[place >= 0], slope[place >= 0])
 
     # -- between calls -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from clhines.simulator.records.records import MEMBRANE, Record
 from clhines.simulator.refusals import refusal
 
 NEEDS = frozenset("plastic layers diffusion steered_weights last_instances ion_order".split())
-_NO_VALUES = ("unless", "table_", "grid_", "watch")  # how such blocks' names begin
+_NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # how such blocks' names begin
 
 
 def check_model(model: Model, surrogate: float | None) -> None:
@@ -26,6 +26,8 @@ def check_model(model: Model, surrogate: float | None) -> None:
         raise InputError(refusal("gradient.surrogate-exact"))
     for kind in model.kinds:
         mechanism, program = kind.mechanism, kind.mechanism.program
+        if program.net is not None and program.net.for_netcons:
+            raise InputError(refusal("gradient.for-netcons", name=mechanism.name))
         if program.begun:
             raise InputError(refusal("gradient.last", name=mechanism.name, value=program.begun[0]))
         check_blocks(mechanism)

@@ -95,7 +95,7 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
     kind, more = model.kinds[k], (outputs,) if outputs else ()
     mechanism = kind.mechanism
     program = mechanism.program
-    names = [b for b in program.blocks if b in _ON_DEVICE]
+    names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
     single = [n for n, alone in variables.singles[k] if alone]
     wide = [b for b in names if width > 1 and in_vectors(mechanism, b, outputs)]
     scalar = [b for b in names if b not in wide]
@@ -139,6 +139,7 @@ def _of_events(model: Model, k: int) -> dict[str, Any]:
         "weights": net.weights,
         "sends": tuple(s.kind for s in net.sends),
         "watch_flags": net.watch_flags,
+        "for_netcons": net.for_netcons,
         "has_net": comes and "receive" in mechanism.program.blocks,
         "summed": model.on_grid and net.summed and mechanism.kind != "artificial",
     }

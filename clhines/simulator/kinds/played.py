@@ -53,7 +53,7 @@ def plays_into_events(model: Model, k: int) -> bool:
     """Whether events of a kind read a parameter into which is played."""
     mechanism, of_kind = model.kinds[k].mechanism, [p for p in model.played if p.kind == k]
     played = {p.parameter for p in of_kind if not p.after_events}
-    blocks = [b for b in mechanism.program.blocks if b in ("receive", "watch")]
+    blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]
     read = {a.name for b in blocks for a in mechanism.calls(b) if a.role == "parameter"}
     return bool(played & read)
 

@@ -70,6 +70,7 @@ class KindBlocks:
     weights: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()  # kinds of the places that send
     watch_flags: tuple[float, ...] = ()
+    for_netcons: int = 0
     has_net: bool = False  # events may come at exact times
     summed: bool = False  # events of a step may come as the sum of their weights
     vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
@@ -85,7 +86,7 @@ class KindBlocks:
     @property
     def events(self) -> tuple[str, ...]:
         """Blocks that functions of events call."""
-        return ("receive", "watch")
+        return ("receive", "watch", *(f"for_netcons{n}" for n in range(self.for_netcons)))
 
     @property
     def takes_events(self) -> bool:
@@ -164,7 +165,8 @@ class KindBlocks:
             if a.direction == "in":
                 passed.append(self.value(a, values))
                 continue
-            new = "new_" * (a.role in ("state", "output", "ion", "ion_current", "weight"))
+            new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
+            new = "new_" if a.role.endswith("weight") else new
             local = f"{new}{a.role}_{a.name.replace('.', '_')}"
             start = f" = {self.value(a, values)}" if a.direction == "inout" else ""
             sort = "ulong" if a.role == "drawn" else "real"
@@ -257,18 +259,20 @@ class KindBlocks:
         if a.role == "pointer":
             place = f"ints[pointer_{self.number}_{a.name} + j]"
             return f"mem[{place}]" if a.name in self.reads else values["pointer"].format(place)
-        if a.role in ("weight", "steered"):
+        if a.role in ("weight", "other_weight", "steered"):
             return self._weight(a, values)
         if a.role in ("stream", "drawn"):
             return self._random(a)
         return values[a.role]
 
     def _weight(self, a: Argument, values: CallValues) -> str:
-        """Return a weight of the event's connection, or one that an event set."""
+        """Return a weight of the event's connection, of another one, or one that an event set."""
         if a.role == "steered":
             return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
-        place = f"mem[weight_at + {self.weights.index(a.name)}]"
-        return f"weight_at < 0 ? {values.get('sum', '0')} : {place}"
+        number = self.weights.index(a.name)
+        if a.role == "other_weight":
+            return f"mem[other_at + {number}]"
+        return f"weight_at < 0 ? {values.get('sum', '0')} : mem[weight_at + {number}]"
 
     def _random(self, a: Argument) -> str:
         """Return the names of a stream of random numbers, or how many words it has given."""
@@ -310,6 +314,8 @@ class KindBlocks:
         if a.role == "weight":
             place = f"mem[weight_at + {self.weights.index(a.name)}]"
             return [f"if (weight_at >= 0) {place} = {local};"]
+        if a.role == "other_weight":
+            return [f"mem[other_at + {self.weights.index(a.name)}] = {local};"]
         return []
 
 

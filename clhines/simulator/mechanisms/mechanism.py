@@ -167,7 +167,7 @@ class Mechanism:
         use_tables : bool
             Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
         secondorder : bool
-            Whether ``SOLVE`` by derivimplicit, sparse and euler takes half a step and
+            Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
             extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
         function_tables : mapping of str to tuple of array_like, optional
             Table of each FUNCTION_TABLE, as of hoc's ``table_NAME``: ``(x, y)`` of shapes (n,) and

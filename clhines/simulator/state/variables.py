@@ -74,6 +74,7 @@ class BlockCall:
     t: dict[str, float | np.ndarray]
     flag: np.ndarray | None = None
     weight_at: np.ndarray | None = None  # place of each instance's first weight; -1: none
+    other_at: np.ndarray | None = None  # of the connection at which FOR_NETCONS is
     step: int = 0
     sums: np.ndarray | None = None  # the weight, of events in whole steps
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
@@ -276,8 +277,8 @@ class Variables:
             return self._pointed(k, name, instances)
         if role == "steered":
             return self.exact.weight[self.model.steered[k, name].places(self.model)[instances]]
-        if role == "weight":
-            return self._weights(k, name, call)
+        if role in ("weight", "other_weight"):
+            return self._weights(k, role, name, call)
         if role == "noise":
             number = self.model.kinds[k].first_instance + instances
             return normal(self.model.seed, number, call.step)
@@ -302,16 +303,16 @@ class Variables:
         ids = self.model.random_ids[k, name][some]
         return np.hstack([ids, np.full((len(some), 1), self.model.random_index, np.uint32)])
 
-    def _weights(self, k: int, name: str, call: BlockCall) -> np.ndarray:
+    def _weights(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
         if call.sums is not None:
             return call.sums
-        place = self.place_of_weight(k, name, call)
+        place = self.place_of_weight(k, role, name, call)
         padded = self.exact.weight if len(self.exact.weight) else np.zeros(1)
         return np.where(place < 0, 0.0, padded[place])
 
-    def place_of_weight(self, k: int, name: str, call: BlockCall) -> np.ndarray:
+    def place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
         """(r,) int64: where a weight of each event's connection is; -1 for events of none."""
-        at = call.weight_at
+        at = call.weight_at if role == "weight" else call.other_at
         net = self.model.kinds[k].mechanism.program.net
         assert net is not None and at is not None  # a weight is of an event
         return np.where(at < 0, -1, at + net.weights.index(name))
@@ -344,8 +345,8 @@ class Variables:
             self.ions[name][kind.node[instances]] = value
         elif role in ("ion", "ion_current"):
             self._add_current(kind, name if role == "ion" else f"d{name}", value, instances)
-        elif role == "weight":
-            place = self.place_of_weight(k, name, call)
+        elif role in ("weight", "other_weight"):
+            place = self.place_of_weight(k, role, name, call)
             has_weight = place >= 0
             weights = np.broadcast_to(value, has_weight.shape)[has_weight]
             self.exact.weight[place[has_weight]] = weights

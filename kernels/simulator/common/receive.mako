@@ -58,6 +58,15 @@ ${e.static} void receive_${k}(
 % if e.steers:
     if (connection >= 0 && t <= clock[set_at + connection]) atomic_max(&ints[error], ${LATE + k});
 % endif
+% for n in range(kind.for_netcons):
+    {
+        const int target = target_${k} + j;
+        for (int c = ints[first_connection + target]; c < ints[first_connection + target + 1]; c++) {
+            const int other_at = weight + ints[first_weight + c];
+${kind.call(f"for_netcons{n}", values, 12)}\
+        }
+    }
+% endfor
 % if kind.has("receive"):
 ${kind.call("receive", values, 4)}\
 % if kind.asks("receive", "set_v"):

@@ -13,16 +13,16 @@ PROCEDURE shift(x) {
 VERBATIM
     int k;
     const int least = (int) 1.9;
-    k = (int) 3.2;
-    k--;
-    kept[0] = _lx + k;
+    for (k = (int) 3.2; k >= 1; k--) kept[k] = kept[k - 1];
+    kept[0] = _lx;
     cut = (int)(_lx*10) + (double)(int)(-3.5*_lx);
     n += least;
+    assert(g > 0);
     {
         void* vv;
         vv = *((void**)(&space));
         if (vv) { vector_resize(vv, (int) n); }
     }
-    seen = kept[0] + (n > 3);
+    seen = kept[(int)(2.5 + (n > 3))];
 ENDVERBATIM
 }

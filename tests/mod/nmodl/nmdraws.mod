@@ -9,7 +9,7 @@ INITIAL {
     x = normrand(0, 1)
     turns = 0
     y = exprand(2)
-    n = 0
+    n = poisrand(3)
     net_send(exprand(1), 1)
 }
 BREAKPOINT {
@@ -24,7 +24,7 @@ DERIVATIVE s {
 PROCEDURE p() {
     x = x + sqrt(dt)*normrand(0, 1) - dt*x
     if (scop_random() < 0.3 && scop_random() < 0.5) { y = y + exprand(0.1) }
-    n = n + 1
+    n = n + poisrand(2*noise) - poisrand(0.5)
     WHILE (scop_random() < 0.4) {
         turns = turns + 1
         y = 0.9*y + 0.1*scop_random()
@@ -33,7 +33,7 @@ PROCEDURE p() {
 NET_RECEIVE(w) {
     if (flag == 1) {
         m = m + 0.1*normrand(0, 1)
-        net_send(0.1 + 0.2*scop_random(), 1)
+        net_send(0.1 + 0.2*poisrand(2), 1)
     } else {
         m = m + w*scop_random()
     }

@@ -36,11 +36,13 @@ PROCEDURE rates(u) {
     FROM k = 0 TO 1 {
         y = 2*k
         VERBATIM
-        if (_lk == 0) {
-            btau = exp(_lu / 50);
-            if (btau < floor_of) { btau = floor_of; }
-        } else {
-            binf = btau / (btau + _ly) + least;
+        switch (_lk) {
+            case 0:
+                if ((btau = exp(_lu / 50)) < floor_of) { btau = floor_of; }
+                break;
+            case 1:
+                binf = btau / (btau + _ly) + least;
+                break;
         }
         ENDVERBATIM
     }

@@ -1,4 +1,4 @@
-TITLE a connection changes with each of its events
+TITLE all connections change with each event
 NEURON {
     POINT_PROCESS nmplast
     RANGE tau, i, post
@@ -14,9 +14,11 @@ NET_RECEIVE(w, A, tpre) {
     INITIAL { A = 0 tpre = -1e9 }
     IF (w >= 0) {
         g = g + w*(1 + A)
-        A = A + 0.1*exp((tpre - t)/10)
         tpre = t
     } ELSE {
         post = post + 1
+        FOR_NETCONS(w1, A1, tp) {
+            IF (w1 >= 0) { A1 = A1 + 0.1*exp((tp - t)/10) }
+        }
     }
 }

@@ -2,16 +2,16 @@
 NEURON {
     POINT_PROCESS nmrandom
     NONSPECIFIC_CURRENT i
-    RANGE amp, twice, walk, u, n, e, unit, between, wide, mean, got, some
+    RANGE amp, twice, walk, u, n, e, word, unit, between, wide, mean, got, some
     RANDOM first, second
 }
 PARAMETER { amp = 0.02  twice = 0 }
-ASSIGNED { v i walk u n e unit between wide mean got some }
+ASSIGNED { v i walk u n e word unit between wide mean got some }
 INITIAL {
     random_setseq(first, 5)
     u = random_uniform(first)
     walk = random_normal(second)
-    n = 0  e = 0  unit = 0  between = 0  wide = 0  mean = 0  got = 0  some = 0
+    n = 0  e = 0  word = 0  unit = 0  between = 0  wide = 0  mean = 0  got = 0  some = 0
 }
 BREAKPOINT {
     SOLVE move
@@ -38,6 +38,7 @@ BEFORE STEP {
     e = random_negexp(second)
     mean = random_negexp(first, 4)
     unit = random_dpick(first)
+    word = random_ipick(second)
 }
 NET_RECEIVE (w) {
     got = got + w*random_uniform(first)

@@ -1,4 +1,4 @@
-: weights of the event itself, changed by its own branch and used after it
+: weights of the event itself, changed by its own branch or by FOR_NETCONS, and used after it
 NEURON {
     POINT_PROCESS nmturns
     NONSPECIFIC_CURRENT i
@@ -21,9 +21,10 @@ NET_RECEIVE(w (uS), A, tpre (ms)) {
         net_send(0.7, 5)
     } ELSE IF (flag == 0) {
         on = 1
+        FOR_NETCONS(w1, A1, tp) { A1 = A1 + 0.0005*exp((tp - t)/5) }
     }
     IF (flag == 5) {
-        A = 0.9*A
+        FOR_NETCONS(w1, A1, tp) { A1 = 0.9*A1 }
         last = A
         g = g + A
     }

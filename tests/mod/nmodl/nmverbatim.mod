@@ -11,12 +11,10 @@ INITIAL {
     int k, of_three = 3;
     double step = 1 / 2.;
     n = 0;
-    k = 0;
-    table[0] = _lstart;
-    k++;
-    table[1] = k * step + _lstart;
-    table[2] = 2 * step + _lstart;
-    n += of_three;
+    for (k = 0; k < of_three; k++) {
+        table[k] = k * step + _lstart;
+        n += 1;
+    }
     turns = 0; a = 0; b = 0; c = 0; d = 0; x = 0; peak = -1e3;
 #if 0
     turns = 99;
@@ -68,22 +66,24 @@ PROCEDURE rates(u) {
     VERBATIM
     }
     c = 0;
-    c += 3;
+    while (c < 2.5) { c += 1; }
     d = -c * 2 - -1.0 + 3 - 1;
     if (a <= 0) return 0;
     x = log(a + 1) / (2 * 3.0);
     ENDVERBATIM
     FROM j = 0 TO 2 {
         VERBATIM
-        if (_lj == 0) {
-            table[_lj] = 1 / (_ly + 5);
-            if (table[_lj] < 0.18) { table[_lj] = 0.18; }
-            table[_lj] = table[_lj] / 2;
-        } else if (_lj == 1) {
-            if (a > 3) { table[_lj] = 0; }
-            else if (v * 2 > 100) table[_lj] = 100;
-        } else {
-            table[_lj] += 1e-3;
+        switch (_lj) {
+            case 0:
+                if ((table[_lj] = 1 / (_ly + 5)) < 0.18) { table[_lj] = 0.18; }
+                table[_lj] = table[_lj] / 2;
+                break;
+            case 1: case 7:
+                if (a > 3) { table[_lj] = 0; }
+                else if ((table[_lj] = v * 2) > 100) table[_lj] = 100;
+                break;
+            default:
+                table[_lj] += 1e-3;
         }
         ENDVERBATIM
     }

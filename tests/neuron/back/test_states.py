@@ -35,7 +35,7 @@ def model():
     for netcon, delay in zip(netcons, rng.uniform(0.1, 6, len(netcons)), strict=True):
         netcon.delay, netcon.weight[0], netcon.threshold = delay, 1e-4 * (1 + delay), -20
     for netcon in netcons[-6:-4]:
-        netcon.weight[0] = -1  # a spike of the cell is counted
+        netcon.weight[0] = -1  # a spike of the cell changes the weights of all others
     yield synapses, netcons
     h.delete_section(sec=soma)
     del clamp, stims, soma
@@ -68,7 +68,7 @@ def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
 def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
-    """NEURON looks at that when they are sent."""
+    """NEURON looks at that when they are sent; FOR_NETCONS looks at all, silent ones, too."""
     synapses, netcons = model
     silent = [h.NetCon(None, synapse) for synapse in synapses]
     for netcon in silent:
@@ -90,6 +90,28 @@ def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
     assert np.abs(on_all - expected).max(axis=1).min() > 1e-5
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
     assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
+def test_events_on_their_way_have_weights_that_for_netcons_alone_sets(engine):
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("pas")
+    synapse, stim = h.ext_fades(soma(0.5)), h.NetStim()
+    stim.start, stim.interval, stim.number = 0.5, 2.1, 5
+    netcons = [h.NetCon(stim, synapse), h.NetCon(None, synapse)]
+    netcons[0].delay, g, found = 5, h.Vector().record(synapse._ref_g), []
+    for run in (h.continuerun, lambda until: clhines.neuron.run(until, engine=engine)):
+        netcons[0].weight[0], netcons[1].weight[0] = 1e-2, 5e-3
+        h.finitialize(-65)
+        h.continuerun(3)  # two events are on their way
+        run(STOP)
+        found.append([np.array(g), [netcon.weight[0] for netcon in netcons]])
+    for expected, got in zip(*found, strict=True):
+        assert np.max(expected) > 1e-4
+        # about 600 steps of some 10 roundings each of values that do not grow
+        assert np.abs(np.array(got) - expected).max() < 1e-9 * np.max(expected)
 
 
 @pytest.mark.parametrize("times", [[7.1], [7.1, 7.1]])

@@ -308,7 +308,7 @@ def test_instances_without_a_stream_that_draw_from_the_one_generator_are_rejecte
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_static_variables_of_c_have_their_present_values(engine):
-    """With lines of the preprocessor over blocks, and a local there."""
+    """With a macro of one argument, lines of the preprocessor over blocks, and a local there."""
     import clhines
 
     sections = [h.Section(name=name) for name in "ab"]

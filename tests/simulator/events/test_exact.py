@@ -347,6 +347,41 @@ def test_a_variable_of_all_instances_that_they_set_differently_is_refused():
         Simulation(net, dt=0.025, engine="reference")
 
 
+PAIRS = """
+NEURON { POINT_PROCESS pairs RANGE g, tau, e, i NONSPECIFIC_CURRENT i }
+PARAMETER { tau = 2 (ms) e = 0 (mV) }
+STATE { g (uS) }
+ASSIGNED { v (mV) i (nA) tpost (ms) }
+INITIAL { g = 0 tpost = -1000 net_send(0, 1) }
+BREAKPOINT { SOLVE s METHOD cnexp i = g*(v - e) }
+DERIVATIVE s { g' = -g/tau }
+NET_RECEIVE (w (uS), tpre (ms)) {
+    INITIAL { tpre = -1000 }
+    if (flag == 0) { g = g + w  tpre = t  w = w*(1 - 0.5*exp((tpost - t)/20)) }
+    else if (flag == 2) { tpost = t  FOR_NETCONS(w1, t1) { w1 = w1*(1 + 0.5*exp((t1 - t)/20)) } }
+    else if (flag == 1) { WATCH (v > -20) 2 }
+}
+"""
+
+
+def test_a_rule_of_plasticity_as_text(fast_queue, needs):
+    """Of a .mod text, in a network that comes from no model of NEURON: by pairs, both ways."""
+    needs(fast_queue, np.float64)
+    net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
+    net.threshold = -20.0
+    synapse = net.add(clhines.Mechanism.from_nmodl(PAIRS), [0])
+    net.connect(net.spike_source([[1.0, 11.0]]), synapse, weight=[[0.05, 0.0]], delay=1.0)
+    net.insert("hh", [0])
+    sim = Simulation(net, 0.025, queue=fast_queue, v_init=-65.0)
+    weight, last = 0.05, -np.inf
+    for event in (2.0, 12.0):  # a spike follows each
+        (spike,) = sim.run(10.0).spike_time
+        weight *= 1 - 0.5 * np.exp((last - event) / 20)
+        weight *= 1 + 0.5 * np.exp((event - spike) / 20)
+        assert sim.weights()[0] == pytest.approx(weight, rel=1e-6)
+        last = spike
+
+
 def check_engine(engine, queue):
     if engine == "epochs-cpu" and not devices.is_cpu(queue.device):
         pytest.skip("epochs-cpu are for CPUs")
@@ -356,6 +391,7 @@ WRONG_EVENTS = {  # what an event does whose weight is 5, and then 1
     "net_event(t + w)": "net_event at a time before that of an earlier net_event",
     "net_event(t - 0.5)": "at a time that is past, or no number",
     "net_send(-w, 1) net_event(t)": "at a time that is past, or no number",
+    "net_event(t + x[w])": "at a time that is past, or no number",
 }
 
 
@@ -375,6 +411,24 @@ def test_events_that_would_be_lost_are_an_error(fast_queue, body, engine):
     sim = Simulation(net, 0.05, engine=engine, queue=fast_queue)
     with pytest.raises(InputError, match=f"wrong: .*{WRONG_EVENTS[body]}"):
         sim.run(9)
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+def test_an_index_outside_of_an_array_is_an_error(fast_queue, engine):
+    check_engine(engine, fast_queue)
+    made = clhines.Mechanism.from_nmodl(
+        "NEURON { POINT_PROCESS wrong  NONSPECIFIC_CURRENT i }\nASSIGNED { i x[3] n }\n"
+        "INITIAL { FROM k = 0 TO 2 { x[k] = k }\n n = 0 }\nBREAKPOINT { i = 0.001*x[n] }\n"
+        "NET_RECEIVE(w) { n = n + w }"
+    )
+    net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+    net.insert("pas")
+    point = net.add(made, at=[0])
+    net.connect(net.spike_source([[1.0, 2.0, 3.0]]), point, weight=1.0, delay=0.3)
+    sim = Simulation(net, 0.05, engine=engine, queue=fast_queue)
+    sim.run(2.9)
+    with pytest.raises(clhines.SimulationError, match="not finite"):
+        sim.run(1)
 
 
 def test_events_sent_ahead_are_in_order_whatever_the_chunks(fast_queue):

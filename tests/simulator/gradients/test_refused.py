@@ -80,6 +80,15 @@ def test_loops_until_a_condition():
     assert refused(recorded(net), ["cm"]) == "gradient.block"
 
 
+def test_for_netcons():
+    text = HEAD % "" + BODY % (
+        "BREAKPOINT { i = p*v*1e-4 }\nNET_RECEIVE(w) { FOR_NETCONS(u) { u = u*p } x = x + w }"
+    )
+    net, group = added(text)
+    net.connect([0], group, [0], 1.0, 1.0)
+    assert refused(recorded(net), ["weight"]) == "gradient.for-netcons"
+
+
 def test_variables_that_are_one_for_all():
     net = small_networks.plain()
     net.insert(mod_files.ours("nmodl/nmbegun"), [0, 1])

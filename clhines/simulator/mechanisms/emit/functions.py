@@ -121,6 +121,7 @@ _GENERATED = {
     "g": "_g",
     "table": "{}__table",
     "weight": "_{}__weight",
+    "other_weight": "_{}__other",
     "ion_current": "_{}__slope",
     "arm": "_arm{}",
     "watch": "_watch{}",

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from clhines.simulator.mechanisms.emit.noise import philox, philox_rounds
 
-KINDS = "random_uniform", "random_normal", "random_negexp", "random_used"
+KINDS = "random_uniform", "random_normal", "random_negexp", "random_pick", "random_used"
 _SHIFT = 1.0 / 4294967297.0  # 1/(2^32 + 1): never 0, never 1
 _WORDS = 2**34 - 1
 
@@ -45,12 +45,14 @@ def number(
 ) -> np.ndarray:
     """Return a function of `KINDS`; `random_used` is the number of words `random_normal` takes.
 
-    They are between 0 and 1, normal of mean 0 and variance 1, or exponential of mean 1.
+    They are between 0 and 1, normal of mean 0 and variance 1, exponential of mean 1, or a word.
     """
     place = count(drawn, keep, at)
     if kind in ("random_normal", "random_used"):
         value, used = _polar(stream, place)
         return value if kind == "random_normal" else used.astype(np.float64)
+    if kind == "random_pick":
+        return words(stream, place).astype(np.float64)
     value = _uniform(stream, place)
     return value if kind == "random_uniform" else -np.log(value)
 
@@ -96,6 +98,7 @@ def opencl_source(text: str, prefix: str) -> str:
     bodies = {
         "random_uniform": f"(real){prefix}_random_unit_(stream, {number})",
         "random_negexp": f"(real)-log({prefix}_random_unit_(stream, {number}))",
+        "random_pick": f"(real){prefix}_random_word_(stream, {number})",
         "random_normal": f"(real){prefix}_random_polar_(stream, {number}).x",
         "random_used": f"(real){prefix}_random_polar_(stream, {number}).y",
     }

@@ -232,7 +232,7 @@ class Compiled:
                 or (a.role == "ion" and a.name in currents and block != "current")
             )
             for block, arguments in blocks.items()
-            if block in early
+            if block in early or block.startswith("for_netcons")
             for a in arguments
         )
 
@@ -253,7 +253,7 @@ def arguments_of(
     arguments += _weights(body, free)
     arguments += _streams(body, free, program.random)
     arguments += _kept(kept, free, [q.name for q in program.states])
-    apart = ("ion", "weight", "drawn")
+    apart = ("ion", "weight", "other_weight", "drawn")
     results = (Argument(role, name, "out") for role, name, _ in body.results if role not in apart)
     return (*arguments, *results)
 
@@ -312,9 +312,12 @@ def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Ar
 
 
 def _weights(body: Body, free: set[str]) -> list[Argument]:
-    read = (s for s in sorted(free) if s.endswith("__weight") and s.startswith("_"))
-    directions = {s[1:].removesuffix("__weight"): "in" for s in read}
+    directions: dict[tuple[str, str], str] = {}
+    for symbol in sorted(free):
+        for role, end in (("weight", "__weight"), ("other_weight", "__other")):
+            if symbol.endswith(end) and symbol.startswith("_"):
+                directions[role, symbol[1:].removesuffix(end)] = "in"
     for role, name, _ in body.results:
-        if role == "weight":
-            directions[name] = "inout" if name in directions else "out"
-    return [Argument("weight", name, direction) for name, direction in directions.items()]
+        if role in ("weight", "other_weight"):
+            directions[role, name] = "inout" if (role, name) in directions else "out"
+    return [Argument(role, name, direction) for (role, name), direction in directions.items()]

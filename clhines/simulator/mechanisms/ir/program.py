@@ -13,7 +13,7 @@ Blocks are ``initial`` (v, t to states; host only), ``current`` (to i, g, ion cu
 event), ``net_initial`` (INITIAL of NET_RECEIVE, once a connection), ``watch`` (conditions),
 ``diffuse`` (after ``advance`` of all mechanisms, for the states of `Program.diffusing`),
 ``before_initial``, ``after_initial``, ``before_breakpoint``, ``after_solve``, ``before_step``,
-``table_NAME``, and ``unless`` (see `Program.unless`, of all blocks but
+``for_netcons0``, 1 ..., ``table_NAME``, and ``unless`` (see `Program.unless`, of all blocks but
 INITIAL) and ``unless_initial``, before INITIAL.
 
 Roles of arguments, and their names:
@@ -27,7 +27,8 @@ Roles of arguments, and their names:
   ``out`` that the caller adds to the ion's d.i/d.v.
 - ``table``: a pointer to real, ``n + 1`` rows of a number for each column of the `Table` of the
   name; in NumPy an array (rows, columns).
-- ``weight``: the NET_RECEIVE argument; of a text the summed weight.
+- ``weight``: the NET_RECEIVE argument; of a text the summed weight. ``other_weight``: the one of
+  another connection, in ``for_netcons0``.
 - ``flag``: flag of the event, a real.
 - ``i``, ``g``: current (outward) and its slope.
 - ``noise``: a normal number of variance 1.
@@ -128,8 +129,11 @@ class Send:
 class Net:
     """Events of a mechanism.
 
-    `sends` are in the order of the text, numbered through ``initial`` and ``receive``; ``receive``
-    writes back its ``out`` and ``inout`` weights only.
+    `sends` are in the order of the text, numbered through ``initial`` and ``receive``.
+    `for_netcons` is the number of blocks ``for_netcons0`` ...: called once a connection of the
+    instance, with its weights as ``other_weight``, before ``receive`` and with the same other
+    arguments. Both see the event's own weights as before all these calls; ``receive`` writes back
+    its ``out`` and ``inout`` weights only.
     """
 
     weights: tuple[str, ...]  # arguments of NET_RECEIVE
@@ -137,6 +141,7 @@ class Net:
     sends: tuple[Send, ...] = ()
     watches: int = 0
     watch_flags: tuple[float, ...] = ()  # of the event of each WATCH
+    for_netcons: int = 0
     queue: int = 8  # self events that may be under way at once
 
     @property
@@ -220,9 +225,12 @@ class Program:
 
     @property
     def sets_weights(self) -> bool:
-        """Whether events set their weights."""
+        """Whether events set weights, also of other connections in FOR_NETCONS."""
+        later = (arguments for b, arguments in self.blocks.items() if b != "net_initial")
         return any(
-            a.role == "weight" and a.direction != "in" for a in self.blocks.get("receive", ())
+            a.role in ("weight", "other_weight") and a.direction != "in"
+            for arguments in later
+            for a in arguments
         )
 
     @property

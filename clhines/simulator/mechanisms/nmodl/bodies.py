@@ -13,9 +13,11 @@ from clhines.simulator.mechanisms.nmodl.evaluate import counts
 from clhines.simulator.mechanisms.nmodl.execute import Execution
 from clhines.simulator.mechanisms.nmodl.meaning.function_table import row_of
 from clhines.simulator.mechanisms.nmodl.meaning.kinetic import diffusing
+from clhines.simulator.mechanisms.nmodl.meaning.netcons import check
 from clhines.simulator.mechanisms.nmodl.meaning.solve import halves, solve
 from clhines.simulator.mechanisms.nmodl.reading.names import Names
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    Block,
     Expression,
     File,
     FunctionTable,
@@ -49,6 +51,7 @@ class Bodies:
     blocks: dict[str, Body] = field(default_factory=dict)
     sends: list[str] = field(default_factory=list)  # kinds, of initial and receive
     watch_flags: list[float] = field(default_factory=list)
+    netcons: int = 0
     weights: tuple[str, ...] | None = None
     late: set[str] = field(default_factory=set)  # variables that events beside WATCH's set
     halved: bool = False  # whether secondorder halves the dt of SOLVE
@@ -185,6 +188,9 @@ class _Work:
         run = Execution(self.shared, "current")
         run.solve = _nested
         run.body(statements)
+        if run.conductances:
+            self._hinted(run, currents)
+            return
         total = self._total(run, currents)
         again = [key for key in run.writes if key in run.reads] + [*run.drew]
         if again or run.jumps:
@@ -200,6 +206,18 @@ class _Work:
                 value = run.read(name)
                 results += [("ion", name, value), ("ion_current", name, slope(name, value))]
         self._keep("current", run, results)
+
+    def _hinted(self, run: Execution, currents: Sequence[tuple[str, int]]) -> None:
+        """Take CONDUCTANCE for the slopes, right or not: NEURON takes no quotient then."""
+        graph, sign = self.graph, currents[0][1]
+        conductance = graph.add(value for _, value in run.conductances) * sign
+
+        def slope(name: str, _: Node) -> Node:
+            ion = name[1:]
+            conductances = (value for of, value in run.conductances if of == ion)
+            return graph.add(conductances) if name else conductance
+
+        self._found(run, self._total(run, currents), slope)
 
     def _total(self, run: Execution, currents: Sequence[tuple[str, int]]) -> Node:
         values = ((run.read(name), sign) for name, sign in currents)
@@ -313,6 +331,7 @@ class _Work:
         self._keep("receive", run, results)
         set_ = {"v": v, **self.bodies.blocks["receive"].writes}
         self.bodies.late = {k for k, value in set_.items() if self._set_late(k, value, run.sent)}
+        self._netcons(run, block)
         self._watches(run)
         begins = [s for s in block.body if s.kind == "initial"]
         if begins:
@@ -346,9 +365,37 @@ class _Work:
         for name, key in zip(arguments, keys, strict=True):
             if not key:
                 continue
-            if run.values[key].definition is not self.graph.symbol(weight(name)):
+            symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
+            [value] = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})
+            if value.definition is not symbol:
                 changes.append(("weight", name, run.values[key]))
         return changes
+
+    def _netcons(self, run: Execution, block: Block) -> None:
+        body, after = self.bodies.blocks["receive"], dict[Node, Node]()
+        for number, (names, s, inner, guard) in enumerate(run.netcons):
+            if "flag" in (*names, *block.arguments):
+                raise Refused(refusal("mod.for-netcons-flag"), s.line)
+            if len(names) > len(block.arguments):
+                raise Refused(refusal("mod.for-netcons-arguments"), s.line)
+            rename, results = {}, []
+            for a, b in zip(names, block.arguments, strict=False):
+                rename[self.graph.symbol(f"_{a}__other")] = self.graph.symbol(f"_{b}__other")
+            for name, target in zip(names, block.arguments, strict=False):
+                old = self.graph.symbol(f"_{name}__other")
+                new = inner.values[str(inner.scopes[-1][name])]
+                if new is not old:
+                    value = self.graph.replaced([self.graph.where(guard, new, old)], dict(rename))
+                    results.append(("other_weight", target, value[0]))
+            changed = [target for _, target, _ in results]
+            check(self.graph, body.nodes(body.writes), guard, changed, s.line)
+            for name in changed:
+                after[self.graph.symbol(f"_{name}__changed")] = self.graph.symbol(weight(name))
+            self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
+            self.bodies.netcons += 1
+        if any(node.uses(e.name) for loop in body.loops for node in loop.nodes() for e in after):
+            raise Refused(refusal("mod.loop-after-for-netcons"), block.line)
+        self.bodies.blocks["receive"] = body.mapped(lambda e: self.graph.replaced([e], after)[0])
 
     def _watches(self, run: Execution) -> None:
         if not run.armed:
@@ -446,4 +493,8 @@ def taken_out(body: Sequence[Statement]) -> tuple[list[Statement], list[Statemen
 
 
 def _nested(run: Execution, s: Statement) -> None:
+    block = run.file.blocks.get(str(s.names[0]))
+    if run.is_in_call and block is not None and block.sort == "LINEAR":
+        solve(run, s)
+        return
     raise Refused(refusal("mod.solve-in-loop", name=s.names[0]), s.line)

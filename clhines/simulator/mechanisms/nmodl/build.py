@@ -225,6 +225,7 @@ def _net(blocks: FileBlocks) -> Net | None:
         sends=tuple(Send(kind) for kind in executed.sends),
         watches=len(executed.watch_flags),
         watch_flags=tuple(executed.watch_flags),
+        for_netcons=executed.netcons,
         queue=MAX_QUEUE,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import ClassVar
 
 from clhines.simulator.mechanisms.ir.compiled import NEVER
@@ -23,7 +24,7 @@ from clhines.simulator.mechanisms.nmodl.meaning.functions import (
 )
 from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
 from clhines.simulator.mechanisms.nmodl.reading.names import plain
-from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS
+from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS, parse
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     GIVEN,
     PICK,
@@ -37,20 +38,26 @@ from clhines.simulator.refusals import REFUSALS, Sentence, refusal
 
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
-    "set_seed": "", "setseed": "",
+    "poisrand": "random_uniform", "set_seed": "", "setseed": "",
 }  # fmt: skip
+_POISSON = """  : as NEURON's library has it
+FUNCTION poisson_(mean) { LOCAL least, product
+    least = exp(-mean)  product = 1  poisson_ = -1
+    WHILE (product >= least) { product = product*scop_random()  poisson_ = poisson_ + 1 }
+}"""
 ONE_GENERATOR = REFUSALS["mod.one-generator"].sentence.partition("}")[2]
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
-    "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisrand poisson "
-    "prterr pulse ramp revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline "
-    "squarewave step stepforce threshold".split()
+    "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisson prterr pulse ramp "
+    "revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline squarewave step "
+    "stepforce threshold".split()
 )
 _TAKES = {
     "random_uniform": (0, 2),
     "random_normal": (0, 2),
     "random_negexp": (0, 1),
+    "random_ipick": (0,),
     "random_dpick": (0,),
     "random_setseq": (1,),
 }
@@ -331,6 +338,8 @@ class Evaluation(BlockValues):
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
                 raise Refused(refusal("mod.set-seed", where=self.block), line)
             return drawn(self, "random_setseq", GENERATOR, values, line, name)
+        if name == "poisrand":
+            return self.inlined(_poisson(), values, line)
         return drawn(self, DRAWS[name], GENERATOR, values, line, name)
 
     def _at_time(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
@@ -356,6 +365,11 @@ class Evaluation(BlockValues):
         OF_ION: (_always, _of_ion),
         UNREAD: (_always, _unread),
     }
+
+
+@cache
+def _poisson() -> Block:
+    return parse(_POISSON, "").blocks["poisson_"]
 
 
 def _check_count(name: str, values: Sequence[Node], line: int) -> None:
@@ -400,7 +414,9 @@ def drawn(
     place = run.values.get(keep, graph.one), run.values.get(at, graph.zero)
     drawn_before = graph.symbol(f"{plain_name}__drawn")
     arguments: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
-    kind, used_by = function.replace("dpick", "uniform"), "random_used"
+    others = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}
+    kind = others.get(function, function)
+    used_by = "random_used"
     if name == GENERATOR:
         arguments, kind, used_by = arguments[1:], kind.replace("random", "scop"), "scop_used"
     used = graph.call(used_by, *arguments) if function == "random_normal" else graph.one

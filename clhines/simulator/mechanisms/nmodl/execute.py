@@ -7,12 +7,14 @@ values are expressions on the mechanism's `Graph`. Both sides of an IF are execu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.simulator.mechanisms.ir.passes.remove_singularities import without_trap
 from clhines.simulator.mechanisms.nmodl.evaluate import Evaluation
+from clhines.simulator.mechanisms.nmodl.meaning.netcons import where_true
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Expression,
@@ -22,9 +24,44 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     set_by,
     uses,
 )
-from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty, is_return
-from clhines.simulator.mechanisms.nmodl.values import MADE, Sent, TableUse
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_break, is_empty, is_return
+from clhines.simulator.mechanisms.nmodl.values import MADE, Sent, TableUse, weight
 from clhines.simulator.refusals import Sentence, refusal
+
+
+def breaks(statements: Sequence[Statement]) -> bool:
+    """Whether one of the statements may leave the loop that they are in."""
+    return any(_is_break(s) or (s.kind == "if" and any(map(breaks, s.blocks))) for s in statements)
+
+
+def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
+    """Return the statements of all turns of a loop, whose variable has these values.
+
+    Statements after an IF that may leave the loop, and the other turns, move into the branches that
+    do not leave it.
+    """
+    statements: list[Statement] = []
+    for k in reversed(list(turns)):
+        count = Statement("assign", body[0].line, (name, None), (("number", Fraction(k)),))
+        statements = [count, *_then(body, statements)]
+    return statements
+
+
+def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
+    """Return statements, and then the rest where no ``break`` has come."""
+    for k, s in enumerate(statements):
+        if _is_break(s):
+            return list(statements[:k])
+        if s.kind == "if" and breaks([s]):
+            after = _then(statements[k + 1 :], rest)
+            branches = [s.blocks[0], s.blocks[1] if len(s.blocks) > 1 else []]
+            blocks = [_then(branch, after) for branch in branches]
+            return [*statements[:k], Statement("if", s.line, s.names, s.values, blocks)]
+    return [*statements, *rest]
+
+
+def _is_break(s: Statement) -> bool:
+    return s.kind == "verbatim" and is_break(str(s.names[0]))
 
 
 def _literal_turns(s: Statement) -> int:
@@ -45,6 +82,11 @@ _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KIN
 class Execution(Evaluation):
     """One execution of one block; see `Values`."""
 
+    @property
+    def is_in_call(self) -> bool:
+        """Whether it is in a PROCEDURE or FUNCTION."""
+        return bool(self._calls)
+
     def body(self, statements: Sequence[Statement]) -> None:
         """Execute the statements of a block with locals of its own."""
         with self.scope():
@@ -63,6 +105,10 @@ class Execution(Evaluation):
                 except Refused as refused:
                     refused.line = refused.line or s.line
                     raise
+            for s in statements:
+                if s.kind == "conductance":
+                    value = self.read(str(s.names[0]), None, s.line)
+                    self.conductances.append((str(s.names[1]), value))
 
     def _statement(self, s: Statement) -> None:
         if s.kind == "assign":
@@ -96,10 +142,8 @@ class Execution(Evaluation):
         elif s.kind == "solve":
             if self.solve is not None:
                 self.solve(self, s)
-        elif s.kind == "watch":
-            self._watch(s)
-        elif s.kind in ("CONDUCTANCE", "FOR_NETCONS"):
-            raise Refused(refusal("mod.statement", kind=s.kind), s.line)
+        elif s.kind not in ("table", "initial", "conductance"):
+            self._net(s)
 
     def _if(self, s: Statement) -> None:
         condition = self.truth(self.expression(s.values[0]))
@@ -160,9 +204,12 @@ class Execution(Evaluation):
             self._check_executed(self.repeats * (len(s.blocks[0]) or 1), s.line)
         with self.scope():
             key = self.new_local(name)
-            for k in turns:
-                self.values[key] = self.graph.number(k)
-                self.body(s.blocks[0])
+            if breaks(s.blocks[0]):
+                self.body(nested(name, turns, s.blocks[0]))
+            else:
+                for k in turns:
+                    self.values[key] = self.graph.number(k)
+                    self.body(s.blocks[0])
         self.repeats = outer
 
     def _check_executed(self, more: int, line: int) -> None:
@@ -224,7 +271,7 @@ class Execution(Evaluation):
     def _open_while(self, s: Statement, condition: Node) -> None:
         """Make a loop of a WHILE whose end depends on values."""
         before = dict(self.values)
-        sent = len(self.sent), len(self.armed)
+        sent = len(self.sent), len(self.armed), len(self.netcons)
         changed = self._changed_in_turns(s, before)
         starts = [self.value(k) for k in changed]
         loop = self.open_loop(changed, starts, MAX_TURNS)
@@ -237,7 +284,7 @@ class Execution(Evaluation):
             loop.go_on = self.truth(self.expression(s.values[0]))  # which may change some, too
             loop.values = [self.values[k] for k in changed]
         self.draws_inside = False
-        if sent != (len(self.sent), len(self.armed)):
+        if sent != (len(self.sent), len(self.armed), len(self.netcons)):
             raise Refused(refusal("mod.event-in-while"), s.line)
         for key, end in zip(changed, self.close_loop(loop), strict=True):
             self.set(key, end)
@@ -283,18 +330,50 @@ class Execution(Evaluation):
             self.sent.append(Sent(kind, self.guard, values[0] if values else t, None))
         return self.graph.zero
 
-    def _watch(self, s: Statement) -> None:
-        """Arm conditions in NET_RECEIVE."""
-        if self.where != "receive":
-            what = refusal("mod.statement-in-block", kind="WATCH", where=self.block)
-            raise Refused(what, s.line)
-        for condition, flag in zip(s.values[::2], s.values[1::2], strict=True):
-            number = self.expression(flag).definition
-            if not number.is_number:
-                raise Refused(refusal("mod.watch-flag"), s.line)
-            self.armed.append((self.guard, condition, number.value, s.line))
-        if "v" in self.overrides:  # NEURON evaluates the condition at once, at the node's voltage
-            self.overrides["v"] = self.graph.symbol("v")
+    def _net(self, s: Statement) -> None:
+        if s.kind == "watch" and self.where == "receive":
+            for condition, flag in zip(s.values[::2], s.values[1::2], strict=True):
+                number = self.expression(flag).definition
+                if not number.is_number:
+                    raise Refused(refusal("mod.watch-flag"), s.line)
+                self.armed.append((self.guard, condition, number.value, s.line))
+            if (
+                "v" in self.overrides
+            ):  # NEURON looks at the condition at once, with the node's voltage
+                self.overrides["v"] = self.graph.symbol("v")
+        elif s.kind == "for_netcons" and self.where == "receive":
+            self._for_netcons(s)
+        else:
+            raise Refused(
+                refusal("mod.statement-in-block", kind=s.kind.upper(), where=self.block), s.line
+            )
+
+    def _for_netcons(self, s: Statement) -> None:
+        """Execute the body for another connection, whose weights are symbols of their own."""
+        inner = Execution(self.shared, "for_netcons")
+        inner.values, inner.overrides = dict(self.values), dict(self.overrides)
+        inner.reads = self.reads
+        inner.scopes = [dict(scope) for scope in self.scopes]
+        inner.scopes.append({})
+        names = tuple(str(n) for n in s.names)
+        for name in names:
+            inner.values[inner.new_local(name)] = self.graph.symbol(f"_{name}__other")
+        inner._serial = 10_000 + self._serial
+        inner.body(s.blocks[0])
+        for name in inner.writes:
+            raise Refused(refusal("mod.for-netcons-sets", name=name), s.line)
+        arguments_here = list(zip(names, self.arguments.items(), strict=False))
+        after = [inner.values[str(inner.scopes[-1][name])] for name in names]
+        for (name, (argument, key)), changed in zip(arguments_here, after, strict=False):
+            symbol, other = self.graph.symbol(weight(argument)), f"_{name}__other"
+            is_set = where_true(self.graph, self.guard, [self.values[key]])[0] is not symbol
+            if changed.uses(symbol.name) or (is_set and any(e.uses(other) for e in after)):
+                what = refusal("mod.for-netcons-order", name=name)
+                raise Refused(what, s.line)
+            if changed is not self.graph.symbol(other):
+                poison = self.graph.symbol(f"_{argument}__changed")
+                self.values[key] = self.graph.where(self.guard, poison, self.values[key])
+        self.netcons.append((names, s, inner, self.guard))
 
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
         """Execute a block without its table."""

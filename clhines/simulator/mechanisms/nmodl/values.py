@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from clhines.simulator.mechanisms.ir.compiled import Loop
+from clhines.simulator.mechanisms.ir.compiled import NEVER, Loop
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
@@ -24,8 +24,9 @@ from clhines.simulator.refusals import refusal
 # effects of statements that only some blocks have: ``prime``, ``equation``, KINETIC's
 Rules = dict[str, Callable[[Statement], None]]
 
+MAX_CHOSEN = 1024  # elements of an array whose index is not constant
 MADE = "TABLE {}"  # name, among tables of FUNCTION_TABLE, of a TABLE that NEURON has made
-_OF_EVENTS = "receive", "net_initial"
+_OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set the target of a POINTER, and blocks that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
@@ -83,6 +84,7 @@ class MechanismContext:
     unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
     sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
     is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
+    outside: tuple[Node, int] | None = None  # of an array, at an index that varies; a line
     loops: int = 0
     costs: dict[str, int] = field(default_factory=dict)  # statements of a call, by block
     verbatim: list[Refused] = field(default_factory=list)
@@ -111,6 +113,7 @@ class BlockValues:
         self.turning: tuple[str, ...] = ()  # variables of FROM loops
         self.repeats = 1  # turns of all FROM loops around that are unrolled
         self.armed: list[tuple[Node, Expression, Fraction, int]] = []
+        self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
         self.scopes: list[dict[str, str | list[str]]] = [{}]
         self.guard: Node = self.graph.one
         self.overrides: dict[str, Node] = {}  # in place of v, t, dt, flag
@@ -118,6 +121,7 @@ class BlockValues:
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
         self.drew: dict[str, None] = {}  # RANDOM variables
+        self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
@@ -152,6 +156,55 @@ class BlockValues:
             raise Refused(refusal("mod.not-declared", name=name), line)
         return self.names.element(name, index, line)
 
+    def _elements(self, name: str) -> str | list[str] | None:
+        """Return the keys of an array, the key of a LOCAL, or None for another variable."""
+        keys, variable = self._find(name), self.names.variable(name)
+        if keys is None and variable is not None and variable.length:
+            return self.names.all_elements(name)
+        return keys
+
+    def _outside(self, line: int) -> Node:
+        """Return NaN, the value outside of an array."""
+        self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
+        return self.shared.outside[0]
+
+    def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
+        """Return the keys of an array, whether an index is inside, and the value outside."""
+        keys = self._elements(name)
+        if not isinstance(keys, list):
+            raise Refused(refusal("mod.no-array", name=name), line)
+        if len(keys) > MAX_CHOSEN:
+            what = refusal("mod.index-of-long-array", max_chosen=MAX_CHOSEN)
+            raise Refused(what, line)
+        graph = self.graph
+        inside = graph.both(
+            graph.less(-graph.one, index), graph.less(index, graph.number(len(keys)))
+        )
+        return keys, inside, self._outside(line)
+
+    def _chosen(self, name: str, index: Node, line: int) -> Node:
+        """Return an element of an array, its index cut to a whole number as in C."""
+        keys, inside, outside = self._among(name, index, line)
+
+        def among(first: int, after: int) -> Node:
+            if after - first == 1:
+                return self.value(keys[first])
+            middle = (first + after) // 2
+            below = self.graph.less(index, self.graph.number(middle))
+            return self.graph.where(below, among(first, middle), among(middle, after))
+
+        return self.graph.where(inside, among(0, len(keys)), outside)
+
+    def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
+        """Set an element of an array; all of them to NaN where the index is not one of it."""
+        graph = self.graph
+        keys, inside, outside = self._among(name, index, line)
+        for k, key in enumerate(keys):
+            begins = graph.less(graph.number(k or -1), index, or_equal=k > 0)
+            here = graph.both(begins, graph.less(index, graph.number(k + 1)))
+            kept = graph.where(inside, self.value(key), outside)
+            self.set(key, graph.where(here, value, kept), name)
+
     def read(self, name: str, index: int | Node | None = None, line: int = 0) -> Node:
         """Return the value of a variable."""
         if self._find(name) is None:
@@ -167,6 +220,11 @@ class BlockValues:
                 return self.graph.number(int(self.shared.use_tables))
             if variable is not None and variable.sort == "constant":
                 return self.graph.number(variable.value or Fraction(0))
+        if isinstance(index, Node):
+            return self._chosen(name, index, line)
+        if index is not None and isinstance(keys := self._elements(name), list):
+            if not 0 <= index < len(keys):
+                return self._outside(line)
         return self.value(self.key(name, index, line))
 
     def _special(self, name: str, line: int) -> Node:
@@ -205,7 +263,10 @@ class BlockValues:
             writes = *POINTED_PUT, *POINTED_ADD, ASSIGNING, STEERING
             if name in self.file.pointers and self.where not in writes:
                 raise Refused(refusal("mod.pointer-written", name=name, block=self.block), line)
-        self.set(self.key(name, index, line), value, name)
+        if isinstance(index, Node):
+            self._choose(name, index, value, line)
+        else:
+            self.set(self.key(name, index, line), value, name)
 
     @property
     def block(self) -> str:
@@ -217,8 +278,9 @@ class BlockValues:
         """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
         if self.inside_loop:
             raise Refused(refusal("mod.v-set-in-loop"), line)
-        if self.where == "net_initial":
-            raise Refused(refusal("mod.v-set-net-receive"), line)
+        if self.where in ("net_initial", "for_netcons"):
+            inner = {"net_initial": "INITIAL", "for_netcons": "FOR_NETCONS"}[self.where]
+            raise Refused(refusal("mod.v-set-net-receive", inner=inner), line)
         if self.where == "receive" and not self.shared.sets_v:
             what = refusal("mod.v-set-in-call", call=self._calls[-1])
             raise Refused(what, line)

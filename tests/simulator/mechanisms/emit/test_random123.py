@@ -24,6 +24,7 @@ def test_numbers_go_on_or_begin_again():
     word = int(random123.words(STREAM, np.array(9)))
     assert uniform(7, 1.0, 2.0) == uniform(0, 0.0, 9.0) == (word + 1) / (2**32 + 1)
     assert random123.number("random_negexp", STREAM, 7, 1.0, 2.0) == -np.log(uniform(7, 1.0, 2.0))
+    assert random123.number("random_pick", STREAM, 7, 1.0, 2.0) == word
     assert random123.count(7, [0.0, 1.0], 2.0).tolist() == [2, 9]
     assert random123.count(2**34 - 2, 1.0, 3.0) == 1  # of 34 bits
 

@@ -46,6 +46,7 @@ CASES = [
     },
     _driven("nmpumpd", ["a", "b"]),
     _driven("nmeuler", ["a", "b"]),
+    _driven("nmrunge", ["a", "b", "last"]),
     _driven("nmlinear", ["xx", "yy", "zz"]),
     _driven("nmcycle", ["c1", "c2", "o1", "o2", "s1", "x1", "x2", "x3", "y1", "y2", "y3"]),
     _driven("nmkin", ["c1", "c2", "o", "b", "flux"]),
@@ -62,7 +63,11 @@ CASES = [
         "nmverbatim",
         ["a", "b", "c", "d", "x", "peak", "turns", "m", "n", *(f"table[{k}]" for k in range(3))],
     ),
-    _driven("nmcasts", ["m", "n", "seen", "cut", "kept[0]"]),
+    _driven("nmcasts", ["m", "n", "seen", "cut", *(f"kept[{k}]" for k in range(4))]),
+    {
+        **_driven("nmhint", [], ions=["k", "na"]),
+        "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],
+    },
     {
         "name": "nmturns",
         "density": [PAS],
@@ -70,6 +75,22 @@ CASES = [
         "netcons": [[None, 0, [w, 0, 0], 1] for w in (0.001, 0.002, -1)],
         "events": [[0, 2.0], [1, 3.3], [2, 4.4], [0, 7.5], [1, 9.1], [2, 9.3]],
         "records": [[0, "g"], [0, "last"], ["weight", "0[1]"], ["weight", "1[1]"]],
+    },
+    {
+        "name": "nmindex",
+        "density": [PAS],
+        "points": [["nmindex", {"lag": 1}], CLAMP, BACK],
+        "netcons": [[None, 0, [w], 1] for w in (0.4, 0.7, -0.1)],
+        "events": [[k % 3, 0.4 + 0.83 * k] for k in range(17)],
+        "records": [[0, n] for n in ("i", "m", "sum", "g[0]", "g[2]", "ring[1]", "ring[5]")],
+    },
+    {
+        "name": "nmpulses",
+        "density": [PAS],
+        "points": [["nmpulses", {"tau": 0.8}], CLAMP, BACK],
+        "netcons": [[None, 0, [w], 1] for w in (0.4, 0.7, 0)],
+        "events": [[k % 3, 0.4 + 0.83 * k] for k in range(11)],
+        "records": [[0, n] for n in ("i", "open", "level", "wave", "late", "echo", "size[1]")],
     },
     {
         "name": "nmreturn",
@@ -164,7 +185,9 @@ CASES = [
         "netcons": [[None, 0, [1], 1], [None, 0, [3], 1], [None, 1, [2], 1]],
         "events": [[0, 1.0], [1, 2.0], [2, 2.5], [1, 9.0]],
         "records": [
-            [k, r] for k in (0, 1) for r in "walk u n e unit between wide mean got some".split()
+            [k, r]
+            for k in (0, 1)
+            for r in "walk u n e word unit between wide mean got some".split()
         ],
     },
     {

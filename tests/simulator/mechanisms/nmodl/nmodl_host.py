@@ -56,7 +56,7 @@ class Cell:
 
     # ------------------------------------------------------------------------------- calls
 
-    def call(self, one, block, t, v=None, weights=None, flag=0.0, x=None):
+    def call(self, one, block, t, v=None, weights=None, flag=0.0, other=None, x=None):
         """Call the twin of a block; return what is no variable of the instance, by role, name."""
         arguments = one.m.calls(block, one.outputs)
         names = one.p.net.weights if one.p.net else ()
@@ -64,7 +64,9 @@ class Cell:
         for a in arguments:
             if a.direction == "out":
                 continue
-            given.append(self.value(one, a, t, self.v if v is None else v, weights, flag, x, names))
+            given.append(
+                self.value(one, a, t, self.v if v is None else v, weights, flag, other, x, names)
+            )
         with np.errstate(all="ignore"):
             results = one.m.twin(block, one.outputs)(*given)
         found = {}
@@ -76,8 +78,8 @@ class Cell:
                 one.drawn[a.name] = np.int64(value)
             elif a.role == "ion" and (block != "current" or not self.is_current(one, a.name)):
                 self.ions[self.ion_of(one, a.name)][a.name] = np.float64(value)
-            elif a.role == "weight":
-                weights[names.index(a.name)] = np.float64(value)
+            elif a.role in ("weight", "other_weight"):
+                (weights if a.role == "weight" else other)[names.index(a.name)] = np.float64(value)
             else:
                 found[a.role, a.name] = np.float64(value)
         return found
@@ -88,7 +90,7 @@ class Cell:
     def is_current(self, one, name):
         return name == "i" + self.ion_of(one, name)
 
-    def value(self, one, a, t, v, weights, flag, x, names):
+    def value(self, one, a, t, v, weights, flag, other, x, names):
         if a.role in ("parameter", "state"):
             return one.values[a.name]
         if a.role == "ion":
@@ -99,8 +101,8 @@ class Cell:
             return (one.streams if a.role == "stream" else one.drawn)[a.name]
         if a.role == "pointer":
             return np.float64(one.pointers[a.name](self))
-        if a.role == "weight":
-            return weights[names.index(a.name)]
+        if a.role in ("weight", "other_weight"):
+            return (weights if a.role == "weight" else other)[names.index(a.name)]
         return np.float64({"v": v, "t": t, "dt": self.dt, "flag": flag, "x": x}[a.role])
 
     def table(self, one, name):
@@ -147,6 +149,12 @@ class Cell:
             if flag == 1.0:
                 one.self_event = None
             weights = netcon.weights if netcon is not None else [np.float64(0)] * 9
+            own = list(weights)
+            for k in range(one.p.net.for_netcons):
+                for each in one.netcons:
+                    self.call(
+                        one, f"for_netcons{k}", time, weights=own, flag=flag, other=each.weights
+                    )
             own = list(weights)
             found = self.call(one, "receive", time, weights=own, flag=flag)
             for a in one.m.calls("receive", one.outputs):

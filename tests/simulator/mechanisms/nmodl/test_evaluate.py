@@ -62,12 +62,18 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "y[3], but 'y' has 3 elements",
         "y[3] = 1",
     ),
-    "an index that is computed": (
-        text_of("y[v] = 1", "RANGE y", "ASSIGNED { y[3] }"),
-        "an index that is not constant",
+    "index of many": (
+        text_of("y[v] = 1", "RANGE y", "ASSIGNED { y[1100] }"),
+        "an index that is not constant, of more than 1024 elements",
         "y[v] = 1",
     ),
-    "poisrand": (text_of("x = poisrand(2)"), "the function poisrand", "poisrand"),
+    "index of no array": (text_of("x[v] = 1"), "'x' is no array", "x[v] = 1"),
+    "index of an argument": (
+        "NEURON { SUFFIX a RANGE x }\nASSIGNED { v x }\n"
+        "FUNCTION f(y) { f = y[v] }\nINITIAL { x = f(2) }",
+        "'y' is no array",
+        "FUNCTION f",
+    ),
 }
 
 
@@ -90,9 +96,9 @@ def test_one_argument_may_draw_or_set_what_the_others_do_not_read(body):
 
 
 def test_too_many_operations_are_refused_wherever_they_are_found(monkeypatch):
-    body = """FROM k = 0 TO 2*x { y[2] = y[2] + k*exp(v)/(1 + v*v) }
-        x = y[2] + sqrt(v*v + 1)*log(v + 3)"""
-    text = text_of(body, "RANGE x", "ASSIGNED { y[5] }")
+    text = text_of(
+        "FROM k = 0 TO 2*x { y[v + k] = y[k] }\nx = y[v]", "RANGE x", "ASSIGNED { y[5] }"
+    )
     refused = 0
     for most in range(20, 2000, 3):
         monkeypatch.setattr(expressions, "MAX_NODES", most)

@@ -81,15 +81,11 @@ def test_loops_keep_branches_that_the_first_turn_does_not_take():
 
 REFUSED = {  # text, what is refused, and what stands in its line
     "FROM": (text_of("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
-    "FOR_NETCONS": (
-        "NEURON { POINT_PROCESS p }\nNET_RECEIVE(w) {\n FOR_NETCONS(a) { a = 2*w }\n}",
-        "FOR_NETCONS",
-        "FOR_NETCONS",
-    ),
-    "CONDUCTANCE": (
-        text_of("").replace("x = m", "CONDUCTANCE m USEION k\n x = m"),
-        "CONDUCTANCE",
-        "CONDUCTANCE",
+    "compared element": (
+        "NEURON { POINT_PROCESS p }\nASSIGNED { v y[3] }\nNET_RECEIVE(w) {\n"
+        " if (y[w] > 3) { WATCH (v > 0) 2 } }",
+        "a WATCH by a comparison with an element whose index is not constant",
+        "if (y[w]",
     ),
     "delay of a turn": (
         "NEURON { ARTIFICIAL_CELL a }\nPARAMETER { d = 2 }\nNET_RECEIVE(w) {\n"

@@ -24,11 +24,6 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "v is set in a loop",
         "v = 3",
     ),
-    "v set for a connection": (
-        text_of("INITIAL {\nv = w }").replace("INITIAL", "NET_RECEIVE(w)", 1),
-        "v is set in INITIAL of NET_RECEIVE",
-        "v = w",
-    ),
     "POINTER set in BREAKPOINT": (
         text_of("", "NONSPECIFIC_CURRENT i\nPOINTER p\n", "ASSIGNED { i p }").replace(
             "x = m", "p = 3\ni = 0"

@@ -279,63 +279,48 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
         raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
     if len(rows) > MAX_STATES:
         raise Refused(refusal("mod.kinetic-states", count=len(rows), most=MAX_STATES), block.line)
+    graph = run.graph
+    dt = graph.number(STEADY) if steady else run.read("dt")
     if steady:
-        run.overrides["dt"] = run.graph.number(STEADY)
-    dt = run.read("dt")
+        run.overrides["dt"] = dt
     old = {key: run.value(key) for key in rows}
-    late = _late(run, block, rows, old)
-    change = _changes(run, block, rows, late, dt)
-    step, linear = change(old, old)
-    if steady:
-        if late:
-            shown = run.names.public.get(next(iter(late)), next(iter(late)))
-            what = refusal("mod.steadystate-set-after-use", name=block.name, shown=shown)
-            raise Refused(what, block.line)
-        new = _steady(run, rows, old, change, linear)
-    elif linear:
-        new = {key: old[key] + step[key] for key in rows}
-    else:
-        new = _iterated(run, rows, old, change, late)
-    for key, value in new.items():
-        run.set(key, value)
-    kept = {key: run.values[key] for key in rows}
-    _Reactions(run, block, rows).gathered(kept, kept, run.graph.one)  # variables of the end
-    run.values |= kept
-    if steady:
-        del run.overrides["dt"]
-    elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
-        for key in rows:
-            run.set(key, kept[key] + (kept[key] - old[key]))
-
-
-def _late(
-    run: Execution, block: Block, rows: Sequence[str], old: dict[str, Node]
-) -> dict[str, Node]:
-    """Return variables that the block uses before it sets them, with their values afterwards."""
-
-    def system() -> Iterator[Node]:
-        reactions = _Reactions(run, block, rows).gathered(old, old, run.graph.one)
-        for row in (reactions.right, *reactions.matrix.values()):
-            yield from row.values()
-
-    return {key: after for key, (_, after) in run.late(system).items()}
-
-
-def _changes(
-    run: Execution, block: Block, rows: Sequence[str], late: dict[str, Node], dt: Node
-) -> Change:
-    """Return what gives the changes of the states; it also brings `late` variables up to date."""
 
     def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
         with run.trial():
             reactions = _Reactions(run, block, rows).gathered(now, before, dt)
             late.update({key: run.values[key] for key in late})
         for key, entries in reactions.matrix.items():
-            if entries.get(key, run.graph.zero) is run.graph.zero:
+            if entries.get(key, graph.zero) is graph.zero:
                 raise Refused(refusal("mod.kinetic-no-equation", key=key))
-        return solved(reactions.matrix, reactions.right, run.graph.local), reactions.linear
+        return solved(reactions.matrix, reactions.right, graph.local), reactions.linear
 
-    return change
+    def system() -> Iterator[Node]:
+        reactions = _Reactions(run, block, rows).gathered(old, old, graph.one)
+        for row in (reactions.right, *reactions.matrix.values()):
+            yield from row.values()
+
+    late = {key: after for key, (_, after) in run.late(system).items()}
+    step, linear = change(old, old)
+    if late and steady:
+        shown = run.names.public.get(next(iter(late)), next(iter(late)))
+        what = refusal("mod.steadystate-set-after-use", name=block.name, shown=shown)
+        raise Refused(what, block.line)
+    if linear and not steady:
+        new = {key: old[key] + step[key] for key in rows}
+    elif steady:
+        new = _steady(run, rows, old, change, linear)
+    else:
+        new = _iterated(run, rows, old, change, late)
+    for key, value in new.items():
+        run.set(key, value)
+    kept = {key: run.values[key] for key in rows}
+    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # variables of the end
+    run.values |= kept
+    if steady:
+        del run.overrides["dt"]
+    elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
+        for key in rows:
+            run.set(key, kept[key] + (kept[key] - old[key]))
 
 
 def _iterated(

@@ -6,7 +6,7 @@
 - ``derivimplicit``: Newton's iteration with central differences of 2 %, renewed while
   the solution changes by more than 5 %, and NEURON's end of it. Rates that are linear in the states
   need one pass, which is solved directly.
-- ``euler``: as it is.
+- ``euler``, ``runge``: as they are.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from clhines.simulator.refusals import refusal
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
+STEADY = Fraction(1, 10**9)  # NEURON's dt of derivimplicit with STEADYSTATE
 MAX_NEWTON = 24  # states of one iteration with differences
 _METHODS = {
-    "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler"),
+    "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler", "runge"),
     "KINETIC": ("sparse",),
     "LINEAR": ("", "simeq"),
     "PROCEDURE": ("", "after_cvode", "cvode_t", "cvode_t_v", "none"),
@@ -61,10 +62,10 @@ def solve(run: Execution, s: Statement) -> None:
         kinetic.sparse(run, block, steady)
     elif block.sort == "LINEAR":
         _equations(run, block)
-    elif steady:
+    elif steady and method != "derivimplicit":
         raise Refused(refusal("mod.steadystate-derivative", method=method, name=name), s.line)
     else:
-        _derivative(run, block, "derivimplicit" if method == "sparse" else method)
+        _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
     run.is_repeated = before
 
 
@@ -91,7 +92,7 @@ def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
             run.set(key, run.value(key) + step)
 
 
-def _derivative(run: Execution, block: Block, method: str) -> None:
+def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None:
     rates = all_of(block.body, "prime")
     if not rates:
         raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
@@ -101,8 +102,10 @@ def _derivative(run: Execution, block: Block, method: str) -> None:
         _euler(run, block)
     elif not method:  # NEURON executes the block and leaves the states alone
         _extrapolated(run, {k: run.read("dt") * x for k, x in _evaluated(run, block).items()})
+    elif method == "runge":
+        _runge(run, block)
     else:
-        _implicit(run, block)
+        _implicit(run, block, steady)
 
 
 # ----------------------------------------------------------------------------------------- cnexp
@@ -213,10 +216,40 @@ def _euler(run: Execution, block: Block) -> None:
     _extrapolated(run, steps)
 
 
+def _runge(run: Execution, block: Block) -> None:
+    graph = run.graph
+    h, t = run.read("dt"), run.read("t")
+    half, third = graph.number(Fraction(1, 2)), graph.number(Fraction(1, 3))
+    with run.trial():
+        keys = list(_evaluated(run, block))
+    old = {key: run.value(key) for key in keys}
+    at, total = dict(old), dict(old)
+    for stage, (ahead, share) in enumerate(((half, third), (half, third), (graph.one, third))):
+        run.overrides["t"] = t if stage == 0 else t + half * h
+        for key in keys:
+            run.set(key, at[key])
+        rates = _evaluated(run, block)
+        step = half if stage == 0 else graph.one
+        for key in keys:
+            total[key] = total[key] + step * share * h * rates[key]
+            at[key] = graph.local(f"{key}_stage", old[key] + ahead * h * rates[key])
+    run.overrides["t"] = t + h
+    for key in keys:
+        run.set(key, at[key])
+    rates = _evaluated(run, block)
+    sixth = graph.number(Fraction(1, 6))
+    for key in keys:
+        run.set(key, total[key] + sixth * h * rates[key])
+    del run.overrides["t"]
+    _extrapolated(run, {key: h * rates[key] for key in keys})
+    _evaluated(run, block)  # its variables are of the end
+
+
 # -------------------------------------------------------------------------------------- implicit
 
 
-def _implicit(run: Execution, block: Block) -> None:
+def _implicit(run: Execution, block: Block, steady: bool) -> None:
+    graph = run.graph
     keys = list[str]()
 
     def rates_here() -> Iterable[Node]:
@@ -226,7 +259,9 @@ def _implicit(run: Execution, block: Block) -> None:
 
     _check_order(run, block, run.late(rates_here))
     old = [run.value(key) for key in keys]
-    h = run.read("dt")
+    h = graph.number(STEADY) if steady else run.read("dt")
+    if steady:
+        run.overrides["dt"] = h
 
     def deviations(at: Sequence[Node]) -> list[Node]:
         with run.trial():
@@ -239,7 +274,10 @@ def _implicit(run: Execution, block: Block) -> None:
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
     rates = _evaluated(run, block)  # the block's variables are of the end
-    _extrapolated(run, {key: h * rates[key] for key in keys})
+    if steady:
+        run.overrides.pop("dt", None)
+    else:
+        _extrapolated(run, {key: h * rates[key] for key in keys})
 
 
 def _check_order(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> None:

@@ -1,27 +1,33 @@
 """The C of VERBATIM blocks that NMODL can say: statements become NMODL's text.
 
-Read are assignments, ``if``, ``return``, locals of type double and int, calls of functions,
-``printf`` (dropped), and random numbers of a POINTER: ``nrn_random_pick(_p_rng)`` and functions of
-``nrnran123.h``. C may ask whether a pointer to a Vector in a variable is set. Blocks of one
-function may share braces. All other C is refused if it is executed; if parameters decide that, at
-the start of a run.
+Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
+int, calls of functions, ``printf`` (dropped), ``assert``, and random numbers of a POINTER:
+``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. A pointer to a Vector in a variable
+may be asked for being there. Blocks of one function may share braces. All else is refused where it
+is executed: where parameters say so, at the start of a run.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from clhines.simulator.mechanisms.nmodl.reading.macros import NotReadError, preprocessed
+from clhines.simulator.mechanisms.nmodl.reading.macros import (
+    NotReadError,
+    expanded,
+    macros_in,
+    preprocessed,
+)
 from clhines.simulator.mechanisms.nmodl.reading.tree import PICK
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty, without_comments
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
     |(?P<name>[A-Za-z_]\w*)|(?P<text>"(?:[^"\\\n]|\\.)*")
-    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||[-+*/<>=!(){}\[\];,&])
+    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||::|[-+*/<>=!(){}\[\];:,&])
     |(?P<other>[^\s\w'\\#]))""",
     re.X,
 )
@@ -45,9 +51,7 @@ UNREAD = "verbatim_unread"  # C that is not read, to be refused where it is exec
 OF_ION = "verbatim_of_ion"  # the value of an ion's variable, which the block began with
 WHOLE = "verbatim_whole"  # a function that cuts a number to a whole one, as a cast of C does
 _POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
-_OTHERS = set(
-    "abs assert break case continue default do float for goto NULL sizeof switch while".split()
-)
+_OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
 
 
 class _Open(Exception):  # noqa: N818
@@ -65,6 +69,7 @@ class Around:
     whole: frozenset[str]  # variables of FROM, which are C's int
     macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
     takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
+    defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `macros_in`
     statics: Mapping[str, int] = field(default_factory=dict)  # values of static variables
     types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
 
@@ -75,11 +80,20 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
     `statics` are values of static variables of the file.
     """
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
-    tables = _names_of_file(parts, words)
+    functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
+    streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
+    whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
+    at_top = [*_at_top(parts, words)]
+    defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
+    macros = {name for text in at_top for name in _macros(text)}.difference(defined)
+    tables = (
+        frozenset().union(*streams), frozenset(functions), whole,
+        frozenset(macros.union({"diam", "area"}.difference(words))),
+    )  # fmt: skip
     of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
     replacements, depth = dict[int, str](), 0
     around, blocks = (
-        Around("", frozenset(), *tables, statics=statics),
+        Around("", frozenset(), *tables, defined=defined, statics=statics),
         list[tuple[int, tuple[str, int, int] | None]](),
     )
     for k, part in enumerate(parts):
@@ -89,28 +103,12 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
             function = "".join(words[k + 1 : k + 2]) if words[k] == "FUNCTION" else ""
             local_names = frozenset(_locals(_block(words, k))) | of_file
             takes_v = words[k] != "NET_RECEIVE"
-            around = Around(function, local_names, *tables, takes_v, statics)
+            around = Around(function, local_names, *tables, takes_v, defined, statics)
         depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
             replacements |= _balanced(blocks)
             blocks.clear()
     return replacements
-
-
-def _names_of_file(
-    parts: Sequence[re.Match[str]], words: Sequence[str]
-) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
-    """Return streams, functions, variables of FROM and macros of a file."""
-    streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
-    functions = (b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE"))
-    whole = (b for a, b in pairwise(words) if a == "FROM")
-    macros = {name for text in _at_top(parts, words) for name in _macros(text)}
-    return (
-        frozenset().union(*streams),
-        frozenset(functions),
-        frozenset(whole),
-        frozenset(macros.union({"diam", "area"}.difference(words))),
-    )
 
 
 def _stays(text: str, function: str) -> bool:
@@ -200,8 +198,8 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
     """Return a block's C as NMODL, else None; the depth of braces after it, and the least in it."""
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
-        tokens = _tokens(preprocessed(without_comments(inner)))
-        reader = _Reader(_with_values(tokens, around.statics), around)
+        text = expanded(preprocessed(without_comments(inner)), around.defined)
+        reader = _Reader(_with_values(_tokens(text), around.statics), around)
         said = reader.all()
     except (NotReadError, _Open):
         return None
@@ -298,7 +296,7 @@ class _Reader:
                 if depth or self.depth:
                     raise NotReadError
                 break
-            if text == "goto":
+            if text in ("goto", "case", "default"):
                 raise NotReadError
             depth += {"{": 1, "}": -1}.get(text, 0) if sort == "sign" else 0
             self._at += 1
@@ -311,10 +309,20 @@ class _Reader:
             return self._body()
         if self._take("if"):
             return self._if()
+        if self._take("while"):
+            return f"while ({self._condition()}) {self._closed(self._body)}"
+        if self._take("for"):
+            return self._for()
+        if self._take("switch"):
+            return self._switch()
         if self._take("return"):
             return self._return()
         if self._take("extern"):
             return self._skipped()
+        if self._take("assert"):
+            statement = f"if (!({self._condition()})) {{ hoc_execerror() }}"
+            self._need(";")
+            return statement
         if self._next in _POINTED and self._tokens[self._at + 1] == ("sign", "*"):
             return self._pointers()
         if self._next in ("double", "int", "long", "const", "static"):
@@ -359,14 +367,75 @@ class _Reader:
         return condition
 
     def _if(self) -> str:
-        before = self.depth
-        statement = f"if ({self._condition()}) {self._body()}"
+        before, first = self.depth, self._assigned_first()
+        statement = f"{first}if ({self._condition()}) {self._body()}"
         if self.depth == before and self._take("else"):
             statement += f" {self._else()}"
         return statement
 
     def _else(self) -> str:
+        if self._tokens[self._at : self._at + 3] == [("name", "if"), *[("sign", "(")] * 2]:
+            return f"else {{ {self._closed(self._statement)} }}"  # it may begin with an assignment
         return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
+
+    def _assigned_first(self) -> str:
+        """Return the assignment with which a condition begins: ``if ((x = 1/a) < b)``."""
+        begin = self._at
+        if self._take("(", "(") and self._tokens[self._at][0] == "name":
+            at = self._at
+            with suppress(NotReadError):
+                name, kind = self._variable()
+                variable = self._tokens[at : self._at]
+                if self._take("="):
+                    said = self._assigned(name, kind)
+                    self._need(")")
+                    self._tokens[at - 1 : self._at] = variable
+                    self._at = begin
+                    return f"{said}\n"
+        self._at = begin
+        return ""
+
+    def _switch(self) -> str:
+        """Return branches for a switch whose cases all end with break."""
+        self._need("(")
+        value, _ = self._variable()
+        self._need(")")
+        self._need("{")
+        cases = list[str]()
+        while not self._take("}"):
+            tests = list[str]()
+            while self._take("case"):
+                tests.append(f"{value} == {self._expression()[0]}")
+                self._need(":")
+            if not tests:
+                self._need("default")
+                self._need(":")
+            body = list[str]()
+            while not (self._take("break", ";") or self._next == "}"):
+                body.append(self._closed(self._statement))
+            inside = "\n".join(body)
+            test = f"if ({' || '.join(tests)}) " if tests else ""
+            cases.append(f"{test}{{ {inside} }}")
+            if not tests:
+                self._need("}")
+                break
+        return " else ".join(cases)
+
+    def _for(self) -> str:
+        self._need("(")
+        outside = dict(self._around.types)
+        if self._next in ("double", "int", "long"):
+            first = self._declaration()
+        else:
+            first = "" if self._next == ";" else self._simple()
+            self._need(";")
+        test, _ = self._expression()
+        self._need(";")
+        step = self._simple()
+        self._need(")")
+        loop = f"{first}\nwhile ({test}) {{ {self._closed(self._body)}\n{step} }}"
+        self._around.types = outside
+        return f"{{ {loop} }}" if "LOCAL" in first else loop
 
     def _return(self) -> str:
         function = self._around.function
@@ -460,6 +529,10 @@ class _Reader:
 
     def _simple(self) -> str:
         """Return an assignment or a call."""
+        for sign in ("++", "--"):
+            if self._take(sign):
+                name, kind = self._variable()
+                return f"{name} = {name} {sign[0]} 1"
         if self._next == "nrnran123_setseq":
             return self._place()
         if self._tokens[self._at + 1][1] == "(":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.statements import check_index
-from clhines.simulator.mechanisms.nmodl.reading.tree import Block, File, Refused, all_of
+from clhines.simulator.mechanisms.nmodl.reading.tree import Block, File, Refused, all_of, uses
 from clhines.simulator.refusals import refusal
 
 _EQUATIONS = {  # statements without which a block is none
@@ -14,6 +15,8 @@ _EQUATIONS = {  # statements without which a block is none
     "LINEAR": ("equation",),
     "NONLINEAR": ("equation",),
 }
+
+_DRAWING = "scop_random", "exprand", "normrand", "poisrand", "set_seed"  # from one generator
 
 
 def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
@@ -44,23 +47,41 @@ def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
 
 def _check_names(file: File) -> None:
+    states = {v.name for v in file.variables.values() if v.sort == "state"}
     for variable in file.variables.values():
         name, sort = variable.name, variable.sort
         if sort == "local":
             continue
+        if name in FUNCTIONS_OF_NEURON:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"'{name}', a function of NEURON, is declared"),
+                variable.line,
+            )
         if name == "t":
             raise Refused(
                 refusal("mod.neuron-refuses", what="'t', the time, is declared"),
                 variable.line,
                 "leave it out",
             )
+        if name.startswith("D") and name[1:] in states:
+            what = f"'{name}', which is the rate of {name[1:]} in NEURON, is declared"
+            raise Refused(
+                refusal("mod.neuron-refuses", what=what), variable.line, "give it another name"
+            )
         if name in file.random:
             raise Refused(
                 refusal("mod.neuron-refuses", what=f"RANDOM {name} is declared again"),
                 variable.line,
             )
+    for name, line in file.random.items():
+        if name in FUNCTIONS_OF_NEURON or name == "t":
+            raise Refused(refusal("mod.neuron-refuses", what=f"RANDOM {name}"), line)
     for block in file.blocks.values():
         namesake = file.variables.get(block.name)
+        if block.name in FUNCTIONS_OF_NEURON or block.name == "t":
+            of = "the time" if block.name == "t" else "a function of NEURON"
+            what = f"{block.sort} {block.name}, {of}"
+            raise Refused(refusal("mod.neuron-refuses", what=what), block.line)
         if namesake is not None and namesake.sort != "local":
             what = f"'{block.name}' is a variable and a {block.sort}"
             raise Refused(
@@ -75,10 +96,33 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
         variable = file.variables.get(name)
         is_known = variable is not None and variable.line <= line
         check_index(name, variable.length if variable and is_known else 0, has_index, line)
+        if name == "v" and variable is None and _is_for_one_thread(file):
+            what = refusal("mod.neuron-refuses", what="v is not declared in a file for one thread")
+            raise Refused(what, line, "declare it in ASSIGNED")
+
+
+def _is_for_one_thread(file: File) -> bool:
+    """Whether NEURON's translator does not make code for threads of a file.
+
+    A file that draws from NEURON's one generator is for one thread without THREADSAFE only.
+    """
+    blocks = [*file.main.values(), *file.blocks.values()]
+    is_for_one = any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks)
+    if is_for_one or any(uses(block.body, "state_discontinuity") for block in blocks):
+        return True
+    set_ = {s.names[0] for block in blocks for s in all_of(block.body, "assign")}
+    local = {n[0] for b in blocks for s in all_of(b.body, "local") for n in s.names}
+    lists = file.pointers, file.core_pointers, file.external, file.globals.keys() & set_ - local
+    draws = any(uses(block.body, name) for block in blocks for name in _DRAWING)
+    return not file.thread_safe and (file.has_c or draws or any(lists))
 
 
 def _check_lists(file: File) -> None:
     states = {v.name for v in file.variables.values() if v.sort == "state"}
+    for word, shown in (("range", "RANGE"), ("globals", "GLOBAL")):
+        for name in {"area", "diam"} & file.variables.keys() & getattr(file, word).keys():
+            what = f"'{name}' in {shown}"
+            raise Refused(refusal("mod.neuron-refuses", what=what), getattr(file, word)[name])
     for word in ("globals", "pointers"):
         for name, line in getattr(file, word).items():
             if name not in file.variables and name.removesuffix("0") not in states:
@@ -89,8 +133,10 @@ def _check_lists(file: File) -> None:
 
 
 def _check_places(file: File, block: Block) -> None:
+    ions = {ion.name for ion in file.ions}
+    inside = ("NET_RECEIVE", "FOR_NETCONS")
     for s in all_of(block.body, "initial"):
-        if block.sort != "NET_RECEIVE":
+        if block.sort not in inside:
             raise Refused(refusal("mod.neuron-refuses", what=f"INITIAL in {block.sort}"), s.line)
     for s in all_of(block.body, "table"):
         if block.sort not in ("FUNCTION", "PROCEDURE"):
@@ -103,6 +149,21 @@ def _check_places(file: File, block: Block) -> None:
         if block.sort == "FUNCTION" and s.names[0]:
             what = f"TABLE of {block.name} with names"
             raise Refused(refusal("mod.neuron-refuses", what=what), s.line)
+    for s in all_of(block.body, "conductance"):
+        if s.names[1] and s.names[1] not in ions:
+            raise Refused(
+                refusal(
+                    "mod.neuron-refuses", what=f"CONDUCTANCE of {s.names[1]}, which no USEION names"
+                ),
+                s.line,
+            )
+    solved = set[object]()
+    for s in all_of(block.body, "solve") if block.sort == "BREAKPOINT" else ():
+        if s.names[0] in solved:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"a second SOLVE {s.names[0]}"), s.line
+            )
+        solved.add(s.names[0])
 
 
 def _check_block(file: File, block: Block) -> None:

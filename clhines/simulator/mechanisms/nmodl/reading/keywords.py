@@ -1,4 +1,4 @@
-"""Words that NEURON keeps: keywords, which no name may be."""
+"""Words that NEURON keeps: keywords, which no name may be, and its functions."""
 
 KEYWORDS = frozenset(
     """
@@ -18,5 +18,16 @@ BLOCKS = frozenset(  # words that begin a block of a file, and no statement
     AFTER ASSIGNED BEFORE BREAKPOINT CONSTANT CONSTRUCTOR DERIVATIVE DESTRUCTOR FUNCTION
     FUNCTION_TABLE INDEPENDENT KINETIC LINEAR NET_RECEIVE NEURON NONLINEAR PARAMETER PROCEDURE STATE
     UNITS
+    """.split()
+)
+FUNCTIONS_OF_NEURON = frozenset(  # names of LOCALs and arguments only
+    """
+    acos asin at_time atan atan2 b_flux boundary ceil cos cosh deflate derivs erf error exp expfit
+    exprand f_flux fabs factorial first_time floor fmod force gauss harmonic hyperbol invert
+    legendre log log10 net_event net_move net_send normrand nrn_ghk nrn_pointing nrn_random_play
+    perpulse perstep poisrand poisson pow printf prterr pulse ramp random_dpick random_ipick
+    random_negexp random_normal random_setids random_setseq random_uniform revhyperbol revsawtooth
+    revsigmoid romberg sawtooth schedule scop_random set_seed setseed sigmoid sin sinh spline sqrt
+    squarewave state_discontinuity step stepforce tan tanh threshold
     """.split()
 )

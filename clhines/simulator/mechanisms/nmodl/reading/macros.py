@@ -1,8 +1,9 @@
-"""C's preprocessor for VERBATIM: conditions of NEURON 9."""
+"""C's preprocessor for VERBATIM: conditions of NEURON 9, and macros of one argument."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*?)[ \t]*$", re.M)
 _TRUE = {  # conditions of NEURON 9 that blocks ask for
@@ -15,6 +16,7 @@ _FALSE = {
     "if defined(CORENEURON_BUILD)", "if NRNBBCORE", "ifndef NRN_VERSION_GTEQ",
     "ifndef NRN_VERSION_GTEQ_8_2_0", "if !defined(NRN_VERSION_GTEQ_8_2_0)",
 }  # fmt: skip
+_MACRO = re.compile(r"(\w+)\((\w+)\)[ \t]+(.*)")  # with one argument
 
 
 class NotReadError(Exception):
@@ -24,6 +26,40 @@ class NotReadError(Exception):
 def statics_in(text: str) -> list[str]:
     """Return the static variables of type int that some C declares."""
     return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
+
+
+def macros_in(text: str) -> dict[str, tuple[str, str]]:
+    """Return macros of one argument that C defines, by name: the argument and the body."""
+    kept, macros = [True], dict[str, tuple[str, str]]()
+    for line in _CONDITION.finditer(text):
+        word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
+        if word in ("if", "ifdef", "ifndef"):
+            kept.append(kept[-1] and condition in _TRUE)
+            if condition not in _TRUE | _FALSE:
+                return {}
+        elif word == "else":
+            kept[-1] = all(kept[:-1]) and not kept[-1]
+        elif word == "endif":
+            kept = kept[:-1] or [True]
+        elif word == "define" and kept[-1] and (macro := _MACRO.fullmatch(line[2])):
+            macros[macro[1]] = macro[2], macro[3]
+    return macros
+
+
+def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
+    """Expand macros of one argument in C."""
+    for name, (argument, becomes) in defined.items():
+        while begin := re.search(rf"\b{name}\s*\(", text):
+            end, depth = begin.end(), 1
+            while depth and end < len(text):
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            argument_text = text[begin.end() : end - 1]
+            if depth or re.search(rf"\b{name}\b", argument_text + becomes):
+                raise NotReadError
+            new = re.sub(rf"\b{argument}\b", argument_text.replace("\\", r"\\"), becomes)
+            text = f"{text[: begin.start()]}{new}{text[end:]}"
+    return text
 
 
 def preprocessed(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from clhines.simulator.common.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges, changed
 from clhines.simulator.mechanisms.nmodl.reading.checks import check
-from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS
+from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS, FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN
 from clhines.simulator.mechanisms.nmodl.reading.statements import Statements
@@ -339,6 +339,8 @@ class FileParser(Statements):
         line, name = self.token.line, self.name()
         if name in self.defines:
             raise Refused(refusal("mod.neuron-refuses", what=f"a second DEFINE {name}"), line)
+        if name in FUNCTIONS_OF_NEURON or name == "t":
+            raise Refused(refusal("mod.neuron-refuses", what=f"DEFINE {name}"), line)
         self.defines[name] = self.whole()
 
 

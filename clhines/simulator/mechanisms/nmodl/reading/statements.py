@@ -93,6 +93,9 @@ class Cursor:
         token = self.token
         if (token.text in KEYWORDS or token.text.startswith("_")) and not token.of_c:
             raise self.wrong()
+        if token.text == "celcius" and not token.of_c:
+            what = refusal("mod.neuron-refuses", what="the name 'celcius'")
+            raise Refused(what, token.line, "write celsius")
         return self.word()
 
     def names(self) -> tuple[str, ...]:
@@ -312,7 +315,13 @@ class Statements(Cursor):
         self.need("{")
         statements: list[Statement] = []
         while not self.take("}"):
-            one = self.statement()
+            token, one = self.token, self.statement()
+            if one is not None and one.kind == "local" and statements and not token.of_c:
+                raise Refused(
+                    refusal("mod.neuron-refuses", what="LOCAL behind a statement"),
+                    one.line,
+                    "begin the block with it",
+                )
             if one is not None:
                 statements.append(one)
         self.depth -= 1
@@ -412,6 +421,13 @@ class Statements(Cursor):
         while self.take(","):
             declared.append((self.name(), self.length()))
         self.scopes[-1] |= declared
+        before, after = self.tokens[self.place - 1], self.token
+        if before.line == after.line and after.text != "}" and not before.of_c:
+            raise Refused(
+                refusal("mod.neuron-refuses", what=f"'{after.text[:40]}' behind LOCAL in its line"),
+                line,
+                "end the line",
+            )
         return Statement("local", line, tuple(declared))
 
     def _solve(self, line: int) -> Statement:
@@ -466,17 +482,15 @@ class Statements(Cursor):
 
     def _for_netcons(self, line: int) -> Statement:
         names = self.arguments()
-        self.block("", names)
-        return Statement("FOR_NETCONS", line)
+        return Statement("for_netcons", line, names, blocks=[self.block("", names)])
 
     def _initial(self, line: int) -> Statement:
         return Statement("initial", line, blocks=[self.block()])
 
     def _conductance(self, line: int) -> Statement:
-        self.name()
-        if self.take("USEION"):
-            self.name()
-        return Statement("CONDUCTANCE", line)
+        name = self.name()
+        ion = self.name() if self.take("USEION") else ""
+        return Statement("conductance", line, (name, ion))
 
     # ------------------------------------------------------------------ reactions, equations
 

@@ -72,7 +72,7 @@ class Statement:
 
     `kind` is ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
     ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``, ``verbatim``,
-    ``watch``, ``initial``, ``CONDUCTANCE`` or ``FOR_NETCONS``; the last two are refused.
+    ``watch``, ``for_netcons``, ``initial``, ``conductance`` or ``other``.
     """
 
     kind: str

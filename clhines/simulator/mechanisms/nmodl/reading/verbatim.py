@@ -51,6 +51,11 @@ def counts_crossings(text: str) -> bool:
     return _COUNTED in re.sub(r"\s+", "", without_comments(text))
 
 
+def is_break(text: str) -> bool:
+    """Whether a VERBATIM block leaves a loop."""
+    return re.sub(r"\s+", "", _inner(text)) == "break;"
+
+
 def _inner(text: str) -> str:
     """Return the C of a block without comments."""
     return without_comments(text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM"))
@@ -92,7 +97,7 @@ def without_returns(body: Sequence[Statement]) -> list[Statement]:
     return [*body]
 
 
-_FIXED = ("initial", "table")
+_FIXED = ("initial", "table", "conductance")
 
 
 def _fixed(body: Sequence[Statement]) -> list[Statement]:

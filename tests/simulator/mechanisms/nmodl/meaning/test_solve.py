@@ -15,7 +15,6 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "LINEAR q",
     ),
     "method": (text_of("").replace("cnexp", "adams"), "METHOD adams", "SOLVE"),
-    "runge": (text_of("").replace("cnexp", "runge"), "METHOD runge", "SOLVE"),
     "SOLVE in a loop": (
         text_of("").replace("SOLVE s METHOD cnexp", "FROM k=0 TO 1 { SOLVE s METHOD cnexp }"),
         "SOLVE s in a loop",

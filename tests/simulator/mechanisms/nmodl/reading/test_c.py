@@ -7,17 +7,11 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "VERBATIM": (text_of("VERBATIM\n x = *y;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
     "whole quotient": (text_of("VERBATIM\n x = 1/2;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
     "rounded": (text_of("VERBATIM\n int k = 0.5;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
-    "switch": (
-        text_of("LOCAL k\nVERBATIM\n switch (_lk) { case 1: x = 2; break; }\nENDVERBATIM"),
+    "falls through": (
+        text_of("LOCAL k\nVERBATIM\n switch (_lk) { case 1: x = 2; case 2: x = 3; }\nENDVERBATIM"),
         "VERBATIM",
         "VERBATIM",
     ),
-    "for": (
-        text_of("VERBATIM\n int k;\n for (k = 0; k < 2; k++) x = 2;\nENDVERBATIM"),
-        "VERBATIM",
-        "VERBATIM",
-    ),
-    "while": (text_of("VERBATIM\n while (x > 0) x--;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
     "v of an event": (
         text_of("VERBATIM\n x = v;\nENDVERBATIM").replace("INITIAL", "NET_RECEIVE(w)"),
         "VERBATIM",

@@ -1,5 +1,6 @@
 """Texts that NEURON's translator refuses are refused, in the line where they are wrong."""
 
+import contextlib
 import inspect
 import math
 
@@ -32,10 +33,10 @@ BREAKPOINT {{ i = v }}
 """
 WRONG = {  # template, and what stands in it
     BODY: [
-        "x = +1", "x = 2*+x", "x = 1 ;", "f2(1 2)", "x = f2(1, 2,)", "x = y", "y = 1",
-        "x[0] = 1", "x = x[0]",
+        "x = +1", "x = 2*+x", "x = 1 ;", "f2(1 2)", "x = f2(1, 2,)", "LOCAL q x = q",
+        "x = 1 LOCAL q", "x = 1\nLOCAL q\nq = 1", "x = y", "y = 1", "x[0] = 1", "x = x[0]",
         "y[1.5] = 1", "y[y[0]] = 1", "(x) = 1", "FROM k = 0.5 TO 2 { x = k }",
-        "FROM k = -1 TO 2 { x = k }", "INITIAL { x = 1 }",
+        "FROM k = -1 TO 2 { x = k }", "SOLVE rates METHOD cnexp", "INITIAL { x = 1 }",
         "TABLE x FROM 0 TO 1 WITH 10", "CONDUCTANCE p USEION na", "x = 1 (mV", "x = 1 (mV\n)",
         "x = POINTER", "x = {", "x = 1 }", "VERBATIM\nENDVERBATIM x = 1 VERBATIM\nENDVERBATIM",
         "VERBATIM x = 1; ENDVERBATIM", "x = t[v]", "x = t[0]", "x = v[0]", "x = celsius[0]",
@@ -48,21 +49,22 @@ WRONG = {  # template, and what stands in it
         "USEION na READ ena WRITE zz", "USEION na READ ena WRITE ina, zz",
         "USEION na WRITE ina READ ena", "USEION na READ ena READ ina", "USEION na READ ena ina",
         "USEION na READ ena VALENCE 2 WRITE ina", "USEION na READ ena\nUSEION na WRITE ina",
-        "USEION ca READ cai\nUSEION na READ cai",
+        "USEION ca READ cai\nUSEION na READ cai", "RANDOM t", "RANDOM acos",
     ],
     FILE: [
         "PARAMETER { g = 1 (S/cm2 }", "PARAMETER { g = +1 }",
         "PARAMETER { g = --1 }", "PARAMETER { g = 1 <0> }", "PARAMETER { g[3] = 1 }",
         "PARAMETER { g[1.5] }", "PARAMETER { UNITSOFF }", "PARAMETER { v = 1 }",
-        "PARAMETER { t (ms) }",
+        "PARAMETER { t (ms) }", "PARAMETER { exp = 1 }", "PARAMETER { step = 1 }",
         "PARAMETER { g = 1_0 }", "PARAMETER { FROM = 1 }", "PARAMETER { _g = 1 }",
         "ASSIGNED { a, b }", "ASSIGNED { a START 2 }", "ASSIGNED { a <0,1> }",
         "ASSIGNED { READ a }", "STATE { a, b }", "STATE { a <1,2> }",
+        "STATE { a }\nASSIGNED { Da }",
         "CONSTANT { a[2] = 1 }", "UNITS { F = 96485 }", "UNITS { F = (faraday) }",
         "UNITS { F = -96485 (coulomb) }", "DEFINE N 2.5", "DEFINE N 2\nDEFINE N 3",
         "DEFINE N 2\nPARAMETER { N = 3 }", "INDEPENDENT { t }", "PLOT v", "TERMINAL { }",
         "EQUATION { }", "DEPENDENT { a }", "DESTRUCTOR { }", "NET_RECEIVE(w) { }",
-        "PROCEDURE f { }", "PROCEDURE f(a b) { }", "PROCEDURE f(a,) { }",
+        "PROCEDURE f { }", "PROCEDURE f(a b) { }", "PROCEDURE f(a,) { }", "PROCEDURE exp() { }",
         "PROCEDURE i() { }", "FUNCTION_TABLE f()", "DERIVATIVE s { }", "KINETIC s { }",
         "LINEAR s { }", "STATE { s }\nDERIVATIVE r() { s' = 1 }", "DERIVATIVE s { i' = 1 }",
         "STATE { s }\nFUNCTION s(a) { s = a }", "COMMENT x ENDCOMMENT",
@@ -70,7 +72,8 @@ WRONG = {  # template, and what stands in it
         "PROCEDURE f(a, b) { TABLE i FROM 0 TO 1 WITH 10\ni = a }",
         "PROCEDURE f(a) { TABLE i FROM 0 TO 1 WITH 10.5\ni = a }",
         "FUNCTION f(a) { TABLE f FROM 0 TO 1 WITH 10\nf = a }",
-        "PARAMETER { g = \u0661 }", "PARAMETER { g\u0661 = 1 }", "FUNCTION",
+        "DEFINE t 3", "DEFINE acos 3", "PROCEDURE t() { i = 1 }", "CONSTANT { celcius = 1 }",
+        "LOCAL celcius", "PARAMETER { g = \u0661 }", "PARAMETER { g\u0661 = 1 }", "FUNCTION",
         "FUNCTION g(y) { g = y[2] }", "ASSIGNED { y[3] }\nFUNCTION g(y) { g = y[2] }",
         "INITIAL { i = y[1] }\nASSIGNED { y[3] }", "BEFORE SOMETHING { i = 1 }",
         "STATE { s () START 1 }", "STATE { s () FROM 0 TO 1 }", "STATE { s () (mV) }",
@@ -94,6 +97,16 @@ def test_texts_that_neuron_refuses(template, part):
         assert nocmodl.takes(template.format("")) and not nocmodl.takes(text)
 
 
+@pytest.mark.parametrize("name", ["area", "diam"])
+@pytest.mark.parametrize("word", ["RANGE", "GLOBAL"])
+def test_geometry_in_lists_is_refused(name, word):
+    text = f"NEURON {{ SUFFIX one {word} {name} }}\nPARAMETER {{ {name} = 2 }}"
+    with pytest.raises(NmodlError, match=f"'{name}' in {word}; NEURON refuses it, too"):
+        Mechanism.from_nmodl(text)
+    if nocmodl.folder() is not None:
+        assert not nocmodl.takes(text)
+
+
 def test_the_texts_of_the_package_are_such_that_neuron_takes_them():
     texts = [builtin.KEPT_NUMBER, builtin.GIVEN_CURRENT, builtin.HALF_GAP]
     for text in texts:
@@ -104,6 +117,47 @@ def test_the_texts_of_the_package_are_such_that_neuron_takes_them():
 def call_twin(function, inputs):
     """Call a generated NumPy function with what it takes of some inputs."""
     return function(*(inputs[name] for name in inspect.signature(function).parameters))
+
+
+LISTS = {  # statements of NEURON blocks and files for one thread, and whether NEURON refuses v
+    "POINTER": ("POINTER q", "ASSIGNED {{ q }}", True),
+    "POINTER, THREADSAFE": ("THREADSAFE POINTER q", "ASSIGNED {{ q }}", False),
+    "BBCOREPOINTER": ("BBCOREPOINTER q", "ASSIGNED {{ q }}", True),
+    "EXTERNAL": ("EXTERNAL q", "", True),
+    "a GLOBAL that is set": ("GLOBAL q", "ASSIGNED {{ q }}\nINITIAL {{ q = 1 }}", True),
+    "a GLOBAL beside a LOCAL": (
+        "GLOBAL q",
+        "ASSIGNED {{ q }}\nINITIAL {{ LOCAL q\nq = 1 }}",
+        False,
+    ),
+    "a GLOBAL": ("GLOBAL q", "ASSIGNED {{ q }}", False),
+    "a PARAMETER that is set": ("", "PARAMETER {{ q = 1 }}\nINITIAL {{ q = 1 }}", False),
+    "VERBATIM": (
+        "RANGE q",
+        "ASSIGNED {{ q }}\nINITIAL {{\nVERBATIM\nq = 1;\nENDVERBATIM\n}}",
+        True,
+    ),
+    "an empty VERBATIM": ("", "VERBATIM\nENDVERBATIM", True),
+    "scop_random": ("RANGE q", "ASSIGNED {{ q }}\nINITIAL {{ q = scop_random() }}", True),
+    "normrand in a FUNCTION": ("", "FUNCTION f() {{ f = normrand(0, 1) }}", True),
+    "set_seed, THREADSAFE": ("THREADSAFE", "INITIAL {{ set_seed(1) }}", False),
+    "state_discontinuity": ("THREADSAFE", "INITIAL {{ state_discontinuity(x, 1) }}", True),
+    "LINEAR": ("THREADSAFE", "STATE {{ m }}\nINITIAL {{ SOLVE s }}\nLINEAR s {{ ~ m = 1 }}", True),
+    "nothing": ("", "", False),
+}
+
+
+@pytest.mark.parametrize("which", LISTS)
+@pytest.mark.parametrize("declared", ["", " v"])
+def test_v_must_be_declared_in_files_for_one_thread(which, declared):
+    neuron, rest, is_refused = LISTS[which]
+    text = f"NEURON {{ SUFFIX one RANGE x {neuron} }}\nASSIGNED {{ x{declared} }}\n"
+    text += rest.format() + "\nBREAKPOINT { x = v }\n"
+    is_refused &= not declared
+    expected = pytest.raises(NmodlError, match="v is not declared in a file for one thread")
+    with expected if is_refused else contextlib.nullcontext():
+        Mechanism.from_nmodl(text)
+    assert nocmodl.folder() is None or nocmodl.takes(text) != is_refused
 
 
 def test_a_unit_without_a_name_is_one_of_a_state():

@@ -7,7 +7,7 @@ import pytest
 
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.mechanisms.nmodl import NmodlError
-from clhines.simulator.mechanisms.nmodl.reading.keywords import KEYWORDS
+from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON, KEYWORDS
 
 NAMED = {  # declarations of a name, and its uses
     "PARAMETER": "PARAMETER {{ {0} = 2 }}\nINITIAL {{ out = {0} }}",
@@ -23,11 +23,11 @@ NAMED = {  # declarations of a name, and its uses
 
 @pytest.mark.parametrize("sort", NAMED)
 def test_words_that_neuron_keeps_are_refused_where_it_refuses_them(sort):
-    """Each keyword, and names which are none, though NEURON has them."""
+    """Each keyword, each function, and names which are neither, though NEURON has them."""
     others = {"abs", "acosh", "adrk", "random_setseed", "x", "y"}
-    for word in sorted(KEYWORDS | others):
+    for word in sorted(KEYWORDS | FUNCTIONS_OF_NEURON | others):
         text = "NEURON { SUFFIX one  RANGE out }\nASSIGNED { out }\n" + NAMED[sort].format(word)
-        is_refused = word in KEYWORDS
+        is_refused = word in KEYWORDS or (word not in others and sort not in ("LOCAL", "argument"))
         with pytest.raises(NmodlError) if is_refused else contextlib.nullcontext():
             Mechanism.from_nmodl(text)
         if nocmodl.folder() is not None:

@@ -2,7 +2,12 @@
 
 import pytest
 
-from clhines.simulator.mechanisms.nmodl.reading.macros import NotReadError, preprocessed
+from clhines.simulator.mechanisms.nmodl.reading.macros import (
+    NotReadError,
+    expanded,
+    macros_in,
+    preprocessed,
+)
 
 pytestmark = pytest.mark.core
 
@@ -21,3 +26,14 @@ def test_conditions_of_neuron_9():
 def test_other_conditions_are_not_read(text):
     with pytest.raises(NotReadError):
         preprocessed(text)
+
+
+def test_macros_of_one_argument():
+    text = "#define twice(x) (2*(x))\n#if 0\n#define gone(x) x\n#endif\n#define N 3\n"
+    macros = macros_in(text)
+    assert macros == {"twice": ("x", "(2*(x))")}
+    assert expanded("y = twice(a + f(b)) + once(x);", macros) == "y = (2*(a + f(b))) + once(x);"
+    for wrong in ("y = twice(a;", "y = twice(twice(a));"):
+        with pytest.raises(NotReadError):
+            expanded(wrong, macros)
+    assert macros_in("#ifdef MINE\n#define f(x) x\n#endif\n") == {}

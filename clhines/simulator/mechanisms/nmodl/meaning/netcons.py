@@ -1,0 +1,63 @@
+"""FOR_NETCONS: weights of the event's own connection before and after it.
+
+Functions of FOR_NETCONS are called before the function of the event, which sees changed weights. So
+an event may use weights that a FOR_NETCONS changes after it, but not before it, in the same turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.values import weight
+from clhines.simulator.refusals import refusal
+
+
+def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
+    """Return values of conditions, and of symbols that are compared, where a condition holds."""
+    values: dict[Node, Node] = {}
+    pending = [guard]
+    while pending:
+        node = pending.pop()
+        if node.is_number:
+            continue
+        values[node] = graph.one
+        plain = node.definition
+        values[plain] = graph.one
+        if plain.op == "both":
+            pending += plain.args
+        elif plain.op == "where":
+            condition, yes, no = plain.args
+            if no is graph.zero:
+                pending += [condition, yes]
+            elif yes is graph.zero:
+                values[condition] = values[condition.definition] = graph.zero
+                pending.append(no)
+    for node in [*values]:
+        if node.op in ("less", "lessequal") and values[node] is graph.one:
+            values.setdefault(graph.negated(node), graph.zero)
+            a, b = node.args
+            same = node.op == "lessequal" and graph.less(b, a, or_equal=True) in values
+            if same and a.op == "symbol" and b.is_number:
+                values[a] = b
+    return values
+
+
+def where_true(graph: Graph, guard: Node, nodes: Sequence[Node]) -> list[Node]:
+    """Return expressions as they are where a condition holds."""
+    return graph.replaced(nodes, assumed(graph, guard))
+
+
+def check(
+    graph: Graph, nodes: Sequence[Node], guard: Node, changed: Collection[str], line: int
+) -> None:
+    """Refuse an event that needs weights before a FOR_NETCONS changes them.
+
+    `nodes` are all results of the event, `guard` is where the FOR_NETCONS is executed, and
+    `changed` are the arguments of NET_RECEIVE that it changes.
+    """
+    left = [guard, *where_true(graph, guard, nodes)]
+    for name in changed:
+        if any(node.uses(weight(name)) for node in left):
+            raise Refused(refusal("mod.used-before-for-netcons", name=name), line)

@@ -1,0 +1,98 @@
+"""Mark outside: decisions by values outside of an array, NaN here and other memory in NEURON.
+
+A comparison with NaN would take a branch, and the NaN would be lost. So a choice by a comparison is
+NaN itself if a compared number is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from clhines.simulator.mechanisms.ir.compiled import Body, Loop
+from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, postorder
+from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.refusals import refusal
+
+_DECIDING = "arm", "watch", "unless"  # results that decide by themselves
+
+
+def mark_outside(blocks: FileBlocks) -> FileBlocks:
+    """Return blocks whose decisions pass on a NaN of an index that is outside of its array."""
+    if blocks.shared.outside is None:
+        return blocks
+    return replace(blocks, bodies=_marked(blocks.bodies, *blocks.shared.outside))
+
+
+def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, Body]:
+    """Return blocks whose decisions are NaN if they compare `outside`, a NaN.
+
+    A Refused, at the line: a WATCH would depend on it.
+    """
+    graph, lost = outside.graph, _lost(blocks, outside)
+    done: dict[Node, Node] = {}
+
+    def passed(conditions: Iterable[Node], value: Node) -> Node:
+        for x in dict.fromkeys(x for e in conditions for x in _compared(e, lost)):
+            number, chosen = graph.local("_compared", done[x]), graph.local("_chosen", value)
+            least = graph.less(graph.zero, number, or_equal=True)
+            value = graph.where(least, chosen, outside)
+            value = graph.where(graph.less(number, graph.zero), chosen, value)
+        return value
+
+    def changed(root: Node) -> Node:
+        for node in postorder([root], stop=done):
+            if node in done:
+                continue
+            done[node] = graph.rebuilt(node, tuple(done[a] for a in node.args))
+            if node.op in ("where", "lookup", "entry") and node.args[0] in lost:
+                at = node.args[0].definition
+                by = at.args[0] if node.op == "lookup" else at
+                done[node] = passed([by], done[node])
+        return done[root]
+
+    def loop_of(loop: Loop) -> Loop:
+        new = loop.mapped(changed)
+        entered, go_on = ([e] if e in lost else [] for e in (loop.entered, loop.go_on))
+        starts = [passed(entered, e) for e in new.starts]
+        values = [passed(go_on, e) for e in new.values]
+        return replace(new, starts=starts, values=values)
+
+    marked = {}
+    for name, body in blocks.items():
+        marked[name] = new = body.mapped(changed)
+        new.loops = [*map(loop_of, body.loops)]
+        if any(role in _DECIDING and node in lost for role, _, node in body.results):
+            what = refusal("mod.watch-element")
+            raise Refused(what, line)
+    return marked
+
+
+def _compared(condition: Node, lost: set[Node]) -> list[Node]:
+    """Return the numbers that a condition compares and that may be NaN."""
+    if condition not in lost:
+        return []
+    if condition.definition.op in CONDITIONS:
+        return [x for a in condition.definition.args for x in _compared(a, lost)]
+    return [condition]
+
+
+def _lost(blocks: Mapping[str, Body], outside: Node) -> set[Node]:
+    """Return all expressions that may be NaN as `outside` is, in any block."""
+    kept = set[str]()
+    while True:
+        lost = {outside}
+        for node in postorder([n for body in blocks.values() for n in body.every()]):
+            if (node.name in kept and node.op == "symbol") or not lost.isdisjoint(node.args):
+                lost.add(node)
+        more = set[str]()
+        for body in blocks.values():
+            more |= {key for key, node in body.writes.items() if node in lost}
+            for loop in body.loops:
+                alike = zip(loop.names, loop.ends, loop.starts, loop.values, strict=True)
+                decided = not lost.isdisjoint(loop.decides())
+                more |= {n for *names, a, b in alike if decided or {a, b} & lost for n in names}
+        if more <= kept:
+            return lost
+        kept |= more
