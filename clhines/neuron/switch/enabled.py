@@ -135,7 +135,7 @@ def enable(
 
 
 def _check_engine(engine: str) -> None:
-    if engine != "auto":
+    if not isinstance(engine, str) or engine != "auto":
         from clhines.simulator.importing import CHOICES
 
         as_choice("engine", engine, CHOICES)
