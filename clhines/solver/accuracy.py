@@ -49,7 +49,7 @@ def report_growth(arguments: Arguments, pivots: BadPivots, check: bool | str) ->
         f"expected {FIT}"
     )
     cells = tuple(pivots.cells[~pivots.bad].tolist())
-    _report(AccuracyWarning(text, *lost, cells), check)
+    report(AccuracyWarning(text, *lost, cells), check)
 
 
 def report_error(
@@ -76,10 +76,11 @@ def report_error(
         f"{error:.3g} eps, so that the solution has lost digits; expected at most {MOST_LOST:g} "
         f"eps: {advice}"
     )
-    _report(AccuracyWarning(text, cell, node, tuple(np.unique(cells).tolist())), check)
+    report(AccuracyWarning(text, cell, node, tuple(np.unique(cells).tolist())), check)
 
 
-def _report(warning: AccuracyWarning, check: bool | str) -> None:
+def report(warning: AccuracyWarning, check: bool | str) -> None:
+    """Raise a warning as an error if `check` is "raise"; else warn at the user's line."""
     if check == "raise":
         raise warning
     warn_caller(warning, AccuracyWarning)

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from clhines.core.arrays import offsets, stretch_of
-from clhines.core.errors import AccuracyWarning, InputError, PivotError, warn_caller
-from clhines.solver.accuracy import MOST_LOST
+from clhines.core.errors import AccuracyWarning, InputError, PivotError
+from clhines.solver.accuracy import MOST_LOST, report
 
 _LEAST_ROWS = 3  # per system: with two, a corner is at the place of `dl` or `du`
 _REFINEMENTS = 3
@@ -91,15 +92,19 @@ class Corners:
             f"is {errors.max():.3g} eps; expected a diagonally dominant matrix"
         )
         warning = AccuracyWarning(text, int(systems[0]), int(lost[0]), tuple(systems.tolist()))
-        if check == "raise":
-            raise warning
-        warn_caller(warning, AccuracyWarning)
+        report(warning, check)
 
-    def _residual(self, b: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return b - A x, and |A| |x| + |b|, float64."""
+    @cached_property
+    def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows before and after each row of its ring, (n,) integer each."""
         first, last = offsets(self.sizes)[:-1], offsets(self.sizes)[1:] - 1
         before, after = np.arange(-1, len(self.main) - 1), np.arange(1, len(self.main) + 1)
         before[first], after[last] = last, first
+        return before, after
+
+    def _residual(self, b: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return b - A x, and |A| |x| + |b|, float64."""
+        before, after = self._neighbours
         wide = x.astype(np.float64)
         terms = self.low * wide[..., before], self.main * wide, self.up * wide[..., after]
         gap = b - terms[0] - terms[1] - terms[2]
