@@ -73,23 +73,33 @@ def _is_entry(model: Model, record: Record) -> bool:
 
 def _is_simple(model: Model, kind: Kind, is_target: bool) -> bool:
     program = kind.mechanism.program
+    current, advance = program.blocks.get("current", ()), program.blocks.get("advance", ())
+    return (
+        {b for b in program.blocks if not b.startswith(_START)} <= _STEP_BLOCKS
+        and all(a.role in _ROLES for a in (*current, *advance))
+        and not any(a.role == "state" and a.direction == "inout" for a in current)
+        and _has_simple_events(kind, is_target)
+        and _has_simple_ions(model, kind)
+    )
+
+
+def _has_simple_events(kind: Kind, is_target: bool) -> bool:
+    """Whether a kind sends no events, and takes them, if any come, by sums of weights."""
+    program = kind.mechanism.program
     if program.net is not None and (program.net.sends or (is_target and not _adds(kind))):
         return False
-    if not {b for b in program.blocks if not b.startswith(_START)} <= _STEP_BLOCKS:
-        return False
-    current, advance, receive = (
-        program.blocks.get(b, ()) for b in ("current", "advance", "receive")
-    )
-    currents = {ion.variables[3] for ion in model.ions}
-    alone = bool((np.diff(kind.node) > 0).all())  # ions are set by one instance of a node
+    receive = program.blocks.get("receive", ())
+    return not is_target or all(a.role in _EVENT_ROLES for a in receive)
+
+
+def _has_simple_ions(model: Model, kind: Kind) -> bool:
+    """Whether a kind only gives currents of ions, and is alone at a node where it sets others."""
+    currents, ions = {ion.variables[3] for ion in model.ions}, ions_set(kind)
+    uses = [a for a in kind.mechanism.program.blocks.get("current", ()) if a.role == "ion"]
     return (
-        all(a.role in _ROLES for a in (*current, *advance))
-        and not (is_target and any(a.role not in _EVENT_ROLES for a in receive))
-        and not any(a.role == "state" and a.direction == "inout" for a in current)
-        and all(a.name in currents for a in current if a.role == "ion" and a.direction != "in")
-        and not any(a.role == "ion" and a.name in currents for a in current if a.direction != "out")
-        and (alone or not ions_set(kind))
-        and not currents & {*ions_set(kind)}
+        all(a.direction == ("out" if a.name in currents else "in") for a in uses)
+        and (not ions or bool((np.diff(kind.node) > 0).all()))
+        and not currents & {*ions}
     )
 
 
