@@ -44,11 +44,6 @@ def check_target(path: PathLike) -> None:
         raise _cannot(path, error) from error
 
 
-def check_new(path: PathLike) -> None:
-    if os.path.isfile(path):
-        raise InputError(f"{path_text(path)} is there already; expected another name")
-
-
 @contextmanager
 def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
     """Yield a binary file that replaces `path` when the block ends; after an error nothing changes.
