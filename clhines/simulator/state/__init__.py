@@ -1,10 +1,8 @@
-"""State of a run: its values on the device, files, copies.
+"""State of a run: values on the host and on the device, saved files, copies.
 
-`arena` names parts of one array on the device. `chunk`: what a run has found in some steps.
-`decisions`: what no partition of a network may change, made once. `saved`: files, checked against
-`Model.schema`. `changes`: values set on the
-device. `variables`: everything that changes in the reference, for copies, too; `host_grid`: its
-sums of events in whole steps. `sources`: tables of events to instances, and bins of a step.
-`plays`: values that are played between
-events. `ranges`: the largest number of a precision.
+`variables`: every value that changes, in NumPy; the reference works on it. `decisions`: choices
+made once for the whole network. `sources`: which events reach which instance, and when.
+`host_grid`: events in whole steps. `plays`: Vectors that play values. `chunk`: results of some
+steps. `saved`: files, checked against `Model.schema`. `arena`: named regions of one array on the
+device. `changes`: new parameters and weights on the device. `ranges`: limits of a precision.
 """

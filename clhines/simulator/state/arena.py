@@ -1,4 +1,4 @@
-"""Arenas: named regions of one array on a device, so that a kernel takes few arguments; copies."""
+"""Arenas: named regions of one array on a device, so that a kernel takes few arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clhines.solver.device.arrays import set_soon, values_of, within_reach
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
-WIDE = 128  # work-items of a row on other devices than CPUs
+WIDE = 128  # work-items per row on a GPU
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,10 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeats one copy on a device; `gather`: node of all copies at each place of the solver."""
+    """Repeats the arrays of one copy on a device.
+
+    `gather` maps places of the solver's order to nodes of all copies.
+    """
 
     def __init__(
         self, queue: cl.CommandQueue, dtype: np.dtype, copies: int, gather: np.ndarray
@@ -65,7 +68,10 @@ class Tiler:
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
     def tile(self, once: np.ndarray, whole: cla.Array, begin: int, step: int) -> None:
-        """Repeat (rows, n) values into `whole` from `begin` on; whole numbers grow by `step`."""
+        """Repeat (rows, n) values into `whole` from `begin` on.
+
+        Integers grow by `step` from copy to copy.
+        """
         if not once.size:
             return
         values = cla.to_device(self.queue, once)
@@ -83,7 +89,7 @@ class Tiler:
             )
 
     def pack(self, values: np.ndarray) -> cla.Array:
-        """(places,) values of all copies in the solver's order, of (n,) of one in natural order."""
+        """Expand (n,) values of one copy, in natural order, to (places,) in the solver's order."""
         on_device = cla.to_device(self.queue, np.ascontiguousarray(values, self.dtype))
         gather, places = self._gather, len(self._gather)
         packed = cla.empty(self.queue, places, self.dtype)
@@ -92,7 +98,7 @@ class Tiler:
         return packed
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
-        """`reference.placed_neighbours` of all copies, of (k, n) `neighbours` of one."""
+        """Expand (k, n) `neighbours` of one copy to `reference.placed_neighbours` of all."""
         gather, places, n = self._gather, len(self._gather), of_one.shape[1]
         place = cla.empty(self.queue, n * self.copies, np.int32)
         self._kernels["invert_places"](
@@ -111,7 +117,7 @@ class Tiler:
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
-        """Find the active node at each place, and the place of each, in `ints` from `begin`."""
+        """Write the active node of each place, and each active node's place from `begin` on."""
         numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
         self._kernels["find_places"](
@@ -129,11 +135,14 @@ class Tiler:
 
 
 NONE = np.zeros(0)
-_FETCHED = 1 << 20  # numbers: up to here one transfer is faster than one for each region
+_FETCHED = 1 << 20  # numbers up to which one transfer beats one per region
 
 
 class Arena:
-    """Arrays one after another in one array on a device; a `tiler` repeats those of one copy."""
+    """Regions one after another in one array on a device; `tiler` repeats those of one copy.
+
+    | v | state m | state h | ... |      offset["state m"] = where it begins
+    """
 
     def __init__(self, dtype: np.dtype, tiler: Tiler | None = None) -> None:
         self.dtype, self._tiler = np.dtype(dtype), tiler
@@ -151,7 +160,7 @@ class Arena:
         self._size += -self._size % size
 
     def room(self, name: str, shape: tuple[int, ...]) -> int:
-        """Add a region whose values come later; return where it begins."""
+        """Add a region whose values come later; return its offset."""
         self.offset[name], self._shape[name] = self._size, shape
         self._size += prod(shape)
         return self.offset[name]
@@ -168,7 +177,7 @@ class Arena:
         before: np.ndarray = NONE,
         after: np.ndarray = NONE,
     ) -> None:
-        """Add a region: `before`, (rows, n) values as `Tiler.tile` repeats them, and `after`."""
+        """Add a region: `before`, then (rows, n) values repeated by `Tiler.tile`, then `after`."""
         if self._tiler is None:
             more = len(before) or len(after)
             self.add(
@@ -184,7 +193,7 @@ class Arena:
             self._parts.append((at, np.asarray(values, self.dtype)))
 
     def put(self, queue: cl.CommandQueue, onto: cla.Array | None = None) -> cla.Array:
-        """Put all regions on the device, or `onto` an array; nothing is added any more."""
+        """Copy all regions to the device, or into `onto`; regions cannot be added afterwards."""
         if self._size >= 2**31:
             raise DeviceMemoryError(
                 f"the variables and events take {self._size} numbers; expected less than 2**31"
@@ -213,14 +222,14 @@ class Arena:
         size = prod(shape)
         if not size:
             return np.zeros(shape, self.dtype)
-        if self._parts:  # on the host so far
+        if self._parts:  # still on the host
             part = self._part_of(begin, size)
             values = self._joined()[begin : begin + size] if part is None else self._parts[part][1]
             return values.reshape(shape).copy()
         return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
-        """Return a copy on the host, by one transfer; where that is much, this one itself."""
+        """Return a copy on the host, by one transfer; this arena itself if it is large."""
         if self._parts or self._size > _FETCHED:
             return self
         arena = copy(self)
@@ -228,7 +237,7 @@ class Arena:
         return arena
 
     def fetch(self) -> None:
-        """Take all regions, which are on the device, to the host."""
+        """Transfer all regions to the host."""
         self._parts = [(0, values_of(self.array, self._queue))]
 
     def set(self, name: str, values: np.ndarray) -> None:
@@ -244,12 +253,12 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _part_of(self, begin: int, size: int) -> int | None:
-        """Return which part is a whole region, while regions are not joined."""
+        """Return the part that is exactly this region, while regions are not joined."""
         parts = [(at, len(values)) for at, values in self._parts]
         return parts.index((begin, size)) if (begin, size) in parts else None
 
     def _joined(self) -> np.ndarray:
-        """All regions and a number more, before they are on the device."""
+        """Join all regions, and one number more, on the host."""
         if len(self._parts) == 1 and len(self._parts[0][1]) > self._size:
             return self._parts[0][1]
         whole = np.zeros(self._size + 1, self.dtype)

@@ -1,4 +1,4 @@
-"""Changes of a run on one device: parameters, constants, weights and the state at the start."""
+"""Changes of a run on one device: parameters, constants, weights and the kept start."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from clhines.solver.device.arrays import set_soon
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
-_MOST = 2**31  # elements of an array that the kernel takes
-_FEW = 64  # elements in a row that are copied, not put by the kernel
+_MOST = 2**31  # array size that the kernel's int indices allow
+_FEW = 64  # up to so many adjacent elements are copied, without the kernel
 
 
 @dataclass(frozen=True)
@@ -43,32 +43,32 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Where the values of a parameter of all instances of a kind are on a device."""
+    """Place of a parameter's values, of all instances of a kind, on a device."""
 
     array: cla.Array
     offset: int
-    key: Hashable = ()  # of all parameters with the same `places`
-    # place, less `offset`, and instance of the kind, (m,) each; None: one number for all instances
+    key: Hashable = ()  # the same for parameters with the same `places`
+    # place, less `offset`, and instance, (m,) each; None: one number serves all instances
     places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
 
 class Spread:
-    """Puts values into arrays on a device; tables are made when first needed, and kept."""
+    """Writes values into arrays on a device; caches its index tables."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
         spec = SpreadSpec(real_name(self.dtype))
         self._kernel = program.kernel_of(queue.context, spec, "spread")
         self._tables: dict[Hashable, cla.Array] = {}
-        self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and number of few in a row
+        self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and length of short rows
         self._written = deque[cl.Event | None](maxlen=8)
 
     def takes(self, storage: Storage, by: str) -> bool:
-        """Whether values can be put there: one for all needs no places."""
+        """Whether it can write there; without places, only one value for all."""
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
-        """Enqueue that the instances of a group, by its number, get new values."""
+        """Enqueue new values for the instances of a group, by its number."""
         numbers = value.numbers.astype(self.dtype)
         if storage.places is None:
             self._set(storage, 0, numbers[:1])
@@ -126,7 +126,7 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Places of a group's instances, and which of its instances these are."""
+        """Places of a group's instances, and their indices in the group."""
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]
@@ -142,13 +142,13 @@ class Spread:
         )
 
 
-_SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
+_SPARE_BITS = 8  # a new unit may waste so many of the 62 bits of the largest sum
 
 
 class DeviceChanges:
-    """Changes the parameters, constants and weights of a run on one device in place.
+    """Changes parameters, constants and weights of a run on one device in place.
 
-    Methods return whether they could; if not, another run is needed.
+    Methods return False if they cannot; then another run is needed.
     """
 
     def __init__(self, run: Any) -> None:
@@ -181,7 +181,7 @@ class DeviceChanges:
         self.run.keep_start()
 
     def reset(self) -> bool:
-        """Go back to the start that is kept, with the parameters of now; whether it could."""
+        """Return to the kept start, with the present parameters."""
         for (group, name), value in self._since_start.items():
             assert self._spread is not None
             for storage in self.run.storage(self.model.instances[group][0], name):
@@ -192,17 +192,17 @@ class DeviceChanges:
         return bool(self.run.reset())
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
+        """Replace `Model.constant_d`, `constant_b` and `constant_g`."""
         return bool(self.run.set_constants(d, b, g))
 
     def set_weights(self, weight: np.ndarray) -> bool:
-        """Take other weights of all connections, if the integers in which they are kept do."""
+        """Replace all weights, if the integer unit in use still fits."""
         grid, connections = self.run.grid, self.model.connections
         if grid is None or grid.delivery is None or connections.rule is not None:
             return False
         delivery = grid.delivery
         unit, external = delivery.incoming_scale, external_sums(self.model)
-        largest = np.maximum(np.abs(weight), np.abs(grid.weights()))  # both may be under way
+        largest = np.maximum(np.abs(weight), np.abs(grid.weights()))  # both may be pending
         finest = connections.scale(external, largest)
         if not unit / 2**_SPARE_BITS <= finest <= unit:
             return False
@@ -212,23 +212,23 @@ class DeviceChanges:
 
 
 def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
-    """Return whether the start depends on a parameter, but for what the first step sets again."""
+    """Whether the start depends on a parameter, beyond values that the first step sets again."""
     spike = mechanism.program.spike
     names = {name, HELD_STEPS} if spike is not None and name == spike.refractory else {name}
     if names & mechanism.compiled.start_uses:
         return True
     if not names & mechanism.compiled.current_uses:
         return False
-    by_pointers = bool(model.read or model.written)  # others may read states
+    by_pointers = bool(model.read or model.written)  # other kinds may read states
     return by_pointers or any(kind.mechanism.compiled.reads_first_currents for kind in model.kinds)
 
 
 def with_other_events(
     saved: dict[str, np.ndarray], before: Model, model: Model, num_sources: int
 ) -> dict[str, np.ndarray]:
-    """Return a state with the events from outside of `model` in place of those of `before`.
+    """Replace the external events of `before` by those of `model` in a saved state.
 
-    At exact times each of these is a source of its own, after the first `num_sources`, with one
+    At exact times each external event is a source, after the first `num_sources`, with one
     connection, after all others.
     """
     if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):

@@ -1,4 +1,4 @@
-"""Decisions that no partition of a network may change, and shapes of the arrays of its state."""
+"""Choices made once for a whole network, and shapes of the arrays of its state."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.model.schema import Field
 from clhines.simulator.state.sources import ring_sizes
 
-MAX_EPOCH = 256  # steps between two deliveries of spikes at most
+MAX_EPOCH = 256  # most steps between two deliveries of spikes
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Everything the bits of a cell depend on besides the cell.
+    """Everything, outside the cell itself, on which the bits of a cell's results depend.
 
-    A network gives the same bits in one process and in any number of parts. So whatever is chosen
-    by looking at more than one cell is chosen for the whole network, here, and handed to the parts.
-    What depends on the device too is chosen from `network` by the engines: lanes of a vector, most
-    nodes of a segment, method of the solver.
+    A network gives the same bits in one process and in any number of parts. So every choice that
+    looks at more than one cell is made here, for the whole network, and passed to the parts.
+    Engines derive the rest from `network` and the device: vector lanes, segment length, solver.
     """
 
-    network: Model  # model of the whole network
-    split: bool  # it is simulated in parts, which exchange their spikes
-    overlap: bool  # spikes of an epoch are exchanged during the next one
-    epoch: int  # steps whose events are known before the first of them
-    slots: int  # of the ring of events: those due at step s are in row ``s % slots``
+    network: Model  # of the whole network
+    split: bool  # simulated in parts, which exchange spikes
+    overlap: bool  # an epoch's spikes are exchanged during the next epoch
+    epoch: int  # steps for which all events are known before the first
+    slots: int  # rows of the ring of events; step s uses row ``s % slots``
     scale: float  # unit of the integer weights, a power of two; sums fit in int64
-    constant_factors: bool  # only the conductances at the roots change
-    inflow: bool  # there are constant mechanisms, or may be
-    # (num_cells,) int64: the cells of `network` by gid, where a rank has described its own alone,
-    # which come first there
+    constant_factors: bool  # conductances change at roots only
+    inflow: bool  # constant mechanisms exist, or may come
+    # (num_cells,) int64, or None: the cells of `network` by gid, if a rank has described only its
+    # own cells; these come first in `network`
     by_gid: np.ndarray | None = None
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
-        """Decide for the whole network; what `GridConnections.scale` refuses is an InputError."""
+        """Decide for the whole network; InputError if the weights fit no common unit."""
         return cls(
             network=network,
             split=split,
@@ -52,7 +51,7 @@ class Decisions:
 
 
 def epoch_steps(model: Model, overlap: bool = False) -> int:
-    """Count steps whose events are known before: the smallest delay, or half with `overlap`."""
+    """Return the steps of an epoch: the smallest delay, or half of it with `overlap`."""
     return epoch_of(model.connections.min_delay, overlap)
 
 
@@ -75,7 +74,7 @@ def slots_of(least: int, most: int) -> int:
 
 
 def external_sums(model: Model) -> np.ndarray:
-    """(num_targets,) float64: largest sum of events from outside at each target in a step."""
+    """Largest sum of external events in a step, by target: (num_targets,) float64."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     each = np.bincount(where.reshape(-1), np.abs(events.weight), len(key))
@@ -90,7 +89,7 @@ def incoming_scale(model: Model) -> float:
 
 
 def scale_of(total: float, most: float, target: int) -> float:
-    """Return the unit of the largest sum at a target, which is there, and the largest weight."""
+    """Return the unit for the largest sum, `total` at `target`, and the largest weight `most`."""
     return unit_of(total, most, target) if most else float(2.0 ** (np.frexp(total)[1] - 62))
 
 
@@ -100,7 +99,7 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Count what an axis of an array counts; see `Field`."""
+    """Return the length of an array's axis; see `Field`."""
     if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net
         assert net is not None

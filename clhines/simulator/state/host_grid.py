@@ -1,4 +1,4 @@
-"""Events in whole steps on the host: the sums of each target, and plastic weights, in NumPy."""
+"""Events in whole steps on the host, in NumPy: sums for each target, and plastic weights."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from clhines.simulator.state.decisions import Decisions
 
 
 def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
-    """Raise InputError for a weight or a trace that is no finite number."""
+    """Raise InputError if a weight or a trace is not finite."""
     if not all(np.isfinite(array).all() for array in values):
         raise rule.not_finite()
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Return a state whose plastic connections are as they are after a step, without an event."""
+    """Advance the plastic connections of a saved state to `step`, without an event."""
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:
         return saved
@@ -40,14 +40,14 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
 
 
 class HostGrid:
-    """`Grid` in NumPy; `incoming` is (slots, num_targets) int64."""
+    """NumPy version of `Grid`; `incoming` is (slots, num_targets) int64."""
 
     def __init__(self, model: Model, decisions: Decisions) -> None:
         self.model, self.slots, self.scale = model, decisions.slots, decisions.scale
-        self.split = decisions.split  # spikes of all ranks are sent together
+        self.split = decisions.split  # spikes of all ranks arrive together
         self.weight = model.connections.weight.copy()
         self._post = model.cell_of_target()[model.connections.target]
-        # spikes of the whole network may come, and change traces, where this is a part
+        # in a part, too, spikes of the whole network may arrive and change traces
         sources = decisions.network.connections.num_sources
         size = {"plastic": model.connections.count, "sent": sources}
         self._trace, self._last = dict[str, np.ndarray](), dict[str, np.ndarray]()
@@ -60,7 +60,7 @@ class HostGrid:
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each kind, its instances that events come to in a step, and their weights."""
+        """Yield each kind, its instances that receive events in a step, and summed weights."""
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))
         weight = np.rint(events.weight[now] / self.scale).astype(np.int64)
@@ -74,11 +74,12 @@ class HostGrid:
         slot[:] = 0
 
     def send(self, step: int, sources: np.ndarray) -> None:
-        """Deliver the spikes of a step, of all sources at once."""
+        """Deliver the spikes of a step, from all sources at once."""
         connections = self.model.connections
         sent = self.connections_of(sources)
         rule = connections.rule
         if rule is not None:
+            # pre first: the rule sees the traces before this step's spikes
             self._change("pre", sent, step)
             self._count("pre", sources, step)
         slot = (step + 1 + connections.delay[sent]) % self.slots
@@ -89,7 +90,7 @@ class HostGrid:
             self._count("post", sources, step)
 
     def connections_of(self, sources: np.ndarray) -> np.ndarray:
-        """Return the connections of some sources, in the order of the rows."""
+        """Return the connections of these sources, in the order of the rows."""
         connections = self.model.connections
         begin = connections.row[sources]
         return connections.order[ranges(begin, connections.row[sources + 1] - begin)]
@@ -99,7 +100,7 @@ class HostGrid:
             self._change(REWARD, np.arange(self.model.connections.count), step, reward)
 
     def _change(self, event: str, connections: np.ndarray, step: int, reward: float = 0.0) -> None:
-        """Change plastic ones of some connections, at an event."""
+        """Change the plastic connections among these, at an event."""
         grid, course, rule = self.model.connections, self._course, self._course.rule
         plastic = connections[grid.plastic[connections]]
         values = {**course.constants, REWARD: reward, "w_": self.weight[plastic]}
@@ -120,7 +121,7 @@ class HostGrid:
         check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
-        """Return the traces of some cells as they are in a step, by their names in actions."""
+        """Return the traces of cells in a step, by their names in actions."""
         names = self._course.rule.kept[side]
         gone = step - self._last[side][at] if names else at
         return {
@@ -147,7 +148,7 @@ class HostGrid:
         return {f.key: self.owner(f)[f.name] for f in fields}
 
     def owner(self, field: Field) -> dict[str, np.ndarray]:
-        """Return the dict that has the array of a field of a state, by the field's name."""
+        """Return the dict that holds a field's array under the field's name."""
         if field.what == "plastic_trace":
             return self._trace
         return self._last if field.what == "plastic_step" else vars(self)

@@ -1,9 +1,10 @@
-"""Played values among events: what an event finds in a parameter that takes values in time.
+"""Played values: the order of Vector.play and events within a step.
 
-NEURON's queue has an entry for each value of a Vector that plays, of which the next one is put
-there when one comes. So an event finds what has come before it; at one time the one that was put
-there first comes first, and what is played if both were put there at one time. Random.play has no
-entry: it sets its variables in the middle of a step, after the events until then.
+For each playing Vector, NEURON's queue holds the next entry only; delivering it queues the one
+after. An event therefore sees the entries delivered before it. Of items due at the same time, the
+first queued comes first; a played entry precedes an event that was queued at the same time.
+Random.play is not queued: it sets its variable in the middle of a step, after the events due by
+then.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from clhines.simulator.model.model import Model, Played
 
 
 def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, float], ...]:
-    """Return entries whose sum, each times its share, is the value at a time, ms.
+    """Return (entry, share) pairs; the value at time `t`, ms, is their weighted sum.
 
-    `number` entries have come by then; there are no shares where none is set. As NEURON, it
-    extrapolates by the last two of them, and the next one, that it knows of.
+    `number` entries have been delivered. No pairs: no value yet. As NEURON does, extrapolate from
+    the last two delivered entries and the next queued one.
     """
     times = played.t
     if not played.continuous:
@@ -33,56 +34,56 @@ def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, floa
 
 
 def value_after(played: Played, number: int, t: float) -> float:
-    """Return the value at a time, ms, when `number` entries have come; NaN: none is set."""
+    """Return the value at time `t`, ms, after `number` entries; NaN: no value yet."""
     parts = [float(share * played.y[k]) for k, share in shares_after(played, number, t)]
     return sum(parts[1:], parts[0]) if parts else float("nan")
 
 
 def entries_until(played: Played, t: float) -> int:
-    """Return how many entries come until a time, ms."""
+    """Count the entries up to a time, ms."""
     return int(np.searchsorted(played.t, t, side="right"))
 
 
 class PlayedValues:
-    """Plays values of a model into its parameters, on the host, with events and in steps."""
+    """Plays values into a model's parameters on the host, between events and in steps."""
 
     def __init__(self, model: Model, parameters: Sequence[dict[str, np.ndarray]]) -> None:
         self._played, self._parameters = model.played, parameters
-        self._came = [0] * len(model.played)  # entries that have come
+        self._came = [0] * len(model.played)  # delivered entries
         self._of_kind: dict[int, list[int]] = {}
         for number, played in enumerate(model.played):
             if not played.after_events:
                 self._of_kind.setdefault(played.kind, []).append(number)
 
     def start(self) -> None:
-        """Set what comes until t = 0, before INITIAL."""
+        """Set the values of t = 0, before INITIAL."""
         self.begin(0.0)
         for played, number in zip(self._played, self._came, strict=True):
             if number and not played.after_events:
                 self._set(played, number, played.t[number - 1])
 
     def begin(self, t: float) -> None:
-        """Take the entries until a time, ms, for those that have come; nothing is set."""
+        """Mark the entries up to a time, ms, as delivered; set nothing."""
         self._came = [entries_until(played, t) for played in self._played]
 
     def at(self, t: float, middle: float) -> None:
-        """Play in the middle of a step, ms, and at its end `t` where values are interpolated."""
+        """Set values in the middle of a step, ms; interpolated ones for its end, `t`."""
         self.begin(middle)
         for played, number in zip(self._played, self._came, strict=True):
-            if played.continuous or t <= middle:  # the queue has the others, behind the states
+            if played.continuous or t <= middle:  # others are queued, and follow the states
                 self._set(played, number, t)
 
     def has(self, k: int) -> bool:
-        """Whether values with entries in the queue are played into a kind."""
+        """Whether queued values are played into a kind."""
         return k in self._of_kind
 
     def before(
         self, k: int, here: np.ndarray, until: float, due: np.ndarray, sent: np.ndarray
     ) -> None:
-        """Let what comes until a time, ms, and before events of a kind, come.
+        """Deliver the entries of a kind that precede its events and are due until `until`, ms.
 
-        `here`, (count,) bool, are the instances; `due` and `sent`, (count,), times of their
-        next events.
+        `here`, (count,) bool, selects instances. `due` and `sent`, (count,), ms, are the times of
+        their next events.
         """
         for number in self._of_kind.get(k, ()):
             played = self._played[number]
@@ -104,4 +105,4 @@ class PlayedValues:
             self._parameters[played.kind][played.parameter][played.instance] = value
 
     def note(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Note that a value is set, by `shares_after`; for gradients."""
+        """Note that a value is set, as the weighted sum `shares`; for gradients."""

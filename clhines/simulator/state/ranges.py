@@ -1,4 +1,4 @@
-"""The largest number that a precision holds, and the check that a value does not exceed it."""
+"""Check that values fit a precision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def largest_of(dtype: np.dtype) -> float:
 
 
 def check_range(what: str, values: np.ndarray, dtype: np.dtype) -> None:
-    one = values.size == 1  # in a tenth of the time
+    one = values.size == 1  # ten times faster
     most, largest = largest_of(dtype), abs(values.item()) if one else np.abs(values).max(initial=0)
     if largest > most:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Saved states of simulations: writing them, and reading them with checks."""
+"""Write saved states of simulations, and read and check them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from clhines.simulator.state.sources import ring_sizes
 _WHAT = "a file that Simulation.save() has written"
 _SCALAR = np.dtype(np.int64)
 _TEXT = np.dtype("U184")  # a digest, and settings
-_MOST = 2**31 - 1  # of all counts but those of a generator, which may be its state
+_MOST = 2**31 - 1  # largest count, except for generators, where it may be their state
 _MOST_DRAWN = 2**32 - 1
 
 
 def signature(model: Model) -> str:
-    """Return a digest of everything the arrays of a saved state depend on."""
+    """Return a digest of everything on which the arrays of a saved state depend."""
     digest = hashlib.sha256()
     for kind in model.kinds:
         digest.update(kind.mechanism.text.encode())
@@ -96,14 +96,14 @@ def write(
 
 
 def _settings(model: Model) -> str:
-    """Return what a state depends on besides the network, for messages."""
+    """Return the settings on which a state depends besides the network, for messages."""
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
 def _difference(given: str, model: Model) -> str:
-    """Say which settings of a saved state differ from those of a model, or that the network does.
+    """Say how a saved state differs from a model: in settings, or in the network.
 
-    Files of earlier versions do not have them.
+    `given` is empty for files of earlier versions, which have no settings.
     """
     settings = _settings(model)
     if not given:
@@ -116,9 +116,9 @@ def _difference(given: str, model: Model) -> str:
 def read(
     path: PathLike, model: Model, dtype: np.dtype, digest: str
 ) -> tuple[int, dict[str, np.ndarray]]:
-    """Read a state, its step and all `members`; an InputError where it is none of this network."""
+    """Read a state: its step and all `members`. InputError if it does not fit this network."""
     with Npz(path, _WHAT) as file:
-        if file.header("network")[1] == np.uint8:  # its text
+        if file.header("network")[1] == np.uint8:  # the text of a network
             raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
         has_settings = file.header("network")[1] == _TEXT
         text = _TEXT if has_settings else np.array(digest).dtype
@@ -146,7 +146,7 @@ def read(
 def checked(
     arrays: Mapping[str, object], model: Model, dtype: np.dtype, step: int
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a state at the begin of a step, checked as those of a file."""
+    """Check the arrays of a state at the beginning of `step`, as `read` does."""
     state = dict[str, np.ndarray]()
     for name, expected in members(model, dtype, step).items():
         array = real_numbers(name, arrays[name]) if name in arrays else None
@@ -176,10 +176,10 @@ Bounds = tuple[float | np.ndarray | None, float | np.ndarray | None]
 
 def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
     rule, connections = model.connections.rule, model.connections
-    assert rule is not None  # fields of plasticity are of models with a rule
+    assert rule is not None  # only models with a rule have these fields
     if field.what == "plastic_step":
         return -1, step
-    if field.what == "plastic_trace":  # a count has one spike in a step at most
+    if field.what == "plastic_trace":  # a spike count grows by one per step at most
         side, number = split_name(field.name)
         return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
     low, high = (
@@ -189,8 +189,8 @@ def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
-    """Return the least and the largest values of an array; None where any finite number will do."""
-    if field.key == "failed":  # a run that failed cannot be saved
+    """Return the least and the largest valid values of an array; None: no bound."""
+    if field.key == "failed":  # a failed run cannot be saved
         return 0, 0
     if field.key == "held":
         return 0, model.detector_hold
@@ -209,20 +209,20 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
-    """Return the bounds of pending events: sums of at most the weights of all sources."""
+    """Return the bounds of pending sums: the weights of all sources together."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)
     scale = incoming_scale(model)
     most = (largest[:targets] + external_sums(model)[:targets]) / scale + count[:targets]
-    most *= 1 + 2.0**-50  # of rounding these sums
+    most *= 1 + 2.0**-50  # allow for rounding in these sums
     return -most, most
 
 
 def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
     if not model.exact:
         return
-    least = (step - 1) * model.dt  # those due before the middle of the last step were delivered
+    least = (step - 1) * model.dt  # earlier events were delivered by the middle of the last step
     for k, kind in enumerate(model.kinds):
         queue = model.schema.named(arrays, "queue", k)
         if not queue:
@@ -241,7 +241,7 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
 
 
 def _check_rings(where: str, arrays: Mapping[str, np.ndarray], model: Model, least: float) -> None:
-    """Raise InputError for cursors that are not within their rings, or events due before."""
+    """Raise InputError for a cursor outside its ring, or an event that is overdue."""
     netcons, size = model.netcons, ring_sizes(model)
     source, cursor = netcons.source, arrays["cursor"]
     lag = arrays["count"][source] - cursor

@@ -1,8 +1,11 @@
-"""Wires: the tables by which events come from sources to instances in a network with exact times.
+"""Wires: tables of sources, connections and targets in a network with exact event times.
 
-Each source has a ring of the times of its events and a count of all that there were. Each
-connection has a cursor into the ring of its source: how many of them its target has taken. Nothing
-is sent: a target looks into the rings of its connections, and takes what is due.
+A source writes the times of its events into a ring and counts them. A connection has a cursor: how
+many events of its source its target has received. Nothing is pushed; a target reads the rings of
+its connections and takes the events that are due.
+
+    source 0             ring [ 1.2 | 3.7 |  .  ], count 2
+    connection 0 -> 5    delay 1, cursor 1: the event of 3.7 ms is due at 4.7 ms
 """
 
 from __future__ import annotations
@@ -18,22 +21,22 @@ from clhines.simulator.model.needs import artificial_sources, within_cells
 from clhines.simulator.network.times import LAST_STEP
 from clhines.solver.plan.kernel_spec import Word
 
-SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
-WATCH_MARGIN = 1e-11  # below 0, down to which a WATCH condition that is armed counts as true
+SPIKE_LATE = 1e-10  # ms that NEURON adds to the time of a threshold crossing
+WATCH_MARGIN = 1e-11  # an armed WATCH condition counts as true from -WATCH_MARGIN up
 NEAR = 1e-6  # steps
-EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay
-MOST_STEPS = 2**13  # of a delay, that a ring has room for; of longer ones it may run over: an error
+EMITTED_PER_STEP = 4  # ring entries for one instance's events, per step of delay
+MOST_STEPS = 2**13  # of delay for which a ring has room; a longer one may overflow: an error
 
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Tables of a network with exact times; targets are all instances of kinds that take events.
+    """Tables for exact times. Targets are the instances of all kinds with NET_RECEIVE.
 
-    Connections, (m,), have a `target`, and are in `order` by it, those of one in the order given,
-    from `first`, (num_targets + 1,), on. `ring` has the times, ms, at the start: those of trains,
-    `count` of each source. Targets of a layer depend within a step on those of earlier `layers`
-    alone. Where events are `apart` all of a step come before the currents of any node. Rings that
-    are `tight` have room for less than their longest delay.
+    `target` is (m,), by connection. `order` sorts connections by target, stably; `first`,
+    (num_targets + 1,), delimits each target's. `ring`: initial times, ms, of spike trains, `count`
+    of each source. `layers`: targets of a layer depend, within a step, only on earlier layers.
+    `apart`: all events of a step precede the currents of all nodes. `tight`: some ring has less
+    room than its longest delay needs.
     """
 
     kinds: tuple[int, ...]
@@ -51,15 +54,15 @@ class Wires:
     tight: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """(num_sources,) int64: `ring_size`, of artificial cells with room for more steps."""
+        """Ring sizes with room for `steps` more of artificial cells: (num_sources,) int64."""
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
 
 
 def steps_between(model: Model, chosen: np.ndarray) -> int | None:
-    """Count steps of a launch in which nothing is due that chosen connections send in it; or None.
+    """Count steps that a launch may take before an event sent in it, by `chosen`, is due.
 
-    None where nothing limits them, 0 where something is due within the step that sends it. What an
-    instance sends just after the middle of a step may be due, by rounding, at the middle of one.
+    None: no limit. 0: an event may be due in the step that sends it. An event that an instance
+    sends just after the middle of a step may be due, by rounding, exactly at a middle.
     """
     if not chosen.any():
         return None
@@ -70,12 +73,12 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
 
 
 def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
-    """Return delays, ms, in steps; those that no run reaches as the longest of all."""
+    """Return delays in steps, limited to the longest run."""
     return np.minimum(delay, LAST_STEP * dt) / dt
 
 
 def steps_of_cells(model: Model) -> int | None:
-    """Return `steps_between` of what cells send each other; artificial cells are none."""
+    """Return `steps_between` of connections among cells, without artificial cells."""
     sends = model.sources.is_emitted | model.sources.is_detected
     sent = (sends & ~artificial_sources(model))[model.netcons.source]
     return steps_between(model, sent & ~within_cells(model))
@@ -84,7 +87,7 @@ def steps_of_cells(model: Model) -> int | None:
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:
-    """Return the entries of rings of `sizes`, `count` events so far, in rings of `others`."""
+    """Copy ring entries, after `count` events, from rings of `sizes` to rings of `others`."""
     if np.array_equal(sizes, others):
         return ring
     kept = np.minimum(np.minimum(sizes, others), count)
@@ -96,7 +99,7 @@ def moved_rings(
 
 
 def wires_of(model: Model) -> Wires:
-    """Return the tables of a model; events sent in a circle without delay are an InputError."""
+    """Return the tables of a model; InputError if events circulate without delay."""
     kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
     counts = np.array([model.kinds[k].count for k in kinds], np.int64)
     first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))
@@ -128,7 +131,7 @@ def wires_of(model: Model) -> Wires:
 
 
 def ring_sizes(model: Model) -> np.ndarray:
-    """(num_sources,) int64: events of each source that its ring has room for."""
+    """Return the capacity of each source's ring: (num_sources,) int64."""
     if model.sources.ring_size is not None:
         return model.sources.ring_size
     longest = np.zeros(model.sources.count)
@@ -140,24 +143,26 @@ def ring_sizes(model: Model) -> np.ndarray:
         senders = sources[sources >= 0]
         size[senders] = EMITTED_PER_STEP * steps[senders]
     for source, t in zip(model.sources.train_source, model.sources.train_time, strict=True):
-        size[source] = len(t) or steps[source] + 2  # one without may get those of another process
+        size[source] = len(t) or steps[source] + 2  # if empty, another process may fill it
     return size
 
 
 def _layers(
     model: Model, first_target: dict[int, int], target: np.ndarray, total: int
 ) -> list[np.ndarray]:
-    """Targets by the longest path of connections shorter than a step that leads to each."""
+    """Group targets by the longest path to them over connections shorter than a step."""
     sender = np.full(model.sources.count, -1)
     for k, sources in model.sources.emitted.items():
         sends = sources >= 0
         sender[sources[sends]] = first_target[k] + np.flatnonzero(sends)
     short = (model.netcons.delay < model.dt) & (sender[model.netcons.source] >= 0)
     a, b = sender[model.netcons.source[short]], target[short]
-    for (k, _), to in model.steered.items():  # who sets a weight comes before who gets events
+    for (k, _), to in model.steered.items():  # an instance sets a weight before it is used
         a = np.append(a, first_target[k] + np.arange(len(to.connection)))
         b = np.append(b, target[to.connection])
     layer = np.zeros(total, np.int64)
+    # Longest paths by relaxation: each round lengthens paths by one edge. Without a circle it ends
+    # after `total` rounds at most.
     for _ in range(total + 1):
         deeper = np.zeros(total, np.int64)
         np.maximum.at(deeper, b, layer[a] + 1)
@@ -176,33 +181,33 @@ def _layers(
     return [np.flatnonzero(layer == k) for k in range(last + 1)] if total else []
 
 
-# Bins of a step, as NEURON has them with ``CVode.queue_mode(1, 0)`` (docs/neuron.md): events of
-# connections due in ``[t - dt/2, t + dt/2)`` come when the step begins, at t, the last sent first.
+# Bins of a step, as in NEURON with ``CVode.queue_mode(1, 0)`` (docs/neuron.md): events that
+# connections deliver in ``[t - dt/2, t + dt/2)`` arrive as the step begins, at t, last sent first.
 #
-#     due       a    b  c          d      at t: WATCH conditions, then c, b, a; then self events up
-#          -----[-------t-------)----     to t + dt/2, at their own times; then what these have sent
-#           t - dt/2       t + dt/2       with a delay below dt/2. d is in the next bin.
+#     due       a    b  c          d      at t: WATCH conditions; then c, b, a; then self events up
+#          -----[-------t-------)----     to t + dt/2, at their own times; then events that these
+#           t - dt/2       t + dt/2       send with a delay below dt/2. d is in the next bin.
 #
-# Invariant: a connection delivers in order, so it stops at its first event that is not in the bin.
+# Invariant: a connection delivers in order, so it stops at its first event outside the bin.
 
-# Of a connection: its target sees events of the step that sends them; its source is the crossing of
-# a threshold; it comes from another block of cells, see `cpu.blocks`.
+# Flags of a connection. short: its target sees events of the step that sends them. crossed: its
+# source is a threshold crossing. apart: it comes from another block of cells, see `cpu.blocks`.
 SENDING = Word(short=1, crossed=1, apart=1)
-TOLERANCE = 1e-10  # steps by which NEURON moves what is due at the end of a bin into the next one
+TOLERANCE = 1e-10  # steps before the end of a bin from which NEURON moves events to the next bin
 
 
 def detected(model: Model) -> np.ndarray:
-    """(m,) bool: connections whose source is the crossing of a threshold."""
+    """(m,) bool: connections whose source is a threshold crossing."""
     return model.sources.is_detected[model.netcons.source]
 
 
 def has_second_round(model: Model) -> bool:
-    """Whether events sent within a step may come to others in its bin."""
+    """Whether an event sent within a step may be due in the same bin."""
     return bool((~detected(model) & (model.netcons.delay < 0.5 * model.dt)).any())
 
 
 def bin_end(then: np.ndarray, begin: float, dt: float) -> np.ndarray:
-    """When a step's bin ends, ms, for events sent `then`: NEURON's clock is rounded since."""
+    """End of a step's bin, ms, for events sent `then`, with the rounding of NEURON's clock."""
     middle = begin + 0.5 * dt
     drift = ((middle + 0.5 * dt) - begin) - dt
     return (middle - TOLERANCE * dt) - drift * np.rint((middle - then) / dt)

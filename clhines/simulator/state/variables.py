@@ -1,6 +1,6 @@
-"""Variables: all that changes in a network, in NumPy, and calls of mechanisms' blocks.
+"""Every value of a network that changes, in NumPy, and calls of mechanisms' blocks.
 
-The reference works on them; runs in arenas begin with the values that `started` gives them.
+The reference works on `Variables`; runs on devices take their start from them.
 """
 
 from __future__ import annotations
@@ -35,58 +35,56 @@ from clhines.simulator.state.sources import Wires, ring_sizes
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15
-# arguments that a block reads, arguments that it sets, and its function in NumPy
+# arguments that a block reads, arguments that it sets, and its NumPy function
 BlockFunction = tuple[list[Argument], list[Argument], Callable[..., Any] | None]
 
 
 @dataclass(eq=False)
 class Queue:
-    """Self events, in the order in which they were sent, and WATCH conditions of a kind."""
+    """Self events of the instances of a kind, in the order sent, and their WATCH conditions."""
 
     time: np.ndarray  # (capacity, count), when due, ms
-    flag: np.ndarray  # likewise
-    sent: np.ndarray  # likewise, when sent, ms
-    connection: np.ndarray  # likewise, whose event sent it, -1 for none
-    size: np.ndarray  # (count,), how many are under way
-    last: np.ndarray  # (count,), the last one with flag 1, which net_move moves; -1: none
+    flag: np.ndarray  # (capacity, count)
+    sent: np.ndarray  # (capacity, count), ms
+    connection: np.ndarray  # (capacity, count), the one whose event sent it; -1: none
+    size: np.ndarray  # (count,), pending events
+    last: np.ndarray  # (count,), latest event with flag 1, which net_move moves; -1: none
     armed: np.ndarray  # (watches, count)
-    above: np.ndarray  # likewise
+    above: np.ndarray  # (watches, count)
 
 
 @dataclass(eq=False)
 class Exact:
-    """Sources and connections of events at exact times; for `ring` and `count` see `Wires`."""
+    """Weights, rings and cursors of events at exact times; see `Wires`."""
 
     weight: np.ndarray
-    cursor: np.ndarray  # of each connection
+    cursor: np.ndarray  # by connection
     ring: np.ndarray
     count: np.ndarray
-    held: (
-        np.ndarray
-    )  # int32: steps for which a detector sends nothing; at least 1 while it is above
+    held: np.ndarray  # int32: steps in which a detector stays silent; at least 1 while above
 
 
 @dataclass(eq=False)
 class BlockCall:
-    """Arguments of a call of a block besides the instances' own values, and its results."""
+    """Arguments of a block besides the instances' own values, and its results."""
 
     v: np.ndarray
     t: dict[str, float | np.ndarray]
     flag: np.ndarray | None = None
-    weight_at: np.ndarray | None = None  # place of each instance's first weight; -1: none
-    other_at: np.ndarray | None = None  # of the connection at which FOR_NETCONS is
+    weight_at: np.ndarray | None = None  # place of the event's first weight; -1: none
+    other_at: np.ndarray | None = None  # likewise of the connection that FOR_NETCONS visits
     step: int = 0
-    sums: np.ndarray | None = None  # the weight, of events in whole steps
+    sums: np.ndarray | None = None  # summed weights of events in whole steps
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
 
 def nernst_scale(celsius: float, z: float) -> float:
-    """Return the factor of the logarithm of an ion's concentrations in its potential, mV."""
+    """Return RT / zF, mV."""
     return 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z if z else 0.0
 
 
 def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
-    """Nernst's potential, mV, as NEURON computes it."""
+    """Return Nernst's potential, mV, as NEURON computes it."""
     if z == 0:
         return np.zeros(len(ci))
     scale = nernst_scale(celsius, z)
@@ -96,16 +94,17 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 
 
 class Variables:
-    """All that changes in a network, or in a part of one, of which `decisions` are then given.
+    """All values that change in a network, or in a part of one.
 
-    `once` is the model of nodes and instances: `model`, or one of its copies that are alike.
-    `remote_v`, mV, are of nodes of other ranks; `failed` is 1 + the first step after which a
-    voltage was not finite, or 0; `wanted` outputs are worked out, as they are recorded. Dicts have
-    (count,) float64 by name, one dict a kind; `ions` (n,) by variable, as ``cai``, and ``dica`` for
-    the slope; `drawn`, by (kind, name), how many numbers each stream of Random123 has given.
+    A part needs the `decisions` of the whole network. `once` is the model of nodes and instances:
+    `model`, or one of its equal copies. `remote_v`, mV: voltages of nodes on other ranks.
+    `failed`: see `Chunk.failed`. `wanted`: recorded outputs. `parameters`, `states` and `outputs`
+    have one dict per kind of (count,) float64 by name. `ions`: (n,) by variable, such as ``cai``,
+    and ``dica`` for the slope. `drawn`: how many numbers each Random123 stream has given, by
+    (kind, name).
     """
 
-    starts_currents = True  # whether anything that lasts depends on the currents at the start
+    starts_currents = True  # False: nothing that lasts depends on the first currents
 
     def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
         self.model, self.once, self.wires = model, model, wires
@@ -113,7 +112,7 @@ class Variables:
         self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
         self.failed = np.zeros(model.forest.num_cells, np.int32)
         self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
-        self.functions: dict[tuple[int, str], BlockFunction] = {}  # of the wanted outputs
+        self.functions: dict[tuple[int, str], BlockFunction] = {}  # for the wanted outputs
         self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
         self.states, self.outputs = [], []
         for kind in model.kinds:
@@ -163,7 +162,7 @@ class Variables:
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
-        """Instances of each kind in rounds of different nodes, on whose ions they act."""
+        """Instances of each kind in rounds; in a round each ion variable is written once."""
         return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
 
     @cached_property
@@ -171,13 +170,12 @@ class Variables:
         return {ion.variables[3] for ion in self.model.ions}
 
     def _table(self, k: int, name: str) -> np.ndarray:
-        """Return a table that is filled now, where others need it for their own."""
         if name not in self.tables[k]:
             self.tables[k][name] = self._filled(k, name)
         return self.tables[k][name]
 
     def _filled(self, k: int, name: str) -> np.ndarray:
-        """(n + 1, columns) float64: a table, as NEURON fills it."""
+        """Compute a FUNCTION_TABLE or TABLE as NEURON does: (n + 1, columns) float64."""
         mechanism = self.model.kinds[k].mechanism
         table = next(t for t in mechanism.program.tables if t.name == name)
         n = table.n
@@ -205,7 +203,7 @@ class Variables:
 
     @cached_property
     def singles(self) -> list[list[tuple[str, bool]]]:
-        """Names of each kind's parameters, and whether each is one number for all instances."""
+        """Each kind's parameters: name, and whether one number serves all instances."""
         played = {(p.kind, p.parameter) for p in self.model.played}
         return [
             [(n, n in kind.singles and (k, n) not in played) for n in kind.mechanism.parameters]
@@ -219,7 +217,7 @@ class Variables:
                 outputs.setdefault(name, np.zeros(kind.count))
 
     def declared(self, k: int) -> tuple[str, ...]:
-        """Return outputs of a kind's functions that are worked out; a text's current is none."""
+        """Return the wanted outputs that the mechanism declares; the bare current is not one."""
         if not self.wanted[k]:
             return ()
         declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}
@@ -228,7 +226,7 @@ class Variables:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> Sequence[np.ndarray]:
-        """Call a block of instances `some` of kind `k`, and put its results where they belong."""
+        """Call a block of instances `some` of kind `k`, and store its results."""
         if (k, block) not in self.functions:
             self.functions[k, block] = self._function(k, block)
         read, changed, function = self.functions[k, block]
@@ -236,23 +234,22 @@ class Variables:
             return ()
         values = [self._value(k, a, some, given) for a in read]
         self.note_call(k, block, some, given, values)
-        with np.errstate(all="ignore"):  # np.where computes what it does not take
+        with np.errstate(all="ignore"):  # np.where computes both branches
             results = function(*values)
         for argument, value in zip(changed, results, strict=True):
             self._put(k, block, argument, value, some, given)
         return results
 
     def played_values(self) -> PlayedValues:
-        """Return what plays values into the parameters."""
         return PlayedValues(self.model, self.parameters)
 
     def note_call(
         self, k: int, block: str, some: np.ndarray, given: BlockCall, values: list[object]
     ) -> None:
-        """Note a call, before it changes anything, with what it reads; for gradients."""
+        """Note a call and the values that the block reads, before it changes any; for gradients."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
-        """Return a block's function, if it sets anything that is wanted, and its arguments."""
+        """Return a block's arguments and NumPy function; None if it sets nothing wanted."""
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)
@@ -292,14 +289,14 @@ class Variables:
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
 
     def _pointed(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
-        """Return the states, or the voltages, that pointers lead to."""
+        """Return the states or voltages that pointers refer to."""
         if (k, name) in self.model.read:
             to = self.model.read[k, name]
             return self.states[to.kind][to.state][to.instance[instances]]
         return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
 
     def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
-        """(r, 4) uint32: the names of a stream of random numbers."""
+        """Return the Random123 keys of a stream: (r, 4) uint32."""
         ids = self.model.random_ids[k, name][some]
         return np.hstack([ids, np.full((len(some), 1), self.model.random_index, np.uint32)])
 
@@ -311,7 +308,7 @@ class Variables:
         return np.where(place < 0, 0.0, padded[place])
 
     def place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
-        """(r,) int64: where a weight of each event's connection is; -1 for events of none."""
+        """(r,) int64: place of a weight of each event's connection; -1: no connection."""
         at = call.weight_at if role == "weight" else call.other_at
         net = self.model.kinds[k].mechanism.program.net
         assert net is not None and at is not None  # a weight is of an event
@@ -356,24 +353,25 @@ class Variables:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
 
     def _add_current(self, kind: Kind, name: str, value: np.ndarray, some: np.ndarray) -> None:
-        """Add what instances give to an ion's current, or to its slope, per area."""
+        """Add to an ion's current or its slope, per area."""
         node, per_area = kind.node[some], 1.0
         if kind.mechanism.kind == "point":
             per_area = 1.0 / (DENSITY * self.model.area[node])
         self.ions[name][node] += value * per_area
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
-        """Return ions of which a block writes concentrations."""
+        """Return the ions whose concentrations a block writes."""
         program = self.model.kinds[k].mechanism.program
         names = {a.name for a in program.blocks[block] if a.role == "ion" and a.direction != "in"}
         return [ion for ion in self.model.ions if names & {*ion.variables[1:3]}]
 
     def wrote_concentrations(self, k: int, block: str, some: np.ndarray) -> None:
-        """Bring the reversal potentials of ions to the concentrations that INITIAL has written."""
+        """Update reversal potentials after INITIAL has written concentrations."""
         node = self.model.kinds[k].node[some]
         for ion in self.writes(k, block):
             style = ion.style[np.searchsorted(ion.node, node)]
-            self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])  # of a round: each once
+            # within a round nodes differ, so each is updated once
+            self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])
 
     def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
         e, inside, outside, _ = ion.variables
@@ -381,20 +379,20 @@ class Variables:
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
 
     def clear_currents(self) -> None:
-        """Set the currents of ions, and their slopes, to 0 before mechanisms add theirs."""
+        """Clear ion currents and slopes, before mechanisms add theirs."""
         for ion in self.model.ions:
             current = ion.variables[3]
             self.ions[current][:] = 0.0
             self.ions[f"d{current}"][:] = 0.0
 
     def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
-        """Call a block of all instances of a kind, where the kind has it."""
+        """Call a block for all instances of a kind, if the kind has that block."""
         if block in self.model.kinds[k].mechanism.program.blocks:
             for some in self.rounds[k]:
                 self.call(k, block, some, BlockCall(self.v_of(k, some), dict(t)))
 
     def v_of(self, k: int, some: np.ndarray) -> np.ndarray:
-        """Voltages of instances of a kind, mV; 0 of artificial cells."""
+        """Voltages of instances, mV; 0 for artificial cells."""
         kind = self.model.kinds[k]
         artificial = kind.mechanism.kind == "artificial"
         return np.zeros(len(some)) if artificial else self.v[kind.node[some]]
@@ -410,7 +408,7 @@ class Variables:
         owner[name] = array
 
     def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
-        """Return the dict that has the array of a field, and its key there."""
+        """Return the dict that holds a field's array, and its key."""
         if one.kind is None:
             if one.key == "incoming" or one.what.startswith("plastic"):
                 assert self.grid is not None
@@ -426,10 +424,10 @@ class Variables:
         return kinds[one.what][one.kind], one.name
 
     def copy(self) -> Variables:
-        """Return variables with the same arrays, to be replaced one by one."""
+        """Copy the containers but share the arrays; replace arrays one by one."""
         copied = copy(self)
-        copied.functions = {}  # of another model, perhaps
-        vars(copied).pop("rounds", None)  # of this model
+        copied.functions = {}  # they depend on the model, and it may be replaced
+        vars(copied).pop("rounds", None)  # likewise
         copied.parameters, copied.states, copied.outputs = (
             [dict(of_kind) for of_kind in kinds]
             for kinds in (self.parameters, self.states, self.outputs)
@@ -443,7 +441,7 @@ class Variables:
         return copied
 
     def save(self, real: DTypeLike = np.float64, copy: bool = True) -> dict[str, np.ndarray]:
-        """Return all arrays that change, by their names in a file; copies, unless not `copy`."""
+        """Return all arrays of the schema, by their names in a file."""
         schema = self.model.schema
         return {f.key: self.array(f).astype(f.dtype_in(real), copy=copy) for f in schema}
 
@@ -451,7 +449,7 @@ class Variables:
         for one in self.model.schema:
             array = self.array(one)
             array[...] = saved[one.key].reshape(array.shape)
-        if "held" not in saved:  # of detectors of somas alone
+        if "held" not in saved:  # all detectors are at somas
             self.exact.held = self.model.sources.above(self.v).astype(np.int32)
 
 
@@ -463,7 +461,7 @@ def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
 
 
 def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
-    """Return copies of a network, with what a simulation has changed, in one network."""
+    """Return one network of `count` copies, with the changes of a simulation applied."""
     copies = Network(structure_of_copies(inside(network).structure, count), branched_from=network)
     copies.settings.update(network.settings)
     groups, wiring = changes.groups(network.groups), inside(network).wiring.changed(changes)
@@ -472,11 +470,11 @@ def network_of_copies(network: Network, changes: Changes, model: Model, count: i
 
 
 def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
-    """Return where the things of a network are among those of its copies, `whole` their model."""
+    """Map a network's cells, sources and connections to its copies in `whole`."""
     cells, added = network.num_cells, inside(network).added
     count = copies.num_cells // cells
     total, wires = model.sources.count, model.netcons.count
-    events = total - added.num_sources  # from outside: a source and a connection each
+    events = total - added.num_sources  # external events: a source and a connection each
     begins = [(0, cells, 0), (added.num_sources, events, inside(copies).added.num_sources)]
     pairs = zip(added.sources, inside(copies).added.sources, strict=True)
     begins += [(old.first, len(old), new.first) for old, new in pairs]
@@ -489,7 +487,10 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
 
 
 class Copies:
-    """Where one copy's sources, connections, (copies, n) both, and other things are among all."""
+    """Map indices of one copy to indices among all copies.
+
+    `sources` and `connections` are (copies, n) int64.
+    """
 
     def __init__(
         self, once: Model, whole: Model, sources: np.ndarray, connections: np.ndarray
@@ -507,7 +508,10 @@ class Copies:
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
     def places(self, field: Field) -> np.ndarray | None:
-        """Where the entries of an array are in that of all, (copies, m) int64; None: in turn."""
+        """Return the indices of a field's entries among all copies, (copies, m) int64.
+
+        None: the copies follow each other.
+        """
         key = field.per, field.kind
         if key not in self._known:
             self._known[key] = (
@@ -541,7 +545,7 @@ class Copies:
         return _entries(offsets(old), starts(new)[sources])
 
     def tiled(self, field: Field, values: np.ndarray) -> np.ndarray:
-        """Return the array of all copies, of that of one."""
+        """Expand an array of one copy to all copies."""
         at = self.places(field)
         if at is None and not field.refers:
             return np.tile(values, self.count)
@@ -555,30 +559,30 @@ class Copies:
         return tiled.reshape(*values.shape[:-1], self.count * values.shape[-1])
 
     def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Expand the saved state of one copy to that of all copies."""
+        """Expand a saved state of one copy to all copies."""
         return {f.key: self.tiled(f, saved[f.key]) for f in self._once.schema}
 
 
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Entries of stretches that begin at `first`, by where those of each copy begin."""
+    """Return entries of ranges: `first` delimits them in one copy, `begin` starts all."""
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])
 
 
 def alike(model: Model) -> Copies:
-    """Return where the things of one copy are among those of copies that are alike."""
+    """Return the map from one copy to all of a model whose copies are equal."""
     assert model.alike is not None
     return Copies(model.once, model, model.alike.sources, model.alike.connections)
 
 
 def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the state of all copies of a model, of that of one or of all."""
+    """Expand a saved state of one copy to all copies, unless it is of all already."""
     whole = len(saved["v"]) == model.forest.num_nodes
     return saved if whole else alike(model).state(saved)
 
 
 def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
-    """Return variables of one copy with rings, connections and queues, which are few, of all."""
+    """Expand rings, connections and queues to all copies; per-node and per-instance values stay."""
     variables_here, copies = variables.copy(), alike(model)
     variables_here.model, variables_here.wires = model, wires
     for one in variables.model.schema:
@@ -588,7 +592,7 @@ def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
 
 
 def whole(variables: Variables) -> Variables:
-    """Return variables of which everything is of all copies."""
+    """Expand node and instance values to all copies."""
     once, model = variables.once, variables.model
     if once is model:
         return variables
@@ -603,7 +607,7 @@ def whole(variables: Variables) -> Variables:
 
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:
-    """Expand the events and failures that one copy has at the start to all copies."""
+    """Expand events and failures of one copy at the start to all copies."""
     if model.alike is None:
         return early
     source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
