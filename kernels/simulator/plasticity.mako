@@ -61,13 +61,13 @@ left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
             % endif
 </%def>\
 <%def name="traces(event)">\
-            % for t in spec.own(event):
+            % for t in spec.of_side(event):
             double ${t.name}_ = ${decayed(t, f"step - {event}_step[{event}_at]")};
             % endfor
             % for line in spec.about.printed(event, event, "double"):
             ${line}
             % endfor
-            % for t in spec.own(event):
+            % for t in spec.of_side(event):
             ${t.at} = ${t.name}_;
             if (!isfinite(${t.name}_)) wrong[0] = 1;
             % endfor
@@ -90,7 +90,7 @@ left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
 ${connection(event)}\
         }
 % endif
-% if spec.own(event) and not spec.apart(event):
+% if spec.of_side(event) and not spec.apart(event):
         if (get_global_id(0) == 0) {
 ${traces(event)}\
         }

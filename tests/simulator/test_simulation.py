@@ -208,7 +208,7 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
             Simulation(simple_network()[0], DT, queue=fast_queue)
     net, syn = simple_network()
     net.connect(0, syn, 0, 0.1, 2.0**29 * DT, rule=STDP(0.01, 0.01))
-    error, words = DeviceMemoryError, "events on their way to 5 targets"
+    error, words = DeviceMemoryError, "pending events of 5 targets"
     if fast_queue.device.max_mem_alloc_size > 5 * 2**32:  # they would fit
         error, words = InputError, "longest delay of a plastic connection is 536870912 steps"
     with pytest.raises(error, match=words):

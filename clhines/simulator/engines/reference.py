@@ -108,7 +108,7 @@ def _initial(events: HostEvents, k: int) -> None:
         call = BlockCall(v, dict.fromkeys(("now", "begin", "end"), zero), zero, none)
         variables.call(k, "initial", some, call)
         if k in variables.queues:
-            events.obey(k, some, zero, none, call)
+            events.apply_requests(k, some, zero, none, call)
         variables.wrote_concentrations(k, "initial", some)
     check_globals(kind, variables.states[k])
 

@@ -1,9 +1,12 @@
-"""Spikes and other events, from where they begin to the instances that they reach.
+"""Deliver spikes and other events from their sources to instances of mechanisms.
 
-On the grid of steps: `grid_run` keeps the sums, a ring buffer, row ``step % slots``, `plasticity`
-plastic weights on devices (`state.host_grid` in NumPy), and `spike_list` the spikes that they come
-from; `grid` delivers by one of several algorithms, and times them. At exact times: `exact` has the
-queues on the host, `event_list` the events on a device and those of other ranks; tables of events
-to instances, and values that are played between events, are in `state`. `weight_order` compares
-orders of weights in memory, as Brette and Goodman (2012) do.
+Events in whole steps: `grid_run` keeps their sums in a ring buffer (row ``step % slots``), `grid`
+adds to them by one of several algorithms and times these, `plasticity` changes weights, and
+`spike_list` holds the spikes. `state.host_grid` does the same in NumPy.
+
+Events at exact times: `exact` has the queues in NumPy, `event_list` the events of a device and of
+other ranks. `state` has the tables from sources to instances, and values that are played between
+events.
+
+`weight_order` compares orders of weights in memory (Brette and Goodman 2012).
 """

@@ -18,13 +18,13 @@ from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import set_zero, within_reach
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
-_EVENTS, _MOST_EVENTS = 64, 1 << 13  # that ranks read at once, at first and at most
-_WORDS = 1 << 12  # of events of other ranks that there is room for, at first
+_EVENTS, _MOST_EVENTS = 64, 1 << 13  # events per read of ranks, at first and at most
+_WORDS = 1 << 12  # initial room for events of other ranks, int32
 _MARKED = 64  # work-items that mark the targets of a source of another rank
 
 
 class EventList:
-    """Events that kernels found, at most `capacity` in a chunk; `early`: those of the start."""
+    """Events that kernels detected, at most `capacity` per chunk; `early`: events of the start."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class EventList:
     ) -> None:
         self.capacity, self._queue, self.count = capacity, queue, count
         self.seen = 0  # events that `new` has returned
-        self._usual, self._any = _EVENTS, True  # events of a read; whether the last one had any
-        self.known_empty = False  # as the host has seen since a kernel could change it
+        self._usual, self._any = _EVENTS, True  # events per read; whether the last read had any
+        self.known_empty = False  # the host saw it empty, and no kernel has run since
         self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
         self._time = within_reach(queue, (capacity,), instant, zeros=False)
         self.early: Chunk | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of kernels, by name."""
+        """Kernel arguments by name."""
         return {
             "spike_count": self.count, "spike_source": self._source, "spike_time": self._time,
         }  # fmt: skip
@@ -57,7 +57,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of events `begin` to `end`, and of the start."""
+        """Wait; return sources and times of events `begin` to `end`, then those of the start."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
@@ -74,14 +74,14 @@ class EventList:
     def new(
         self, others: Sequence[tuple[cla.Array, int, int]] = ()
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Wait, and return sources and times of the new events, and values of other arrays.
+        """Wait; return sources and times of the new events, and values of other arrays.
 
-        `others` are as in `read_parts`. It waits once, unless there are more events than usual.
+        `others` is as in `read_parts`. There is one wait, unless there are more events than usual.
         """
         return self._until(self.count, self._queue, others)
 
     def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Enqueue a read of the number of events; return a function that waits, then is `new`."""
+        """Enqueue a read of the number of events; return a function that waits and reads them."""
         noted, side = self._beside
         count, size = self.count.base_data, self.count.nbytes
         places = {"src_offset": self.count.offset, "byte_count": size}
@@ -96,9 +96,9 @@ class EventList:
 
     @cached_property
     def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
-        """Return room for a number, and a queue whose reads do not wait for kernels."""
+        """Room for a number, and a queue whose reads do not wait for kernels (GPUs only)."""
         queue = self._queue
-        on_cpu = devices.is_cpu(queue.device)  # whose cores are busy with that
+        on_cpu = devices.is_cpu(queue.device)  # a second queue would compete for the cores
         side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)
         return cla.zeros(queue, 1, np.int32), side
 
@@ -121,7 +121,7 @@ class EventList:
 
 @dataclass(frozen=True)
 class TakenSpec(TemplateSpec):
-    """``taken.mako``, which needs some `regions` of arenas."""
+    """``taken.mako``, which uses some `regions` of arenas."""
 
     template: ClassVar[str] = "simulator/taken"
     regions: ClassVar[tuple[str, ...]] = (
@@ -137,10 +137,7 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Puts events of other ranks into the rings of a run's sources: a copy, a kernel, no wait.
-
-    The copy has times, float64, then the words of their sources and where each source begins.
-    """
+    """Puts events of other ranks into rings of sources: one copy and one kernel, no wait."""
 
     def __init__(self, run: Any) -> None:
         self._run, self._copied = run, list[cl.Event]()
@@ -148,33 +145,33 @@ class RankEvents:
 
     def _make_room(self, words: int) -> None:
         self._words = np.zeros(words, np.int32)
-        self._given = cla.empty(self._run.queue, words // 2, np.float64)
+        self._buffer = cla.empty(self._run.queue, words // 2, np.float64)
         self._kernel: launches.BoundKernel | None = None
 
     def _bound(self) -> launches.BoundKernel:
         run, spec = self._run, TakenSpec()
         places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
         arguments: dict[str, Any] = {
-            "time": self._given, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
+            "time": self._buffer, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
             **{name: np.int32(places[name]) for name in spec.regions},
         }  # fmt: skip
         built = program.build(run.queue.context, spec)
         return launches.bind(built, spec, "take_events", arguments, ["num_times"])
 
     def take(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Enqueue that sources, in order, have events at these times, ms."""
+        """Enqueue events of sources, in order, at these times, ms."""
         first = np.append(0, np.flatnonzero(source[1:] != source[:-1]) + 1)
         times = 2 * len(time)
         count, size = len(first), times + 2 * len(first) + 1
-        self._copied.clear()  # it waits for the last copy, which reads `_words`
+        self._copied.clear()  # waits for the last copy, which reads `_words`
         if size > len(self._words):
             self._make_room(1 << size.bit_length())
         words = self._words[:size]
         words[:times] = time.astype(np.float64).view(np.int32)
         words[times : times + count], words[times + count : -1] = source[first], first
         words[-1] = len(time)
-        queue, given = self._run.queue, self._given.base_data
-        self._copied.append(cl.enqueue_copy(queue, given, words, is_blocking=False))
+        queue, buffer = self._run.queue, self._buffer.base_data
+        self._copied.append(cl.enqueue_copy(queue, buffer, words, is_blocking=False))
         if self._kernel is None:
             self._kernel = self._bound()
         self._kernel.change(np.int32(len(time)))

@@ -1,4 +1,16 @@
-"""Events on the host: the same rules as in ``arena_functions.mako``, in NumPy."""
+"""Deliver events at exact times in NumPy, by the same rules as ``arena_functions.mako``.
+
+Each source has a ring of event times, and each connection a cursor into the ring of its source. A
+target takes the events that are due, the earliest first:
+
+    source 7   ring   0.3  0.8  1.1   .    .      count = 3: events that were sent
+                            ^    ^
+    connection a, delay 1   |    cursor = 2       next due at 1.1 + 1
+    connection b, delay 2   cursor = 1            next due at 0.8 + 2
+
+Self events wait in a queue of each instance (`Queue`). An instance takes the earlier one of its
+next self event and its next event from a connection; at equal times, the one that was sent earlier.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +32,7 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
 
 class HostEvents:
-    """Delivers events to instances; `emitted` are (sources, times) since it was emptied."""
+    """Delivers events to instances; `emitted` collects (sources, times), the caller empties it."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables, self.emitted = variables, Emitted()
@@ -32,7 +44,8 @@ class HostEvents:
         for number, targets in enumerate(wires.layers):
             self._layer[targets] = number
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
-        self._set_at = np.full(connection.count + 1, -np.inf)  # when others set a weight; of none
+        # when another mechanism last set the weight of a connection; the last entry: no connection
+        self._set_at = np.full(connection.count + 1, -np.inf)
         self._early = False  # whether events are sent before thresholds are compared
         self.plays = variables.played_values()
         if variables.model.bins:
@@ -47,7 +60,11 @@ class HostEvents:
     # -- sources -------------------------------------------------------------------------------
 
     def detect(self, t: float, step: int) -> None:
-        """Send events of detectors that are above: `held` counts steps down, and at 0 they send."""
+        """Send events of detectors that are above their threshold.
+
+        `held` counts down the steps for which a detector that sent stays silent; at 0 it sends
+        again.
+        """
         variables, model = self.variables, self.variables.model
         above = model.sources.above(variables.v)
         held = variables.exact.held
@@ -62,14 +79,14 @@ class HostEvents:
                 variables.grid.send(step, sources)
 
     def append(self, sources: np.ndarray, times: np.ndarray) -> None:
-        """Append an event to each of some different sources."""
+        """Append an event to each source; the sources differ."""
         variables, wires = self.variables, self.variables.wires
         at = variables.exact.count[sources] % wires.ring_size[sources]
         variables.exact.ring[wires.ring_first[sources] + at] = times
         variables.exact.count[sources] += 1
 
     def check(self) -> None:
-        """Raise InputError where more events of a source wait than its ring has room for."""
+        """Raise InputError if more events of a source are pending than its ring holds."""
         exact, size = self.variables.exact, self.variables.wires.ring_size
         check_rings(exact.count[self._source] - exact.cursor, size[self._source])
 
@@ -78,14 +95,14 @@ class HostEvents:
     def deliver_sums(self, step: int, middle: float) -> None:
         if self.variables.grid is None:
             return
-        for k, some, weight in self.variables.grid.take(step):
-            none = np.full(len(some), -1)
-            call = self._call(k, some, np.full(len(some), middle), np.zeros(len(some)), none)
+        for k, instances, weight in self.variables.grid.take(step):
+            t, flag, none = (np.full(len(instances), value) for value in (middle, 0.0, -1))
+            call = self._call(k, instances, t, flag, none)
             call.sums = weight
-            self.variables.call(k, "receive", some, call)
+            self.variables.call(k, "receive", instances, call)
 
     def deliver(self, now: float, until: float) -> None:
-        """Deliver what is due up to `now`, check WATCH conditions, deliver up to `until`."""
+        """Deliver events due up to `now`, check WATCH conditions, deliver events up to `until`."""
         binned = self.variables.model.bins
         for layer in range(len(self.variables.wires.layers)):
             self._early = binned
@@ -100,12 +117,12 @@ class HostEvents:
                 self._bin(layer, now, True)
 
     def deliver_until(self, until: float) -> None:
-        """Deliver what is due, without conditions: at the start."""
+        """Deliver due events without checking conditions: at the start."""
         for layer in range(len(self.variables.wires.layers)):
             self._deliver(layer, until)
 
     def _deliver(self, layer: int, until: float) -> None:
-        """Deliver, the earliest event of each target first, until nothing is due."""
+        """Deliver due events, the earliest of each target first, until none is due."""
         variables, wires = self.variables, self.variables.wires
         while variables.model.bins:
             none = np.zeros(0, np.int64)
@@ -129,35 +146,38 @@ class HostEvents:
             sent = sent[due][order]
             first = np.ones(len(connection), bool)
             first[1:] = self._target[connection[1:]] != self._target[connection[:-1]]
-            of_wire = (connection[first], time[first], sent[first])
-            if not any([self._take(k, layer, until, of_wire) for k in wires.kinds]):
+            next_events = (connection[first], time[first], sent[first])
+            if not any([self._take(k, layer, until, next_events) for k in wires.kinds]):
                 return
 
     def _bin(self, layer: int, begin: float, every: bool) -> None:
-        """Deliver the events in the bin of a step (`every`: all of them), the last sent first."""
+        """Deliver the events in the bin of a step, the last sent first.
+
+        `every` adds the events that were sent within the step.
+        """
         variables, wires = self.variables, self.variables.wires
         connection, number, key, then = self._in_bin(layer, begin, every)
         source, target = self._source[connection], self._target[connection]
-        place = np.zeros(self.variables.model.sources.count)  # order of sources
-        np.maximum.at(place, self._source, self._rank)
-        order = np.lexsort((-self._rank[connection], -number, -place[source], -key, target))
+        source_rank = np.zeros(self.variables.model.sources.count)
+        np.maximum.at(source_rank, self._source, self._rank)
+        order = np.lexsort((-self._rank[connection], -number, -source_rank[source], -key, target))
         connection, target = connection[order], target[order]
-        # in a second round NEURON's t is that of the last self event
+        # in a second round NEURON's t is the time of the last self event
         times = np.maximum(begin, then[order]) if every else np.full(len(order), begin)
         turn = np.arange(len(order)) - np.searchsorted(target, target)
         np.add.at(variables.exact.cursor, connection, 1)
-        for some in (np.flatnonzero(turn == r) for r in range(int(turn.max(initial=-1)) + 1)):
+        for event in (np.flatnonzero(turn == r) for r in range(int(turn.max(initial=-1)) + 1)):
             for k in wires.kinds:
-                instance = target[some] - wires.first_target[k]
-                mine = (instance >= 0) & (instance < variables.model.kinds[k].count)
-                if mine.any():
-                    t, flag = times[some[mine]], np.zeros(int(mine.sum()))
-                    self.receive(k, instance[mine], t, flag, connection[some[mine]])
+                instance = target[event] - wires.first_target[k]
+                of_kind = (instance >= 0) & (instance < variables.model.kinds[k].count)
+                if of_kind.any():
+                    t, flag = times[event[of_kind]], np.zeros(int(of_kind.sum()))
+                    self.receive(k, instance[of_kind], t, flag, connection[event[of_kind]])
 
     def _in_bin(
         self, layer: int, begin: float, every: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return connections of the events of a bin, their numbers, their order, and when sent."""
+        """Return connection, number, sort key and sending time of each event in a bin."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.exact.count[self._source] - variables.exact.cursor
         check_rings(lag, wires.ring_size[self._source])
@@ -170,10 +190,10 @@ class HostEvents:
         then = variables.exact.ring[wires.ring_first[source] + number % wires.ring_size[source]]
         in_bin = then + self._delay[connection] < bin_end(then, begin, variables.model.dt)
         key = np.where(self._detected[connection], then, then + SPIKE_LATE)
-        if not every:  # others are later ones of short connections
+        if not every:  # leave later events of short connections
             short = self._delay[connection] < 0.5 * variables.model.dt
             in_bin &= ~short | (key <= begin + SPIKE_LATE)
-        # A connection delivers in order: its events up to the first that is not in the bin.
+        # A connection delivers in order: keep its events up to the first outside the bin.
         #   taken  1 1 0 1 | 1    missed  0 0 1 1 | 1    kept  1 1 0 0 | 1
         first = np.searchsorted(connection, connection)
         missed = np.cumsum(~in_bin)
@@ -182,96 +202,106 @@ class HostEvents:
         return connection[in_bin], number[in_bin], key[in_bin], then[in_bin]
 
     def _take(
-        self, k: int, layer: int, until: float, of_wire: tuple[np.ndarray, np.ndarray, np.ndarray]
+        self,
+        k: int,
+        layer: int,
+        until: float,
+        next_events: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> bool:
-        """Deliver one event to each instance of a kind for which one is due."""
+        """Deliver one event to each instance of kind k that has one due; return whether any had."""
         variables, wires = self.variables, self.variables.wires
         count, queue = variables.model.kinds[k].count, variables.queues[k]
         begin = wires.first_target[k]
-        connection, time, sent = of_wire
+        connection, time, sent = next_events
         here = (self._target[connection] >= begin) & (self._target[connection] < begin + count)
         if not (here.any() or queue.size.any() or self.plays.has(k)):
             return False
         slot, self_time, self_sent = earliest(queue)
-        which, due, since = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
+        which, due, due_sent = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
         instance = self._target[connection[here]] - begin
         which[instance], due[instance] = connection[here], time[here]
-        since[instance] = sent[here]
-        of_layer = self._layer[begin : begin + count] == layer
-        mine = (self_time < due) | ((self_time == due) & (self_sent < since))
-        first = np.where(mine, self_time, due), np.where(mine, self_sent, since)
-        self.plays.before(k, of_layer, until, *first)
-        mine &= (self_time <= until) & of_layer
-        if not (here.any() or mine.any()):
+        due_sent[instance] = sent[here]
+        in_layer = self._layer[begin : begin + count] == layer
+        from_queue = (self_time < due) | ((self_time == due) & (self_sent < due_sent))
+        first = np.where(from_queue, self_time, due), np.where(from_queue, self_sent, due_sent)
+        self.plays.before(k, in_layer, until, *first)
+        from_queue &= (self_time <= until) & in_layer
+        if not (here.any() or from_queue.any()):
             return False
         flag = np.zeros(count)
-        if mine.any():
-            due = np.where(mine, self_time, due)
-            receivers = np.flatnonzero(mine)
+        if from_queue.any():
+            due = np.where(from_queue, self_time, due)
+            receivers = np.flatnonzero(from_queue)
             flag[receivers] = queue.flag[slot[receivers], receivers]
             which[receivers] = queue.connection[slot[receivers], receivers]
-            removed(queue, slot, mine)
+            remove_events(queue, slot, from_queue)
         from_wire = np.zeros(count, bool)
         from_wire[instance] = True
-        from_wire &= ~mine
+        from_wire &= ~from_queue
         variables.exact.cursor[which[from_wire]] += 1
-        receivers = np.flatnonzero(from_wire | mine)
+        receivers = np.flatnonzero(from_wire | from_queue)
         if len(receivers):
             self.receive(k, receivers, due[receivers], flag[receivers], which[receivers])
         return bool(len(receivers))
 
     def receive(
-        self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
+        self, k: int, instances: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
     ) -> None:
-        """Call NET_RECEIVE of instances, and do what it asks for."""
+        """Call NET_RECEIVE of instances, then send and arm as it requests."""
         variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
         if (t <= self._set_at[connection]).any():
             raise InputError(f"{self._named(k)}: {TOO_LATE}")
-        if k in variables.queues:  # what NET_RECEIVE gets with flag 1 moves no more
-            variables.queues[k].last[some[flag == 1]] = -1
+        if k in variables.queues:  # a self event with flag 1 that is delivered cannot move any more
+            variables.queues[k].last[instances[flag == 1]] = -1
         at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
-        call = self._call(k, some, t, flag, at)
+        call = self._call(k, instances, t, flag, at)
         for n in range(net.for_netcons):
-            self._each_connection(k, f"for_netcons{n}", some, call)
-        variables.call(k, "receive", some, call)
+            self._call_for_netcons(k, f"for_netcons{n}", instances, call)
+        variables.call(k, "receive", instances, call)
         for name in variables.model.kinds[k].mechanism.program.steered:
-            self._steer(k, name, some, t, call)
-        self.obey(k, some, t, connection, call)
+            self._steer(k, name, instances, t, call)
+        self.apply_requests(k, instances, t, connection, call)
 
-    def _steer(self, k: int, name: str, some: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
-        """Set weights of other connections, and note when."""
+    def _steer(
+        self, k: int, name: str, instances: np.ndarray, t: np.ndarray, call: BlockCall
+    ) -> None:
+        """Set weights of other connections, and keep the times of the changes."""
         model, weight = self.variables.model, self.variables.exact.weight
         to, new = model.steered[k, name], call.results["steer", name]
-        place = to.places(model)[some]
-        changed = weight[place] != new
-        self._set_at[to.connection[some[changed]]] = np.broadcast_to(t, len(some))[changed]
+        place = to.places(model)[instances]
+        t, changed = np.broadcast_to(t, len(instances)), weight[place] != new
+        self._set_at[to.connection[instances[changed]]] = t[changed]
         weight[place] = new
 
     def _call(
-        self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
+        self, k: int, instances: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
     ) -> BlockCall:
-        return BlockCall(self.variables.v_of(k, some), {"now": t}, flag, at)
+        return BlockCall(self.variables.v_of(k, instances), {"now": t}, flag, at)
 
-    def _each_connection(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> None:
-        """Call a block of FOR_NETCONS for each connection of the instances, one after another."""
+    def _call_for_netcons(
+        self, k: int, block: str, instances: np.ndarray, receive_call: BlockCall
+    ) -> None:
+        """Call a FOR_NETCONS block for the connections of the instances, one after another."""
         variables, wires = self.variables, self.variables.wires
-        assert given.flag is not None and given.weight_at is not None
-        target = wires.first_target[k] + some
+        assert receive_call.flag is not None and receive_call.weight_at is not None
+        target = wires.first_target[k] + instances
         counts = np.diff(wires.first)[target]
         for turn in range(int(counts.max(initial=0))):
             there = np.flatnonzero(counts > turn)
             connection = wires.order[wires.first[target[there]] + turn]
             other = variables.model.netcons.first_weight[connection]
-            t = np.asarray(given.t["now"])[there]
-            call = self._call(k, some[there], t, given.flag[there], given.weight_at[there])
+            t = np.asarray(receive_call.t["now"])[there]
+            call = self._call(
+                k, instances[there], t, receive_call.flag[there], receive_call.weight_at[there]
+            )
             call.other_at = other
-            variables.call(k, block, some[there], call)
+            variables.call(k, block, instances[there], call)
 
-    def obey(
-        self, k: int, some: np.ndarray, t: np.ndarray, connection: np.ndarray, call: BlockCall
+    def apply_requests(
+        self, k: int, instances: np.ndarray, t: np.ndarray, connection: np.ndarray, call: BlockCall
     ) -> None:
-        """Send the events and arm the conditions that a block has asked for."""
+        """Send the events and arm the conditions that a block requested."""
         variables, net = self.variables, self.net(k)
         names = (name.split(".") for role, name in call.results if role == "send")
         for number in sorted({int(number) for number, _ in names}):
@@ -283,64 +313,61 @@ class HostEvents:
                 continue
             kind = net.sends[number].kind
             if kind == "event":
-                self._emit(k, some[sent], time[sent])
+                self._emit(k, instances[sent], time[sent])
                 continue
-            flag = call.results.get(("send", f"{number}.flag"), np.zeros(len(some)))
+            flag = call.results.get(("send", f"{number}.flag"), np.zeros(len(instances)))
             if kind == "self":
-                pushed(
-                    self._named(k),
-                    variables.queues[k],
-                    some[sent],
-                    time[sent],
-                    flag[sent],
-                    t[sent],
-                    connection[sent],
-                )
+                values = time[sent], flag[sent], t[sent], connection[sent]
+                push_events(self._named(k), variables.queues[k], instances[sent], *values)
             else:
-                moved(self._named(k), variables.queues[k], some[sent], time[sent], t[sent])
-        self._arm(k, some, t, call)
+                move_events(
+                    self._named(k), variables.queues[k], instances[sent], time[sent], t[sent]
+                )
+        self._arm(k, instances, t, call)
 
     def _named(self, k: int) -> str:
         return self.variables.model.kinds[k].mechanism.name
 
-    def _emit(self, k: int, some: np.ndarray, time: np.ndarray) -> None:
+    def _emit(self, k: int, instances: np.ndarray, time: np.ndarray) -> None:
         sources = self.variables.model.sources.emitted.get(k)
         if sources is None:
             return
-        exact, wires, listened = self.variables.exact, self.variables.wires, sources[some]
+        exact, wires, listened = self.variables.exact, self.variables.wires, sources[instances]
         count = exact.count[listened]
         last = wires.ring_first[listened] + (count - 1) % wires.ring_size[listened]
         if ((count > 0) & (time < np.nextafter(exact.ring[last], -np.inf))).any():
             raise InputError(f"{self._named(k)}: {WRONG_EVENTS[3]}")
-        self.append(sources[some], np.nextafter(time, -np.inf) if self._early else time)
-        self.emitted.append((sources[some], time))
+        self.append(sources[instances], np.nextafter(time, -np.inf) if self._early else time)
+        self.emitted.append((sources[instances], time))
 
     # -- WATCH ---------------------------------------------------------------------------------
 
-    def _arm(self, k: int, some: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
+    def _arm(self, k: int, instances: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
         watches = self.net(k).watches
-        asked = [
-            call.results.get(("arm", str(w)), np.zeros(len(some))) != 0 for w in range(watches)
+        results = [
+            call.results.get(("arm", str(w)), np.zeros(len(instances))) != 0 for w in range(watches)
         ]
-        armed = np.array(asked, bool).reshape(watches, len(some))
-        any_ = armed.any(axis=0)
-        if not any_.any():
+        armed = np.array(results, bool).reshape(watches, len(instances))
+        arms_any = armed.any(axis=0)
+        if not arms_any.any():
             return
-        queue, there = self.variables.queues[k], some[any_]
+        queue, there = self.variables.queues[k], instances[arms_any]
         self._armed_again[k][there] = True
-        queue.armed[:, there] = armed[:, any_]
-        at = np.broadcast_to(t, len(some))[any_]
-        queue.above[:, there] = self._conditions(k, there, call.v[any_], at) >= -WATCH_MARGIN
+        queue.armed[:, there] = armed[:, arms_any]
+        at = np.broadcast_to(t, len(instances))[arms_any]
+        queue.above[:, there] = self._conditions(k, there, call.v[arms_any], at) >= -WATCH_MARGIN
 
-    def _conditions(self, k: int, some: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """(watches, r) float64: values of the conditions."""
-        zero = np.zeros(len(some))
-        call = BlockCall(v, {"now": t}, zero, np.full(len(some), -1))
-        self.variables.call(k, "watch", some, call)
+    def _conditions(
+        self, k: int, instances: np.ndarray, v: np.ndarray, t: np.ndarray
+    ) -> np.ndarray:
+        """Return the values of the WATCH conditions, (watches, r) float64."""
+        zero = np.zeros(len(instances))
+        call = BlockCall(v, {"now": t}, zero, np.full(len(instances), -1))
+        self.variables.call(k, "watch", instances, call)
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Compare armed conditions; kinds, instances and (watches, r) bool: that have come true."""
+        """Compare armed conditions; return kind, instances and (watches, r) bool: became true."""
         fired = []
         for k in self.variables.wires.kinds:
             net, queue = self.net(k), self.variables.queues[k]
@@ -361,21 +388,21 @@ class HostEvents:
         return fired
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
-        """Send an event to instances whose armed condition came true, until one arms them again."""
-        for k, some, fire in fired:
-            none = np.full(len(some), -1)
+        """Send events to instances whose armed condition became true and was not armed again."""
+        for k, instances, fire in fired:
+            none = np.full(len(instances), -1)
             for w, flag in enumerate(self.net(k).watch_flags):
-                at = np.flatnonzero(fire[w] & ~self._armed_again[k][some])
+                at = np.flatnonzero(fire[w] & ~self._armed_again[k][instances])
                 if len(at):
                     flags = np.full(len(at), flag)
-                    self.receive(k, some[at], np.full(len(at), now), flags, none[at])
+                    self.receive(k, instances[at], np.full(len(at), now), flags, none[at])
 
 
 # -- queues of self events ---------------------------------------------------------------------
 
 
 def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slot, time and time of sending of the first self event of each instance; infinite: none."""
+    """Return slot, time and sending time of each instance's first self event; inf: none."""
     count = len(queue.size)
     if not queue.size.any():
         never = np.full(count, np.inf)
@@ -386,8 +413,8 @@ def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return slot, time[slot, each], queue.sent[slot, each]
 
 
-def removed(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
-    """Take one event of some instances out of the queue; those after it move up."""
+def remove_events(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
+    """Remove the event at `slot` of the instances in the mask `where`; later slots move up."""
     capacity = len(queue.time)
     for q in range(capacity - 1):
         at = np.flatnonzero(where & (q >= slot))
@@ -400,34 +427,31 @@ def removed(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
 
 
 def check_rings(waiting: np.ndarray, size: np.ndarray) -> None:
-    """Raise InputError where more events of a source wait than its ring has room for."""
+    """Raise InputError if more events of a source are pending than its ring holds."""
     if (waiting > size).any():
         raise InputError(TOO_MANY_EVENTS)
 
 
-def pushed(
-    name: str,
-    queue: Queue,
-    some: np.ndarray,
-    time: np.ndarray,
-    flag: np.ndarray,
-    sent: np.ndarray,
-    connection: np.ndarray,
-) -> None:
-    at = queue.size[some]
+def push_events(
+    name: str, queue: Queue, instances: np.ndarray,
+    time: np.ndarray, flag: np.ndarray, sent: np.ndarray, connection: np.ndarray,
+) -> None:  # fmt: skip
+    at = queue.size[instances]
     if (at >= len(queue.time)).any():
         raise InputError(
             f"{name}: an instance has more than {len(queue.time)} self events under way"
         )
-    queue.time[at, some], queue.flag[at, some] = time, flag
-    queue.sent[at, some], queue.connection[at, some] = sent, connection
-    queue.size[some] = at + 1
-    queue.last[some] = np.where(flag == 1, at, queue.last[some])
+    queue.time[at, instances], queue.flag[at, instances] = time, flag
+    queue.sent[at, instances], queue.connection[at, instances] = sent, connection
+    queue.size[instances] = at + 1
+    queue.last[instances] = np.where(flag == 1, at, queue.last[instances])
 
 
-def moved(name: str, queue: Queue, some: np.ndarray, time: np.ndarray, sent: np.ndarray) -> None:
-    """Move the self event with flag 1 that each of some instances sent last to another time."""
-    at = queue.last[some]
+def move_events(
+    name: str, queue: Queue, instances: np.ndarray, time: np.ndarray, sent: np.ndarray
+) -> None:
+    """Move the self event with flag 1 that each instance sent last to another time."""
+    at = queue.last[instances]
     if (at < 0).any():
         raise InputError(f"{name}: {WRONG_EVENTS[1]}")
-    queue.time[at, some], queue.sent[at, some] = time, sent
+    queue.time[at, instances], queue.sent[at, instances] = time, sent

@@ -1,11 +1,15 @@
-"""Connections between cells, and spikes delivered along them on the device.
+"""Delivery of spikes to targets in whole steps, on the device.
 
-The algorithms are those of Brette and Goodman (2012, section 4 and appendix A): parallel over the
-targets of the cells that spiked (``vpo``), over synapses and then targets in local memory
-(``vsn``), and the same with several spikes a work-group (``vssn``); and the older one, parallel
-over all targets, each of which looks whether its sources have spiked (``pull``; their section
-2.3, with a word of bits a source). Weights are integers in units of a common power of two, so
-that sums are the same in any order: all algorithms give the same bits, in every run.
+The algorithms are those of Brette and Goodman (2012, section 4 and appendix A), and differ in what
+runs in parallel:
+
+    vpo    the targets of the cells that spiked
+    vsn    synapses, then targets, with sums in local memory
+    vssn   as vsn, with several spikes per work-group
+    pull   all targets; each tests one bit per source and step (section 2.3)
+
+Weights are integers in units of a power of two, so sums are the same in any order: all algorithms
+give the same bits in every run.
 """
 
 from __future__ import annotations
@@ -32,11 +36,14 @@ from clhines.solver.device.devices import has_atomics
 from clhines.solver.device.timing import seconds_in_turns
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
-NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # source and step of each, and their number
+NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, number of spikes
 
 
 class Tables:
-    """The arrays of connections on the device, made when an algorithm first asks for them."""
+    """The arrays of connections on the device, each made on its first use.
+
+    Weights lie in the order of the rows (by source), or at `place` of each row if that is not None.
+    """
 
     def __init__(
         self,
@@ -48,20 +55,20 @@ class Tables:
     ) -> None:
         self.queue, self.connections, self.num_targets = queue, connections, num_targets
         self.place = place
-        self.weight = to_device(queue, self.laid(connections.by_rows(weight)), np.int64)
+        self.weight = to_device(queue, self.in_memory_order(connections.by_rows(weight)), np.int64)
         self.row = to_device(queue, connections.row, np.int32)
         self._chunks: dict[int, np.ndarray] = {}
 
-    def laid(self, rows: np.ndarray) -> np.ndarray:
-        """Put values in the order of the rows into that of the weights in memory."""
+    def in_memory_order(self, rows: np.ndarray) -> np.ndarray:
+        """Reorder values from the order of the rows to the order of the weights in memory."""
         if self.place is None:
             return rows
-        rows_laid = np.empty_like(rows)
-        rows_laid[self.place] = rows
-        return rows_laid
+        values = np.empty_like(rows)
+        values[self.place] = rows
+        return values
 
     def where(self, rows: np.ndarray) -> np.ndarray:
-        """Return the places in memory of the weights at places in the rows."""
+        """Return the memory place of the weight at each index of the rows."""
         return rows if self.place is None else self.place[rows]
 
     @cached_property
@@ -70,7 +77,7 @@ class Tables:
 
     @cached_property
     def offset(self) -> cla.Array:
-        """Where each connection adds, less its slot."""
+        """Return the place of each connection's sum in the ring, relative to the current slot."""
         c = self.connections
         offset = each(lambda delay: delay * np.int32(self.num_targets), c.delay) + c.target
         return to_device(self.queue, c.by_rows(offset), np.int32)
@@ -84,13 +91,13 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """As `GridConnections.chunks`, kept."""
+        """Return `GridConnections.chunks`, computed once."""
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]
 
     def forget(self) -> None:
-        """Drop all but the weights and rows; what a launcher uses it holds itself."""
+        """Drop all arrays but weights and rows; a launcher holds the ones that it uses."""
         for name in ("offset", "target", "delays", "pulled", "position"):
             self.__dict__.pop(name, None)
         self._chunks.clear()
@@ -107,17 +114,17 @@ class Tables:
 
 
 def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Source and step, from 0, of `count` different spikes."""
+    """Return sources and steps (from 0) of `count` different random spikes."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
     return pick % max(1, sources), pick // max(1, sources)
 
 
-FLAG_BITS = 32  # steps a launch of ``pull`` takes
+FLAG_BITS = 32  # steps per launch of ``pull``
 
 
 @dataclass(frozen=True)
 class DeliverSpec(TemplateSpec):
-    """``delivery.mako``: one algorithm; `columns` and `lanes` are of ``vsn`` and ``vssn``."""
+    """``delivery.mako`` for one algorithm; only ``vsn`` and ``vssn`` use `columns` and `lanes`."""
 
     template: ClassVar[str] = "simulator/delivery"
     flag_bits: ClassVar[int] = FLAG_BITS
@@ -146,9 +153,9 @@ class DeliverSpec(TemplateSpec):
     algorithm: str
     work_group: int
     columns: int = 0  # targets that a work-group sums for
-    lanes: int = 0  # work-items a spike, a power of two as `work_group`
+    lanes: int = 0  # work-items per spike, a power of two as `work_group`
     exclusive: bool = False  # one delay: no two work-groups add to the same sum
-    indexed: bool = False  # the weights lie in another order than that of the connections
+    indexed: bool = False  # the weights in memory are not in the order of the connections
 
     @property
     def pulled(self) -> bool:
@@ -162,36 +169,35 @@ class DeliverSpec(TemplateSpec):
 
     @property
     def placed(self) -> bool:
-        """Whether connections know the place of their sum in the ring."""
+        """Whether the kernel reads the place of each connection's sum."""
         return not self.staged
 
 
 _log = logging.getLogger(__name__)
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
-_SMALL = 1 << 14  # connections below which measuring costs more than it can save
-_LARGE = 1 << 22  # connections above which tables of the others cost more than they can save
+_SMALL = 1 << 14  # with fewer connections measuring costs more than it can save
+_LARGE = 1 << 22  # with more connections the other algorithms' tables cost more than they save
 _TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 
 
 class Delivery:
-    """Adds the weights of connections whose source has spiked to the sums of their targets.
+    """Adds the weights of connections whose source spiked to the sums of their targets.
 
-    A list of spikes on the device goes in, as the kernels of a step append to it: `spike_source`
-    and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. `enqueue`
-    delivers what came since the last `enqueue` and leaves the list as it is, for the host to
-    read; `reset` empties it. Neither waits for the device. The queue is in order.
+    `enqueue` reads a list of spikes on the device, to which the kernels of a step append:
+    `spike_source` and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. It
+    delivers the spikes that are new since the last call and leaves the list for the host to read;
+    `reset` empties it. Neither waits for the device. The queue is in order.
 
-    `slots`, the length of the ring of sums, is above the largest delay in steps. `algorithm` is one
-    of `ALGORITHMS`, or ``auto``, which measures them on random spikes and takes the fastest (see
-    `tune`, also for `steps` and `expected`); devices without 64-bit atomics take ``pull`` only.
-    `external` and `largest` are of `GridConnections.scale`, `columns` and `work_group` of
-    `DeliverSpec`, in place of the defaults; `scale` is the unit of the weights, in place of the
-    finest one. `place`, (k,), says where in memory the weight at each place of the rows lies, in
-    place of there (`simulator.events.weight_order`).
+    `slots`, the length of the ring of sums, exceeds the largest delay in steps. `algorithm` is one
+    of `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest (see
+    `tune` for `steps` and `expected`); devices without 64-bit atomics support ``pull`` only.
+    `external` and `largest` are arguments of `GridConnections.scale`; `scale` replaces the unit
+    that it returns. `columns` and `work_group` replace the defaults of `DeliverSpec`. `place`,
+    (k,), has the memory place of each row's weight (`simulator.events.weight_order`).
 
-    The sums are integers, which times `incoming_scale`, a power of two, are weights. `seconds` is
-    what each candidate took, where it has been measured; the names say the columns too.
+    A sum times `incoming_scale`, a power of two, is a weight. `seconds` has the measured time of
+    each candidate by name.
     """
 
     def __init__(
@@ -234,7 +240,7 @@ class Delivery:
     def use(
         self, algorithm: str, columns: int | None = None, work_group: int | None = None
     ) -> None:
-        """Take an algorithm from now on; the sums are the same bits with each."""
+        """Use an algorithm from now on; all give the same bits."""
         spec = self._spec(algorithm, columns, work_group)
         self._take(_Launcher(self.queue, self.tables, spec, self.slots))
 
@@ -254,61 +260,62 @@ class Delivery:
         return self._launcher.spec
 
     def quantise(self, weight: ArrayLike) -> np.ndarray:
-        """Weights as integers in units of `incoming_scale`, int64."""
+        """Return weights as int64 in units of `incoming_scale`."""
         exponent = -round(math.log2(self.incoming_scale))
         weights = np.asarray(weight, np.float64)
         scaled = np.ldexp(once(weights) if weights.ndim else weights, exponent)
         return np.broadcast_to(np.rint(scaled).astype(np.int64), weights.shape)
 
     def set_weights(self, weight: np.ndarray) -> None:
-        """Take other weights, (k,) in the order given to `GridConnections`."""
+        """Set new weights, (k,) in the order of `GridConnections`."""
         integers = self.quantise(self.connections.by_rows(weight))
-        self.tables.weight.set(self.tables.laid(integers), self.queue)
+        self.tables.weight.set(self.tables.in_memory_order(integers), self.queue)
 
     def enqueue(
-        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
+        self, new_spikes: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call.
 
-        A source is in the list once a step at most, and the new spikes are of `steps` steps from
-        `first_step` on, at most `slots` of them. More than `capacity` are an overflow, which
-        `check` reports. A spike of step s adds to slot ``(s + 1 + delay) % slots`` of `incoming`,
-        (slots * num_targets,) int64.
+        A source is in the list at most once per step. The new spikes are of `steps` steps (at most
+        `slots`) from `first_step` on. `check` reports a list that overflowed. A spike of step s
+        adds to slot ``(s + 1 + delay) % slots`` of `incoming`, (slots * num_targets,) int64.
         """
         steps_taken = self.steps_from(first_step, steps)
-        event = self.deliver(found, incoming, steps_taken, True)
+        event = self.deliver(new_spikes, incoming, steps_taken, True)
         self.turn_over()
         return event
 
-    # -- for `Plasticity`, which takes the steps of a list one by one
+    # -- for `Plasticity`, which delivers step by step
 
     def steps_from(self, first: int, count: int) -> range:
-        """Return the steps of one call; an InputError where they are too many for it."""
+        """Return the steps of one call; raise InputError if they exceed the slots."""
         if not 1 <= count <= self.slots:
             raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
         return range(first, first + count)
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """Marks on the device, and which of the first two says where the new spikes begin."""
+        """Marks on the device, and which of the first two has the index of the first new spike."""
         return self._marks, self._turn
 
     def turn_over(self) -> None:
-        """Count all that is in the list as delivered, after the last `deliver`."""
+        """Mark all spikes in the list as delivered, after the last `deliver`."""
         self._turn = 1 - self._turn
 
-    def deliver(self, found: NewSpikes, incoming: cla.Array, steps: range, ends: bool) -> cl.Event:
+    def deliver(
+        self, new_spikes: NewSpikes, incoming: cla.Array, steps: range, ends: bool
+    ) -> cl.Event:
         """Deliver the new spikes of some steps; `ends`: in the last call before `turn_over`."""
-        lists = *(a.data for a in found), self.capacity, self._marks.data, self._turn
+        lists = *(a.data for a in new_spikes), self.capacity, self._marks.data, self._turn
         return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
 
     def reset(self, spike_count: cla.Array) -> None:
-        """Empty the list of spikes, after the host has read it; nothing waits."""
+        """Empty the list of spikes after the host has read it, without waiting."""
         for array in (spike_count, self._marks):
             cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
     def check(self) -> None:
-        """Wait, and raise SpikeOverflowError, with the last step, where the list has overflowed."""
+        """Wait; raise SpikeOverflowError with the last step if the list overflowed."""
         step = int(self._marks.get(self.queue)[2]) - 1
         if step >= 0:
             raise SpikeOverflowError(
@@ -320,7 +327,11 @@ class Delivery:
     # -- choosing
 
     def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
-        """Take what is fastest on random spikes, or a good guess where measuring would not pay."""
+        """Use the fastest algorithm on random spikes, or a guess if measuring would not pay.
+
+        `expected` is the number of spikes per call of `steps` steps (default: a hundredth of the
+        sources).
+        """
         if not self.atomics:
             self.use("pull")
             return
@@ -335,18 +346,18 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure candidates on lists of (source, step), and take the fastest; s of each list."""
+        """Measure candidates on lists of (source, step), use the fastest; return s per list."""
         queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
         launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
         incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
-        marks, found = integers(np.zeros(3)).data, []
+        marks, new_spikes = integers(np.zeros(3)).data, []
         for source, step in lists:
             arrays = [integers(a).data for a in (source, step, [len(source)])]
-            found.append((*arrays, max(1, len(source)), marks, 0))
+            new_spikes.append((*arrays, max(1, len(source)), marks, 0))
 
         def all_lists(launch: _Launcher, _: int) -> list[cl.Event]:
             events = list[cl.Event]()
-            for spikes in found:
+            for spikes in new_spikes:
                 launch(spikes, incoming, range(steps))
                 events += launch.events
             return events
@@ -354,13 +365,13 @@ class Delivery:
         ways = [lambda launch=launch: partial(all_lists, launch) for launch in launchers]
         times = seconds_in_turns(queue, ways, budget=0, progress=False)
         self.seconds = {
-            _name(c.spec): t / len(found) for c, t in zip(launchers, times, strict=True)
+            _name(c.spec): t / len(new_spikes) for c, t in zip(launchers, times, strict=True)
         }
         self._take(launchers[int(np.argmin(times))])
         return self.seconds
 
     def candidates(self) -> list[DeliverSpec]:
-        """Candidates of ``auto``: every algorithm, on GPUs with narrow and wide columns."""
+        """Return all algorithms that ``auto`` tries, on GPUs with narrow and wide columns."""
         on_cpu = devices.is_cpu(self.queue.device)
         specs = [self._spec("vpo")]
         for columns in (2048,) if on_cpu else (256, 2048):
@@ -422,7 +433,7 @@ def _name(spec: DeliverSpec) -> str:
 
 
 class _Launcher:
-    """The kernels of one algorithm, with their tables and how many work-items they get."""
+    """The kernels of one algorithm, with their tables and sizes."""
 
     def __init__(
         self, queue: cl.CommandQueue, tables: Tables, spec: DeliverSpec, slots: int
@@ -455,7 +466,7 @@ class _Launcher:
     def __call__(
         self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1
     ) -> cl.Event:
-        """Deliver; `lists` are the first arguments, and `last_step` is marked, if any is."""
+        """Deliver spikes; `lists` are the first arguments; mark `last_step` unless it is -1."""
         spec, tables = self.spec, self.tables
         numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
         if spec.pulled:

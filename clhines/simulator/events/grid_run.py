@@ -1,4 +1,4 @@
-"""Events in whole steps on a device: sums of each target, as `HostGrid` has them in NumPy."""
+"""Events in whole steps on a device: the sums of each target, as `HostGrid` in NumPy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EventsSpec(TemplateSpec):
 
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Step, target and weight, int64 in units of `scale`, of events from outside, summed."""
+    """Return step, target and summed weight, int64 in units of `scale`, of events from outside."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     weight = np.zeros(len(key), np.int64)
@@ -43,12 +43,12 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
 
 
 class Grid:
-    """Sums of events, due step by step, and the list of spikes that they come from.
+    """Sums of events, due step by step, and the spikes that they come from.
 
-    Kernels append to `spikes`; `decisions` are those of the whole network. `incoming`, (slots *
-    num_targets,) int64, has events due at step s in row ``s % slots``, in units of `scale`;
-    `weight` is that of `Model.connections` where no rule changes them. Where kernels deliver spikes
-    themselves (`inside`), they need `tables`.
+    Kernels append to `spikes`; `decisions` covers the whole network. `incoming`, (slots *
+    num_targets,) int64, has the events due at step s in row ``s % slots``, in units of `scale`.
+    `weight` is `Model.connections.weight` if no rule changes it. With `inside`, the engine's
+    kernels deliver spikes themselves and need `tables`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Grid:
         size, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
         if size > most:
             raise DeviceMemoryError(
-                f"events on their way to {model.num_targets} targets, the latest "
+                f"pending events of {model.num_targets} targets, the latest "
                 f"{decisions.network.connections.max_delay} steps after its spike, take "
                 f"{size / 2**20:.0f} MiB; the device allows {most / 2**20:.0f} MiB; expected "
                 "shorter delays"
@@ -88,7 +88,7 @@ class Grid:
         self.weight = model.connections.weight
         self._received = Received(queue, spikes) if decisions.split else None
         largest = model.connections.largest
-        if not largest.any() and not inside:  # kernels that deliver take the tables in any case
+        if not largest.any() and not inside:  # kernels that deliver always need the tables
             return
         connections, received = model.connections, self._received
         self.delivery = Delivery(
@@ -110,7 +110,7 @@ class Grid:
             )
 
     def add_events(self, first: int, count: int) -> None:
-        """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
+        """Enqueue the addition of the outside events due in steps `first` to `first + count`."""
         if not len(self._event_steps):
             return
         begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
@@ -139,13 +139,13 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """By source its first connection, by connection the place of its sum and its weight."""
-        assert self.delivery is not None and self.delivery.tables.place is None  # they go by rows
+        """The first connection of each source; place of the sum and weight of each connection."""
+        assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables
         return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}
 
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield begin and number of steps of launches, with `add_events` before each."""
+        """Yield first step and number of steps of each launch; `add_events` goes before each."""
         end = first + count
         while self._inside and first < end:
             at = int(np.searchsorted(self._event_steps, first))
@@ -177,7 +177,7 @@ class Grid:
             self.plasticity.reward(reward, step)
 
     def check(self) -> None:
-        """Wait, and raise InputError for a weight or a trace that is no finite number."""
+        """Wait; raise InputError if a weight or a trace is not finite."""
         if self.plasticity is not None:
             self.plasticity.check()
 

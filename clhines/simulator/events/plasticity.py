@@ -1,9 +1,9 @@
 """Plastic weights on a device: a `Rule`, printed as kernels.
 
-See Brette and Goodman 2012, section 2.3, on the access to synapses that it takes: forward rows for
-presynaptic spikes, backward rows for postsynaptic ones. A rule acts at the presynaptic end: a
-source's spike is there in its own step, and a postsynaptic one as well; the delay lies between the
-connection and its target.
+Presynaptic spikes read the forward rows (connections by source), postsynaptic spikes the backward
+rows (connections by target), as in Brette and Goodman 2012, section 2.3. A rule acts at the
+presynaptic end: pre- and postsynaptic spikes both count in their own step, and the delay lies
+between the connection and its target.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PLACES = "const int *restrict place if indexed"
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace in the kernels: its array and entry, `at`, and the number of its decay."""
+    """A trace in the kernels: its array and entry, `at`, and the index of its decay."""
 
     name: str
     side: str
@@ -74,7 +74,7 @@ class PlasticSpec(TemplateSpec):
     }
     work_group: int
     text: str = field(repr=False)
-    indexed: bool = False  # the weights do not lie in the order of the forward rows
+    indexed: bool = False  # the weights in memory are not in the order of the forward rows
 
     @cached_property
     def about(self) -> RuleText:
@@ -93,31 +93,31 @@ class PlasticSpec(TemplateSpec):
 
     @property
     def growth(self) -> str:
-        """The rate of the weight between events, or empty."""
+        """The rate of the weight between events, or an empty text."""
         return self.about.printed_growth("double")
 
     @property
     def last(self) -> int:
-        """Number of the decay that the rate of the weight has."""
+        """The index of the weight's decay, which follows those of the traces."""
         return len(self.traces)
 
-    def own(self, side: str) -> list[Trace]:
+    def of_side(self, side: str) -> list[Trace]:
         return [t for t in self.traces if t.side == side]
 
     def read(self, event: str) -> list[Trace]:
-        """Traces of cells that connections read at an event."""
+        """Return the traces of cells that connections read at an event."""
         used = self.about.uses(event, "synapse")
         return [t for t in self.traces if t.name in used and t.side != "synapse"]
 
     def apart(self, event: str) -> bool:
-        """Whether connections read the traces of the cell itself, which change after them."""
+        """Whether connections read the spiking cell's own traces, which change after them."""
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
-        """Traces of connections, if an event uses or changes any, or the weight grows by them."""
+        """Return the traces of connections if an event uses any, or if the weight grows."""
         used = self.about.uses(event, "synapse")
-        places = self.own("synapse")
-        return places if self.growth or any(t.name in used for t in places) else []
+        traces = self.of_side("synapse")
+        return traces if self.growth or any(t.name in used for t in traces) else []
 
     def weighs(self, event: str) -> bool:
         """Whether an event reads or changes the weight."""
@@ -130,9 +130,9 @@ class PlasticSpec(TemplateSpec):
 class Plasticity:
     """Connections whose weights change with the spikes of both ends; needs float64 on the device.
 
-    `delivery` is made with ``largest=rule.max_weight(connections, plastic)``, or its unit is too
-    fine. `cell_of_target` is the cell, numbered as sources are, that each target belongs to, -1 for
-    none; `plastic` are the connections that the rule changes, in the order of `GridConnections`.
+    Make `delivery` with ``largest=rule.max_weight(connections, plastic)``; otherwise its unit is
+    too fine. `cell_of_target` has the cell of each target, numbered as sources are, or -1.
+    `plastic` selects the connections that the rule changes, in the order of `GridConnections`.
     """
 
     def __init__(
@@ -148,9 +148,9 @@ class Plasticity:
             raise DeviceError(f"{queue.device.name.strip()} has no float64, which plasticity needs")
         if not dt > 0:
             raise InputError(f"dt is {dt} ms; expected more than 0")
-        cells, mask = _checked(delivery, rule, cell_of_target, plastic)
+        cells, mask = _check_arguments(delivery, rule, cell_of_target, plastic)
         self.delivery, self.rule, self.connections = delivery, rule, connections
-        weight = delivery.tables.laid(connections.weight[connections.order])
+        weight = delivery.tables.in_memory_order(connections.weight[connections.order])
         self._weight = to_device(queue, weight, np.float64)
         counts = dict.fromkeys(SIDES, connections.num_sources) | {"synapse": connections.count}
         self._traces = {
@@ -167,14 +167,14 @@ class Plasticity:
         indexed = delivery.tables.place is not None
         self._spec = PlasticSpec(min(16 if on_cpu else 256, most), rule.text, indexed)
         self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
-        # postsynaptic cells along the forward rows, and the backward rows
+        # the postsynaptic cell of each entry of the forward rows; then the backward rows
         c = connections
         cell = np.where(mask, cells[c.target], -1)[c.order]
         indices = np.flatnonzero(cell >= 0)
         indices = indices[np.argsort(cell[indices], kind="stable")]
         first, source = offsets_of(cell[indices], c.num_sources), c.source[c.order][indices]
         place = delivery.tables.where(indices)
-        self._given = self._arguments(dt)
+        self._shared = self._arguments(dt)
         forward = {"first": c.row, "cell": cell}
         forward |= {"place": delivery.tables.place} if indexed else {}
         self._pre = self._bound("pre", **forward)
@@ -209,12 +209,12 @@ class Plasticity:
         queue = self.delivery.queue
         built = program.build(queue.context, self._spec)
         tables_here = {n: to_device(queue, a, np.int32) for n, a in tables.items()}
-        return launches.bind(built, self._spec, name, self._given | tables_here, changes)
+        return launches.bind(built, self._spec, name, self._shared | tables_here, changes)
 
     def _bound(
         self, event: str, **tables: np.ndarray
     ) -> list[tuple[launches.BoundKernel, int, int]]:
-        """Return the kernels of one end's spikes, and the work-groups along a row and over rows."""
+        """Return the kernels for spikes of one end, and work-groups along and over rows."""
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
         along = max(1, self._groups // across)
@@ -224,25 +224,25 @@ class Plasticity:
         return kernels
 
     def enqueue(
-        self, found: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
+        self, new_spikes: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
-        """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
+        """Deliver new spikes of all cells, as `Delivery.enqueue` does, and change weights."""
         delivery = self.delivery
         steps_taken = delivery.steps_from(first_step, steps)
         for step in steps_taken:
-            self._launch(self._pre, found, step)
-            delivery.deliver(found, incoming, range(step, step + 1), step == steps_taken[-1])
-            event = self._launch(self._post, found, step)
+            self._launch(self._pre, new_spikes, step)
+            delivery.deliver(new_spikes, incoming, range(step, step + 1), step == steps_taken[-1])
+            event = self._launch(self._post, new_spikes, step)
         delivery.turn_over()
         return event
 
     def _launch(
-        self, kernels: list[tuple[launches.BoundKernel, int, int]], found: NewSpikes, step: int
+        self, kernels: list[tuple[launches.BoundKernel, int, int]], new_spikes: NewSpikes, step: int
     ) -> cl.Event:
         queue, group = self.delivery.queue, self._spec.work_group
         numbers = self.delivery.capacity, self.delivery.marks[1], step
         for kernel, across, along in kernels:
-            kernel.change(*found, *(np.int32(n) for n in numbers))
+            kernel.change(*new_spikes, *(np.int32(n) for n in numbers))
             event = kernel.launch(queue, across * group, group, rows=along)
         return event
 
@@ -252,13 +252,13 @@ class Plasticity:
         self._reward.launch(queue, self._groups * group, group)
 
     def check(self) -> None:
-        """Wait, and raise InputError for a weight or a trace that is no finite number."""
+        """Wait; raise InputError if a weight or a trace is not finite."""
         if self._wrong.get(self.delivery.queue)[0]:
             raise self.rule.not_finite()
 
     @property
     def weight(self) -> np.ndarray:
-        """(k,) float64: weights after the last events, in the order given to `GridConnections`."""
+        """Weights after the last events, (k,) float64, in the order of `GridConnections`."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:
@@ -280,7 +280,7 @@ class Plasticity:
         return values
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Restore the arrays of `state`; those of other connections raise an InputError."""
+        """Restore the arrays of `state`; raise InputError if they belong to other connections."""
         for name, values in self.state().items():
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")
@@ -290,14 +290,14 @@ class Plasticity:
             array, place = self._place(one)
             values, new = array.get(queue), state[one.key]
             if one.per == "plastic":
-                new = self.delivery.tables.laid(new[self.connections.order])
+                new = self.delivery.tables.in_memory_order(new[self.connections.order])
             values[place] = new
             array.set(values, queue)
         if self.connections.count:
             self.delivery.set_weights(self.weight)
 
 
-def _checked(
+def _check_arguments(
     delivery: Delivery, rule: Rule, cell_of_target: ArrayLike, plastic: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the cells as int64 and the mask of plastic connections."""

@@ -1,4 +1,4 @@
-"""Spikes of whole steps on a device: lists of them, and their way from and to other ranks."""
+"""Spikes in whole steps: lists on a device, and their exchange with other ranks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from clhines.solver.device import devices
 from clhines.solver.device.arrays import set_zero
 
 _COMPLETE = cl.command_execution_status.COMPLETE
-_READ, _LIST = 256, 1024  # spikes that a CPU's look reads, that a list to deliver holds, at first
+_READ, _LIST = 256, 1024  # initial spikes per read of a CPU, and per list to deliver
 Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
 
 
 @dataclass
 class SpikeList:
-    """Spikes found on a device, in any order, up to a capacity: int32."""
+    """Spikes detected on a device, int32, in any order, up to a capacity."""
 
     source: cla.Array  # (capacity,)
     step: cla.Array  # (capacity,)
-    count: cla.Array  # (1,), counts those beyond the capacity too
-    known_empty: bool = False  # as the host has seen since a kernel could change it
+    count: cla.Array  # (1,), may exceed the capacity
+    known_empty: bool = False  # the host saw it empty, and no kernel has run since
 
     @classmethod
     def on(cls, queue: cl.CommandQueue, capacity: int, count: cla.Array) -> SpikeList:
@@ -45,16 +45,15 @@ class SpikeList:
 
 
 class Received:
-    """Spikes between a device and other ranks: those found here, and those of all to deliver."""
+    """The spikes detected on a device, and the spikes of all ranks to deliver on it."""
 
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
         self.spikes, self.queue = spikes, queue
         self._count = cla.zeros(self.queue, 1, np.int32)
         self._begin, self._width = 0, _READ
         self._sent: deque[cl.Event] = deque()
-        # A GPU's memory is read and written beside the queue, so that nothing waits for the epoch
-        # that is under way. A CPU's cores are busy with that: there as many spikes as usual are
-        # read between two epochs.
+        # On a GPU a second queue reads and writes while an epoch runs. On a CPU it would compete
+        # for the cores: there one read between two epochs fetches as many spikes as usual.
         self._side = None
         if not devices.is_cpu(queue.device):
             self._side = cl.CommandQueue(queue.context, queue.device)
@@ -91,7 +90,7 @@ class Received:
         event.wait()
         if self._side is not None:
             cl.enqueue_copy(self._side, count, self._noted.data)
-        begin, end = self._begin, min(int(count[0]), self.spikes.capacity)  # `end` tells of more
+        begin, end = self._begin, min(int(count[0]), self.spikes.capacity)
         self._begin = end
         if end - begin <= early.shape[1]:
             return early[0, : end - begin], early[1, : end - begin]
@@ -104,21 +103,21 @@ class Received:
     def put(
         self, source: np.ndarray, step: np.ndarray, delivery: Delivery
     ) -> tuple[cla.Array, cla.Array, cla.Array]:
-        """Enqueue that a list is there for `delivery`, and return it; nothing waits."""
+        """Enqueue a copy of a list of spikes for `delivery`, without waiting; return the list."""
         if len(source) > self.capacity:
             self._make_room(1 << len(source).bit_length())
             delivery.capacity = self.capacity
         delivery.reset(self._count if self._side is None else self._noted)
         columns = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
         for values, array in zip(columns, (*self._lists, self._count), strict=True):
-            if self._side is not None:  # the last delivery is done: `note` has waited for it
+            if self._side is not None:  # `note` has waited for the last delivery
                 cl.enqueue_copy(self._side, array.data, values)
                 continue
             self._keep(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
         return self._lists[0], self._lists[1], self._count
 
     def _keep(self, event: cl.Event) -> None:
-        """Keep what the event of a copy keeps alive: dropped too early, it waits for the device."""
+        """Keep a copy's event until it completes: dropping it earlier waits for the device."""
         while self._sent and self._sent[0].command_execution_status == _COMPLETE:
             self._sent.popleft()
         self._sent.append(event)

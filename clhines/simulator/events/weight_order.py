@@ -1,11 +1,11 @@
-"""Where weights of connections lie in memory: Brette and Goodman 2012, section 2.3.3, figure 2.
+"""Orders of weights in memory: Brette and Goodman 2012, section 2.3.3, figure 2.
 
-A spike reaches a synapse from its source (forward), and from its target (backward). What is read at
-one time is a group; memory is read in chunks, and the cost of an order is the number of chunks in
-which a group is, summed over the groups of both directions.
+A spike reaches a synapse from its source (forward) and from its target (backward). The synapses
+read at one time are a group. Memory is read in chunks. The cost of an order is the number of chunks
+that a group touches, summed over the groups of both directions.
 
-The graph cut fills chunks one after another. In the merged graph, whose vertices are the groups and
-whose edges are the synapses, a chunk grows by the vertex with the most edges to those that it has.
+The graph cut fills chunks one after another. The merged graph has the groups as vertices and the
+synapses as edges. A chunk grows by the vertex with the most edges to the vertices that it has.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import numpy as np
 
 from clhines.core.arrays import inverse
 
-CHUNK = 16  # weights of 8 bytes in the 128 that a GPU reads at once
+CHUNK = 16  # weights of 8 bytes per memory transaction of a GPU (128 bytes)
 
 
 def group_numbers(*keys: np.ndarray) -> np.ndarray:
-    """Return the number of each synapse's group: those that are alike in all keys, (k,) each."""
+    """Return the group of each synapse: synapses that agree in all keys, (k,) each."""
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
-    """Return how many chunks groups are in, of all together; places and groups are (k,)."""
+    """Return the number of chunks that the groups touch; places and groups are (k,)."""
     return np.unique(np.stack([place // chunk, group]), axis=1).shape[1]
 
 
 def placed(*keys: np.ndarray) -> np.ndarray:
-    """Return the place of each synapse where they are sorted by keys, the first one first."""
+    """Return the place of each synapse after sorting by the keys, the first one first."""
     return inverse(np.lexsort(keys[::-1]))
 
 
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
-    """Place of each synapse in chunks that cut few groups; each begins with the first one left."""
+    """Return places in chunks that cut few groups; each starts at the first free vertex."""
     ends = np.stack([forward, backward + int(forward.max(initial=-1)) + 1]).astype(np.int64)
     count, vertices = len(forward), int(ends.max(initial=-1)) + 1
     synapse = np.argsort(ends.reshape(-1), kind="stable") % max(1, count)
