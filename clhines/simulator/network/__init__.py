@@ -1,21 +1,20 @@
-"""Networks as users describe them; NumPy only. Their arrays: `simulator.model`.
+"""Networks as users describe them, in NumPy only; `simulator.model` makes arrays of them.
 
-Words: a *group* is the instances of one mechanism that one call of `insert` or `add` made. A
-*density* mechanism covers the membrane of nodes, a *point* mechanism stands at a node. A *source*
-is a cell that spikes; a *target* is an instance that receives events. Units are NEURON's: mV, ms,
-nA, µS and nF at nodes, S/cm² and mA/cm² in the membrane.
+Words: a *group* is the instances of one mechanism from one call of `insert` or `add`. A *density*
+mechanism covers the membrane of nodes, a *point* mechanism sits at a node. A *source* is a cell
+that spikes; a *target* is an instance that receives events. Units are NEURON's: mV, ms, nA, µS and
+nF at nodes, S/cm² and mA/cm² in the membrane.
 
-Who owns what
-    `network`: `Network`. `groups`: `Group`, and `Inside`, parts of a network for other modules.
+Modules
+    `network`: `Network`. `groups`: `Group`, and `Inside`, a network's parts for other modules.
     `wiring`: connections and external events. `pairs`: connections by a rule, with random values:
     `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and event times in steps,
     rounded as in NEURON. `ring`: the ring network of the 2018 report. `changes`: new values in a
-    simulation. `copies`: several copies of a network in one network. `structure`: compartments of
-    all cells, from cables or arrays; nodes by cell and region, values by cell, node or distance.
-    `additions`: detectors, trains, artificial cells, ions, pointers, parameters that change in
-    time. `stored`: networks in files.
+    simulation. `copies`: copies of a network in one network. `structure`: compartments of all
+    cells; nodes by cell and region, values by cell, node or distance. `additions`: detectors, spike
+    trains, artificial cells, ions, pointers, played parameters. `stored`: networks in files.
 
-Three cells, of which cells 0 and 1 excite cells 1 and 2:
+Three cells; cells 0 and 1 excite cells 1 and 2:
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
@@ -25,7 +24,7 @@ Three cells, of which cells 0 and 1 excite cells 1 and 2:
 >>> net.connect([0, 1], synapses, index=[1, 2], weight=0.01, delay=1.0)  # µS, ms
 Connections(2 to expsyn × 3; weight 0.01, delay 1 ms)
 
-Everything is checked here, so that a wrong network is rejected before a device is used:
+All checks happen here, so a wrong network is rejected before a device is used:
 
 >>> try:
 ...     net.connect([0], synapses, index=[3], weight=0.01, delay=1.0)
@@ -33,14 +32,14 @@ Everything is checked here, so that a wrong network is rejected before a device 
 ...     print("rejected")
 rejected
 
-To add a mechanism: see `simulator.mechanisms`. To build in a rule of plasticity: its text in
+To add a mechanism: see `simulator.mechanisms`. To add a built-in plasticity rule: its text in
 `RULES` of `plasticity`, and Brian's weights in
 ``tests/simulator/mechanisms/text/brian_program.py``. To add a network: a function like
 `ring.ring_network`.
 
-An importer makes a `Network` of arrays (`of_arrays`, `Axis`), adds groups of any kind
-(`put_group`), sets values that no method of `Network` sets (`inside`), and makes copies of the
-network (`copies_of`).
+An importer makes a `Network` from arrays (`of_arrays`, `Axis`), adds groups of any kind
+(`put_group`), sets values that no method of `Network` sets (`inside`), and copies the network
+(`copies_of`).
 """
 
 from clhines.simulator.cells.cable import Axis

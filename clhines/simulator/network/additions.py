@@ -1,4 +1,4 @@
-"""Additions: everything in a network besides cells, mechanisms and connections."""
+"""Everything in a network besides cells, mechanisms and connections."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from clhines.simulator.common.checks import broadcast, spread, unchangeable
 from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.network.groups import Group, Inside, inside
 
-MAX_GAPS = 20_000_000  # gap junctions that are added at once
+MAX_GAPS = 20_000_000  # in one call
 _GIDS = 2**31  # NEURON's are int32
 
 
 @unchangeable("another one, by add_detector() or spike_source()")
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """Sources of events: detectors at nodes, or trains of spikes.
+    """Sources of events: detectors at nodes, or spike trains.
 
     Attributes
     ----------
     network : Network
     first : int
-        Number of the first among the sources of the network.
+        Number of the first one among the network's sources.
     node : (count,) int64
         -1 for trains.
     threshold : (count,) float64, mV
     refractory : (count,) float64, ms
     times : tuple of (k,) float64, ms
-        Of trains.
+        Of trains; empty for detectors.
     """
 
     network: Any = field(repr=False)
@@ -64,7 +64,7 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class IonValues(Deferred):
-    """Values of an ion at nodes, see `Network.ion`."""
+    """Values of an ion at nodes; see `Network.ion`."""
 
     name: str
     nodes: np.ndarray
@@ -74,7 +74,7 @@ class IonValues(Deferred):
 
 @dataclass(frozen=True, eq=False)
 class PlayedParameter:
-    """Values of a parameter in time, see `Network.play`."""
+    """Values of a parameter over time; see `Network.play`."""
 
     group: int
     index: int
@@ -87,8 +87,6 @@ class PlayedParameter:
 
 @dataclass(eq=False)
 class Additions:
-    """Everything in a network besides cells, mechanisms and connections."""
-
     network: Any
     num_nodes: int
     num_sources: int
@@ -96,18 +94,18 @@ class Additions:
     emitters: list[tuple[Group, int]] = field(default_factory=list)
     ions: list[IonValues] = field(default_factory=list)
     pointers: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
-    # group, pointer that it writes, instances; group, variable and instances to which it points
+    # group, pointer, instances; group, variable and instances to which it refers
     written: list[tuple[int, str, np.ndarray, int, str, np.ndarray]] = field(default_factory=list)
-    # group, pointer to weights that its events set; connections and which of their weights
+    # group, pointer to weights that its events set; connections, and which of their weights
     steered: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
     plays: list[PlayedParameter] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
-    bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
-    exact: bool = False  # all events act at exact times, as those of imported models
-    last: dict[int, int] = field(default_factory=dict)  # see `Kind.last`, by number of the group
+    bins: bool = False  # bin events as NEURON with ``CVode.queue_mode(1, 0)``
+    exact: bool = False  # all events act at exact times, as in imported models
+    last: dict[int, int] = field(default_factory=dict)  # see `Kind.last`, by group number
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    # gids of cells that other ranks have, and the sources here that stand for them, both (h,) int64
+    # gids of other ranks' cells, and the sources here that represent them, both (h,) int64
     heard: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     @property
@@ -139,7 +137,7 @@ class Additions:
         return sources
 
     def emits(self, group: Group) -> None:
-        """Give numbers to the instances of a group that sends events."""
+        """Give source numbers to the instances of a group that sends events."""
         self._check_no_gids(group.mechanism.name)
         self.emitters.append((group, self.num_sources))
         self.num_sources += len(group)
@@ -152,7 +150,7 @@ class Additions:
             )
 
     def take_gids(self, values: object) -> np.ndarray:
-        """Check and return new `Network.gids`."""
+        """Check new `Network.gids` and return them."""
         if self.num_sources > self.network.num_cells or self._parts.wiring.columns:
             raise InputError("gids: the network has sources or connections; expected gids before")
         gids = _as_gids("gids", values)
@@ -167,7 +165,7 @@ class Additions:
         return gids
 
     def by_gid(self, gids: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources; cells of other ranks get new numbers."""
+        """Return source numbers by gid; cells of other ranks get new numbers."""
         gids_here: Any = self._parts.gids
         sources = place_of(gids_here, gids, np.arange(len(gids_here)))
         away = np.flatnonzero(sources < 0)
@@ -184,7 +182,7 @@ class Additions:
         return sources
 
     def shown(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources that users know: gids, if cells have them."""
+        """Return the numbers of sources that users see: gids, if cells have them."""
         gids = self._parts.gids
         if gids is None:
             return numbers
@@ -322,7 +320,7 @@ class Additions:
 def as_gap_junctions(
     a: ArrayLike, b: ArrayLike, g: ArrayLike, num_nodes: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Check gap junctions; return nodes on both sides, and conductances, µS, (m,) each."""
+    """Check gap junctions; return nodes on both sides and conductances, µS, (m,) each."""
     arrays = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
     if arrays["g"].size > MAX_GAPS:
         raise InputError(f"{arrays['g'].size} gap junctions; expected at most {MAX_GAPS}")
@@ -342,7 +340,7 @@ def _as_gids(name: str, values: object) -> np.ndarray:
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return a value per instance, from one value for all or one each."""
+    """Expand one value to all instances, or check that there is one each."""
     values = values if len(values) != 1 else np.repeat(values, len(places))
     if len(values) != len(places):
         raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")

@@ -1,4 +1,4 @@
-"""Changes of the values of a frozen network, for one simulation of it."""
+"""Changes of parameters, weights and events of a frozen network, for one simulation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ParameterValue:
 class Changes:
     """All differences from the network.
 
-    `stored` are parameters, by mechanism and name, that have a value per instance in memory.
+    `stored` are parameters, by mechanism and name, that have one value per instance in memory.
     """
 
     parameters: dict[int, dict[str, ParameterValue]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Changes:
 
 
 def as_value(group: Group, name: str, value: object) -> ParameterValue:
-    """Check a new value of a parameter; a value per cell stays a value per cell."""
+    """Check a parameter's new value; a value per cell remains a value per cell."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
     check_parameter(mechanism.name, name, program.settable)

@@ -1,9 +1,9 @@
 """Copies of a network in one network, for `Simulation.replicate` and `Population`.
 
-Cell k of the network is cell ``c * num_cells + k`` of copy c, and likewise its nodes. Each group
-and each set of sources has its instances copy after copy. `fill` makes all arrays. `copies_of`
-keeps arrays of nodes and instances once, and makes those of all copies on demand; it makes the
-connections, of which there are few, for all copies.
+Cell k of the network is cell ``c * num_cells + k`` of copy c; nodes likewise. Each group and each
+set of sources has its instances copy after copy. `fill` makes all arrays. `copies_of` stores
+arrays of nodes and instances once and expands them on demand; connections, which are few, it
+expands at once.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def fill(
     streams: Sequence[Stream],
     instances: Sequence[np.ndarray] | None = None,
 ) -> list[Group]:
-    """Fill copies of a network, and return their groups, in the order of `groups`.
+    """Fill copies of a network; return their groups, in the order of `groups`.
 
-    Several `groups` may be parts of one; `instances` are the instances of each. `streams` are all
-    streams of random numbers: the default numbers differ between copies.
+    Several `groups` may be parts of one; `instances` lists the instances of each. `streams` are
+    all random streams, because their default numbers differ between copies.
     """
     if inside(network).gids is not None:
         raise InputError("copies of a network with gids; expected one without")
@@ -86,8 +86,6 @@ def _repeated(network: Network, copies: int) -> float | np.ndarray:
 
 
 class _CopyBuilder:
-    """Fills copies of a network."""
-
     def __init__(
         self,
         copies: Network,
@@ -98,13 +96,13 @@ class _CopyBuilder:
         self.copies, self.network, self.groups, self.instances = copies, network, groups, instances
         self.count = copies.num_cells // network.num_cells
         self.groups_of_copies: list[Group] = []
-        self._begins: list[tuple[int, int, int]] = []  # first source there, how many, first here
+        self._begins: list[tuple[int, int, int]] = []  # first source, count, first source in copies
 
     def _nodes(self, nodes: np.ndarray) -> np.ndarray:
         return shifted(nodes, self.network.forest.num_nodes, self.count)
 
     def groups_and_sources(self) -> None:
-        """Put in all groups, detectors and trains, sources in the order of their numbers."""
+        """Add all groups, detectors and trains, so that sources keep their order."""
         added = inside(self.network).added
         first_sources = {group.number: first for group, first in added.emitters}
         waiting = sorted(added.sources, key=lambda one: one.first)
@@ -127,7 +125,7 @@ class _CopyBuilder:
 
     def _group(self, group: Group, first: int | None) -> None:
         mechanism, values = group.mechanism, Repeated(group.parameters, self.count)()
-        for name in ("celsius", "area"):  # the network sets these
+        for name in ("celsius", "area"):  # set by the network
             if name in mechanism.program.built_in:
                 values.pop(name, None)
         alone = mechanism.kind == "artificial"
@@ -141,7 +139,7 @@ class _CopyBuilder:
     def _pieces(
         self, number: int, instance: np.ndarray
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
-        """Yield pieces of a group, which of `instance` they have, and their numbers in copies."""
+        """Yield parts of a group: the part, positions in `instance`, instances in the copies."""
         pieces = zip(self.groups, self.groups_of_copies, self.instances, strict=True)
         for group, put, members in pieces:
             if group.number == number:
@@ -182,7 +180,7 @@ class _CopyBuilder:
         return numbers
 
     def wires(self, wiring: Wiring, rule: Rule | None) -> None:
-        """Make connections and external events, copy by copy."""
+        """Add connections and external events, copy by copy."""
         whole = {
             group.number: put for group, put in zip(self.groups, self.groups_of_copies, strict=True)
         }
@@ -202,7 +200,7 @@ class _CopyBuilder:
 
 
 def copies_of(once: Network, count: int) -> Network:
-    """Return copies, which do not interact, of a network with each mechanism in one group."""
+    """Return `count` independent copies of a network that has each mechanism in one group."""
     network = Network(structure_of_copies(inside(once).structure, count))
     network.settings.update(once.settings)
     network.celsius, network.threshold = once.celsius, _repeated(once, count)
@@ -223,7 +221,7 @@ def copies_of(once: Network, count: int) -> Network:
 
 
 def step_of(mechanism: Mechanism, num_nodes: int) -> int:
-    """Return the distance of a mechanism's nodes from one copy to the next."""
+    """Return the offset of a mechanism's nodes from one copy to the next."""
     return 0 if mechanism.kind == "artificial" else num_nodes
 
 
@@ -290,7 +288,7 @@ def _ion(once: IonValues, num_nodes: int, copies: int) -> IonValues:
 
 
 def _wires(network: Network, copied: CopyNumbers, wiring: Wiring) -> Wiring:
-    """Return the connections of each `connect` copy after copy, and external events."""
+    """Return the connections of each `connect`, copy after copy, and external events."""
     copies, once = copied.count, copied.once
     connections, weights, events = CallColumns(), list[np.ndarray](), CallColumns()
     for source, group, index, rows, *rest in wiring.calls:

@@ -23,7 +23,7 @@ ABSOLUTE_ZERO = -273.15  # °C
 
 
 class Parameters(dict[str, "float | np.ndarray"]):
-    """Parameters of a group; in a frozen network they do not change."""
+    """Parameters of a group; read-only in a frozen network."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
     ) -> None:
         super().__init__(values)
         self._network, self._mechanism, self._nodes = network, mechanism, nodes
-        self._set_names = set(set_names)  # the others have defaults
+        self._set_names = set(set_names)  # other parameters have their defaults
         self._units = units or {}
 
     def __setitem__(self, name: str, value: object) -> None:
@@ -79,7 +79,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
 
 
 def _set_in_a_simulation(group: object, name: str, value: object) -> str:
-    """Say how to set a parameter, or which parameters there are."""
+    """Return the error text for `group.NAME = value`: how to set it, or which names exist."""
     assert isinstance(group, Group)
     called, parameters_of_group = name_in_caller(group, "group"), group.parameters
     if name in parameters_of_group:
@@ -94,7 +94,7 @@ def _set_in_a_simulation(group: object, name: str, value: object) -> str:
 @unchangeable(_set_in_a_simulation)
 @dataclass(frozen=True, eq=False)
 class Group(Deferred):
-    """Instances of a mechanism that were inserted or added together.
+    """Instances of a mechanism that one call inserted or added.
 
     Attributes
     ----------
@@ -102,12 +102,11 @@ class Group(Deferred):
     number : int
         Among the network's groups.
     nodes : (count,) int64
-        Natural index of each instance's node, in the order given.
+        Natural index of each instance's node, in the order of the call.
     parameters : dict of name -> float or (count,) float64
-        Values may be replaced until a `Simulation` is made of the network.
+        Can be replaced until a `Simulation` is made of the network.
     in_round : int
-        Nodes of the first round of the network's `Structure`, which the others repeat; 0 where they
-        may be any.
+        Nodes of the first round of the network's `Structure`, if the others repeat it; else 0.
     """
 
     network: Any = field(repr=False)
@@ -136,24 +135,24 @@ class Group(Deferred):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the parameters that were set; all, if it is unknown."""
+        """Names of the parameters that were set; all, if unknown."""
         parameters = self.parameters
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
     def freeze(self) -> None:
-        """Make the values of parameters read-only, as deferred ones are."""
+        """Make parameter values read-only, as deferred ones are."""
         for array in vars(self).get("parameters", {}).values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
 
 class Inside:
-    """Parts of a network for other modules; users do not need them."""
+    """A network's parts, for other modules of the package."""
 
-    added: Any  # an `Additions`: its module imports this one
-    wiring: Any  # a `Wiring`
+    added: Any  # an `Additions`; its module imports this one
+    wiring: Any  # a `Wiring`, likewise
     copy_numbers: Any = None  # a `CopyNumbers` or None
-    of_copies = False  # whether its cells are those of another network, several times
+    of_copies = False  # whether its cells are copies of another network's
 
     def __init__(self, structure: Structure) -> None:
         self.structure, self.places = structure, Places(structure)
@@ -277,7 +276,7 @@ def as_parameter(
 
 
 def check_begins(settings: Mapping[str, float], what: str) -> None:
-    """Raise InputError if a network was read from NEURON after t = 0, where `what` begins."""
+    """Raise InputError if a network was read from NEURON after t = 0; `what` needs t = 0."""
     t = settings.get("t", 0.0)
     if t > 0:
         raise InputError(

@@ -1,11 +1,11 @@
 """Network: cells with mechanisms, synapses and connections.
 
-A user describes a `Network`, cell after cell in natural order; `simulator.model.compile` makes a
-`Model` of it, the arrays of every engine. Cells are rooted at their somas, which are eliminated
+A user describes a `Network` in natural order, cell after cell; `simulator.model.compile` turns it
+into a `Model`, the arrays of every engine. Cells are rooted at their somas, which are eliminated
 last: if only somas are active, all other factors stay constant.
 
 Units are NEURON's: mV, ms, nA, µS and nF at nodes and in point processes, S/cm² and mA/cm² in
-mechanisms of the membrane, µm² for areas.
+membrane mechanisms, µm² for areas.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from clhines.simulator.network.structure import (
 from clhines.simulator.network.wiring import Connections, Wiring, weight_or_none
 
 CELSIUS = 6.3  # °C, NEURON's default
-_SET = "threshold", "celsius", "gids"  # attributes
+_SET = "threshold", "celsius", "gids"  # attributes that users may set
 
 
 @dataclass(frozen=True, eq=False)
 class CopyNumbers:
-    """A network, and the numbers of its sources and connections in the network of copies."""
+    """A network, and the numbers of its sources and connections in a network of its copies."""
 
     once: Network
     sources: np.ndarray  # (copies, num_sources) int64
@@ -72,31 +72,31 @@ class CopyNumbers:
 class Network:
     """Cells, their mechanisms, and their connections.
 
-    A `Simulation` freezes its network: later changes raise `InputError`, as no simulation would see
-    them. Several simulations can be made of one network.
+    A `Simulation` freezes its network: later changes raise `InputError`, because no simulation
+    would see them. Several simulations can share a network.
 
     Parameters
     ----------
     cables : Cable or sequence of Cable, or Structure
-        Repeated in turn to `num_cells` cells; or compartments, see `from_arrays`.
+        Repeated in turn for `num_cells` cells; or compartments, see `from_arrays`.
     num_cells : int, optional
         Default: one of each.
     branched_from : Network, optional
-        The network whose copies this is; see `Simulation.replicate`.
+        The network that this one copies; see `Simulation.replicate`.
 
     Attributes
     ----------
     num_cells : int
     forest : Forest
-        Nodes have the numbers that they have in their cables; each tree is rooted at its soma.
+        Nodes keep the numbers of their cables; each tree is rooted at its soma.
     soma : (num_cells,) int64
-        Node in the middle of each cell's soma, where its spikes are detected: in the first section
-        of a soma that branches, and in the first segment at the root without soma (`Cable.soma`).
+        Node in the middle of each soma, for detecting spikes: in the first section of a branched
+        soma; without a soma, the first segment at the root (`Cable.soma`).
     cables : tuple of Cable
-        Of the cells, in turn; none if the network was made of arrays.
+        In turn; empty if the network was made from arrays.
     branched_from : Network or None
     settings : dict of str to float
-        NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
+        NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, for an imported model.
 
     Raises
     ------
@@ -124,7 +124,7 @@ class Network:
     def from_swc(
         cls, paths: PathLike | Sequence[PathLike], num_cells: int | None = None, **options: Any
     ) -> Network:
-        """Read SWC files, cut the cells into compartments, and make a network of them.
+        """Make a network from SWC files, cut into compartments.
 
         Parameters
         ----------
@@ -132,8 +132,8 @@ class Network:
         num_cells : int, optional
             The files' cells are repeated in turn; default: one of each.
         **options
-            Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`; and `repair`
-            of `clhines.read_swc`.
+            For `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`; and `repair` for
+            `clhines.read_swc`.
         """
         repair = options.pop("repair", None)
         names = [name for name in signature(discretise).parameters if name != "morphology"]
@@ -159,34 +159,34 @@ class Network:
         around: ArrayLike | None = None,
         g_around: ArrayLike | None = None,
     ) -> Network:
-        """Make a network of cells given as plain arrays; nodes keep their numbers.
+        """Make a network of cells from plain arrays; nodes keep their numbers.
 
         Parameters
         ----------
         parent : (n,) integer
-            Node above each node, over all cells; -1 at the roots. Any order within a cell.
+            Parent of each node, over all cells; -1 at roots. Any order within a cell.
         cell_offsets : (num_cells + 1,) integer
             Nodes of cell c are ``cell_offsets[c]:cell_offsets[c + 1]``.
         area : (n,) float, µm²
             0 at nodes without membrane.
         g_axial : (n,) float, µS
-            To the parent; ignored at the roots.
+            To the parent; ignored at roots.
         capacitance : (n,) float, nF
             ``1e-5 * cm * area`` with cm in µF/cm².
         soma : (num_cells,) integer, optional
-            Node of each cell where its spikes are detected. Default: the roots.
+            Node of each cell that detects its spikes. Default: the roots.
         around : (n,) integer, optional
-            Enclosing node of each node, in the same cell, -1 for none; as the layers of NEURON's
-            `extracellular`. The current through a node's membrane flows into its enclosing node
-            instead of the ground, and its ``v`` is the difference of both potentials. An enclosing
-            node has no area; its ``v`` is its potential; its `capacitance` and `g_around` lie
-            between it and its own enclosing node, or the ground if it is the outermost. All nodes
-            with enclosing nodes have the same number of layers, two or more. `g_axial` may connect
-            the nodes of one layer around neighbours. An electrode at a node brings its current from
-            the ground; other point processes may not be at enclosing nodes. Engines ``steps`` and
-            ``reference`` support such cells, with ``secondorder=False``.
+            Enclosing node of each node, in the same cell, or -1: the layers of NEURON's
+            `extracellular`. Membrane current of a node flows into its enclosing node instead of to
+            ground, and its ``v`` is the difference of both potentials. An enclosing node has no
+            area; its ``v`` is its potential; its `capacitance` and `g_around` lie between it and
+            its own enclosing node, or ground if it is the outermost. All enclosed nodes have the
+            same number of layers, two or more. `g_axial` may connect nodes of one layer around
+            neighbours. An electrode at a node brings its current from ground; other point processes
+            may not be at enclosing nodes. Only the engines ``steps`` and ``reference`` support such
+            cells, with ``secondorder=False``.
         g_around : (n,) float, µS, optional
-            From an enclosing node to its own enclosing node, or the ground; 0 elsewhere.
+            From an enclosing node to its own enclosing node, or ground; 0 elsewhere.
         """
         arrays = parent, cell_offsets, area, g_axial, capacitance, soma
         return cls(of_arrays(*arrays, around=around, g_around=g_around))
@@ -194,15 +194,15 @@ class Network:
     def save(self, path: PathLike) -> None:
         """Write the network to an ``.npz`` file, which `load` reads without NEURON.
 
-        The file has everything that a simulation needs; `Simulation.save` writes states. It has no
-        cables: in a loaded network the words for places are ``all``, ``soma`` and ``dendrites``.
+        The file contains everything that a simulation needs; `Simulation.save` writes states. It
+        has no cables: a loaded network knows only the places ``all``, ``soma`` and ``dendrites``.
         Networks with gids, and copies of networks, cannot be saved.
         """
         stored.save(self, path, self._inside.celsius)
 
     @classmethod
     def load(cls, path: PathLike) -> Network:
-        """Return the network in a file that `save` has written; nothing there is executed."""
+        """Load a network that `save` has written; nothing in the file is executed."""
         return stored.load(path, cls)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -217,24 +217,24 @@ class Network:
 
     @property
     def area(self) -> np.ndarray:
-        """(n,) float64, µm²: of each node, 0 at junctions, which have no membrane."""
+        """(n,) float64, µm²: area of each node; 0 at junctions, which have no membrane."""
         return self._inside.places.area
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """All groups, in the order in which they came."""
+        """All groups, in the order in which they were added."""
         return tuple(self._inside.groups)
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """The results of `connect`, without empty ones, in the order of `Simulation.weights`."""
+        """The results of `connect`, except empty ones, in the order of `Simulation.weights`."""
         return tuple(self._inside.wiring.connections)
 
     @property
     def threshold(self) -> float | np.ndarray:
-        """Float or (num_cells,) float64, mV: a cell spikes when the voltage at `soma` rises above.
+        """Float or (num_cells,) float64, mV: a cell spikes when v at `soma` rises above it.
 
-        Default: 10. A text with ``spike:`` at the soma has the threshold of its cell.
+        Default: 10. A text with ``spike:`` at the soma uses the threshold of its cell.
         """
         return self._inside.threshold
 
@@ -246,11 +246,11 @@ class Network:
 
     @property
     def gids(self) -> np.ndarray | None:
-        """(num_cells,) int64, or None: ascending numbers of the cells among those of all MPI ranks.
+        """(num_cells,) int64, ascending, or None: numbers of the cells among all MPI ranks.
 
-        Only if each rank describes its own cells, see `Simulation`, `comm`; set once, before
-        sources and connections. Sources of `connect` and `Result.spike_cell` are then gids, of any
-        rank; everything else has the numbers of this network.
+        Needed only if each rank describes its own cells, see `Simulation`, `comm`. Set it once,
+        before sources and connections. Then sources of `connect` and `Result.spike_cell` are gids,
+        of any rank; all other numbers are local to this network.
         """
         return self._inside.gids
 
@@ -264,8 +264,8 @@ class Network:
     def celsius(self) -> float:
         """Temperature, °C; 6.3 by default, as in NEURON.
 
-        Once set, it holds for all mechanisms; a simulation refuses one with another value of its
-        own. Until then each mechanism has the default of its text.
+        Once set, it applies to all mechanisms; a simulation refuses a mechanism with another value.
+        Until then each mechanism uses the default of its text.
         """
         return CELSIUS if self._inside.celsius is None else self._inside.celsius
 
@@ -288,25 +288,26 @@ class Network:
     def insert(
         self, mechanism: str | Path | Mechanism, at: Where = "all", **parameters: Value
     ) -> Group:
-        """Put a mechanism into the membrane of nodes.
+        """Insert a mechanism into the membrane of nodes.
 
         Parameters
         ----------
         mechanism : str, path or Mechanism
-            Name of a built-in one or of one of `clhines.library`, a mechanism, its text, or a
-            ``.mod`` file; of kind ``density``.
+            Name of a built-in mechanism or of one in `clhines.library`, a `Mechanism`, its text, or
+            a ``.mod`` file; of kind ``density``.
         at : str; (count,) integer; (n,) bool; callable
-            Nodes, a mask, a function of the distance of each node from its soma, (n,) µm, that
-            returns a mask, or a word. ``all``; ``soma``: all segments of the soma; ``soma.middle``:
-            the node `soma`; ``dendrites``: everything else, axons too; by the types of the file:
-            ``axon``, ``basal`` or ``dend``, ``apical`` or ``apic``. Nodes without membrane
-            (junctions) are no part of the words, and refused elsewhere. ``soma`` is refused if a
-            cell has none, and a type if no cell has it.
+            A word, nodes, a mask, or a function that maps the distance of each node from its soma,
+            (n,) µm, to a mask. Words: ``all``; ``soma``, all segments of the soma; ``soma.middle``,
+            the node `soma`; ``dendrites``, everything else, axons included; by the file's types
+            ``axon``, ``basal`` or ``dend``, ``apical`` or ``apic``. Words leave out nodes without
+            membrane (junctions); other forms must not contain any. ``soma`` is refused if a cell
+            has none, and a type if no cell has it.
         **parameters : float, array, callable or `per_cell`
-            A value for all nodes, for each node, (count,), for each cell, for each node of a cell
-            (if all cells have one cable), or for each node of the network; or a function of the
-            distance of each node from its soma, (count,) float64, µm. Default: the mechanism's. Set
-            parameters called ``at`` or ``mechanism`` afterwards: ``group.parameters["at"] = 1``.
+            A value for all nodes; for each node, (count,); for each cell; for each node of a cell
+            (if all cells have one cable); for each node of the network; or a function of the
+            distance of each node from its soma, (count,) float64, µm. Default: the mechanism's.
+            Parameters called ``at`` or ``mechanism`` are set afterwards: ``group.parameters["at"] =
+            1``.
 
         Returns
         -------
@@ -372,13 +373,13 @@ class Network:
     def nodes(self, cell: ArrayLike | None = None, at: Where = "all") -> np.ndarray:
         """Return the nodes at a place, as in `insert`, of some cells or of all; (m,) int64.
 
-        ``net.nodes(cell=7, at="apical")``. One place of a section is
+        ``net.nodes(cell=7, at="apical")``. For one place in a section:
         ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
         """
         return self._inside.places.nodes(cell, at)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
-        """Return a parameter with a value for each cell, for any nodes."""
+        """Return a parameter with one value per cell, for any nodes."""
         return self._inside.places.per_cell(values)
 
     # -- sources, ions and more -------------------------------------------------------------------
@@ -393,18 +394,18 @@ class Network:
         node : integer or (count,) integer
         threshold : float or (count,) float, mV
         refractory : float or (count,) float, ms
-            Smallest time between two spikes of a detector, rounded to whole steps. If v is still
-            above the threshold at its end, it must fall below before the next spike.
+            Shortest time between two spikes of a detector, rounded to whole steps. If v is above
+            the threshold when it ends, v must fall below before the next spike.
         """
         return self._inside.added.add_detector(node, threshold, refractory)
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
-        """Make sources with given event times, as NEURON's VecStim.
+        """Make sources that send events at these times, as NEURON's VecStim.
 
         Parameters
         ----------
         times : sequence of (k,) float, ms
-            The times of each source, in any order.
+            Times of each source, in any order.
         """
         return self._inside.added.spike_source(times)
 
@@ -416,7 +417,7 @@ class Network:
         source : integer array, Sources or Group
             As in `connect`.
         index : integer array, optional
-            Which of them; default: all.
+            Which of the sources; default: all.
         """
         added = self._inside.added
         return added.shown(added.source_numbers(source, index))
@@ -455,19 +456,19 @@ class Network:
         co: ArrayLike | None = None,
         style: ArrayLike | None = None,
     ) -> None:
-        """Set an ion's values; it exists at these nodes and wherever a mechanism uses it.
+        """Set values of an ion at nodes; there it also exists without a mechanism that uses it.
 
         Parameters
         ----------
         name : str
-            As ``ca``.
+            Such as ``ca``.
         nodes : (count,) integer, optional
             Default: all nodes with membrane.
         valence : float, optional
         e : float or (count,) float, mV
-            Reversal potential at the start.
+            Initial reversal potential.
         ci, co : float or (count,) float, mM
-            Concentrations at the start, inside and outside.
+            Initial concentrations, inside and outside.
         style : integer or (count,) integer
             NEURON's bits, as `h.ion_style` returns them; default: by the use in mechanisms.
         """
@@ -483,7 +484,7 @@ class Network:
         to: ArrayLike | tuple[Group, str, ArrayLike],
         index: ArrayLike | None = None,
     ) -> None:
-        """Let a POINTER of instances point to voltages, or to a variable of other instances.
+        """Let a POINTER of instances refer to voltages, or to a variable of other instances.
 
         Parameters
         ----------
@@ -491,8 +492,8 @@ class Network:
         name : str
             Of the pointer.
         to : integer or (count,) integer, or (Group, str, integer or (count,) integer)
-            Nodes, of any cells; or a group, a variable that it sets and keeps, and instances of it.
-            A POINTER that the mechanism writes needs the latter. Mechanisms act in the order of
+            Nodes of any cells; or a group, a variable that it sets and keeps, and instances of it.
+            A POINTER that the mechanism writes needs the latter. Mechanisms run in the order of
             `insert` and `add`: a POINTER reads the value at that time.
         index : (count,) integer, optional
             Which of the group's instances; default: all.
@@ -503,9 +504,9 @@ class Network:
         """Join nodes by gap junctions; the arrays broadcast.
 
         Each half is a point process with ``i = g*(v - vgap)`` [nA], outward. `vgap` is the voltage
-        of the other half at the begin of the step, as with NEURON's ``ParallelContext.source_var``
-        and ``target_var``. The current is explicit: if g exceeds the capacitance of a node over dt,
-        voltages may oscillate.
+        of the other half at the beginning of the step, as with NEURON's
+        ``ParallelContext.source_var`` and ``target_var``. The current is explicit: if g exceeds a
+        node's capacitance over dt, voltages may oscillate.
 
         Parameters
         ----------
@@ -517,7 +518,8 @@ class Network:
         Returns
         -------
         Group
-            The halves at `a`, then those at `b`, 2m instances; to `record` ``i`` and to `set` `g`.
+            The halves at `a`, then those at `b`, 2m instances; `record` ``i`` and `set` ``g`` on
+            it.
         """
         self._inside.check_not_frozen("gap()")
         here, there, conductance = as_gap_junctions(a, b, g, self.forest.num_nodes)
@@ -535,7 +537,7 @@ class Network:
         y: ArrayLike,
         continuous: bool = True,
     ) -> None:
-        """Change a parameter of an instance in time, as NEURON's Vector.play.
+        """Change a parameter of an instance over time, as NEURON's Vector.play.
 
         Parameters
         ----------
@@ -554,14 +556,14 @@ class Network:
     # -- fields --------------------------------------------------------------------------------
 
     def geometry(self, shift: ArrayLike | None = None, turn: ArrayLike | None = None) -> Geometry:
-        """Return where the nodes lie, of a network of cables.
+        """Return the positions of the nodes, for a network of cables.
 
         Parameters
         ----------
         shift : (num_cells, 3) float, µm, optional
-            Of each cell, whose cable has its own coordinates.
+            Moves each cell from its cable's coordinates.
         turn : (num_cells, 3, 3) float, optional
-            Rotation of each cell about the origin of its cable, before the shift.
+            Rotates each cell about the origin of its cable, before the shift.
         """
         return geometry_of(self.cables, self.num_cells, shift, turn)
 
@@ -572,11 +574,11 @@ class Network:
         of_cell: ArrayLike | None = None,
         continuous: bool = True,
     ) -> Group:
-        """Apply a potential outside of the cells that changes in time, as of an electrode.
+        """Apply an extracellular potential that changes over time, such as an electrode's.
 
-        The potential outside of node i is ``scale * potential[i] * y(t)``. It acts as NEURON's
-        `extracellular` with e_extracellular: by the currents between nodes, or behind the outermost
-        of layers, see `from_arrays`. `v` stays the difference across the membrane.
+        The potential outside node i is ``scale * potential[i] * y(t)``. It acts like
+        `e_extracellular` of NEURON's `extracellular`: through the currents between nodes, or behind
+        the outermost layer, see `from_arrays`. `v` stays the difference across the membrane.
 
         Parameters
         ----------
@@ -586,8 +588,8 @@ class Network:
             t : (m,) float, ms
                 Ascending; two equal times are a jump.
             y : (m,) float, or (k, m) float
-                Read in the middle of each step; ``y[0]`` before the first time, and ``y[-1]`` after
-                the last.
+                Read in the middle of each step; ``y[0]`` before the first time, ``y[-1]`` after the
+                last.
         of_cell : (num_cells,) integer, optional
             Which of k waveforms each cell has; with one row of potentials.
         continuous : bool
@@ -613,14 +615,14 @@ class Network:
         medium: Medium | None = None,
         geometry: Geometry | None = None,
     ) -> np.ndarray:
-        """Return the potentials at electrodes of 1 nA from each node, by line sources.
+        """Return the potentials at electrodes due to 1 nA from each node, by line sources.
 
         ``sim.record("i_membrane", "all", matrix=net.lfp(electrodes))`` records the potentials, mV.
 
         Parameters
         ----------
         electrodes : (k, 3) float, µm
-            Outside of all segments.
+            Outside all segments.
         medium : simulator.fields.Medium, optional
             Default: infinite and homogeneous, 0.3 S/m.
         geometry : simulator.fields.Geometry, optional
@@ -637,7 +639,7 @@ class Network:
         return line_matrix(where.of(self.nodes()), electrodes, medium)
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int = 0) -> None:
-        """Set the numbers of the streams of a RANDOM variable, as NEURON's ``set_ids``.
+        """Set the stream numbers of a RANDOM variable, as NEURON's ``set_ids``.
 
         Parameters
         ----------
@@ -646,7 +648,7 @@ class Network:
         ids : (count, 3) integer
             For each instance of the group.
         index : int
-            The global index of all streams of the network.
+            Global index of all streams of the network.
         """
         self._inside.added.random(group, name, ids, index)
 
@@ -664,9 +666,9 @@ class Network:
     ) -> Connections:
         """Send an event to an instance at each event of a source; the arrays broadcast.
 
-        Or, with `Pairs` as `index`, by a rule: ``net.connect(np.arange(3200), synapses,
+        With `Pairs` as `index`, connect by a rule: ``net.connect(np.arange(3200), synapses,
         clhines.Pairs.bernoulli(0.02), weight=0.006)``. Such connections take 8 bytes each, and 8
-        more for each of weight and delay that is `Drawn`.
+        more for a weight, and for a delay, that is `Drawn`.
 
         Parameters
         ----------
@@ -676,20 +678,20 @@ class Network:
         target : Group
             Of a mechanism that receives events.
         index : integer array or Pairs, optional
-            Which of the group's instances; default: all of them in order. With `Pairs`, the pairs
-            of sources and instances that are connected.
+            Which of the group's instances; default: all in order. With `Pairs`, the pairs of
+            sources and instances to connect.
         weight : float, (m,) or (m, k) float array, or Drawn
-            In the unit of the mechanism, µS for the built-in ones; default: 0, as in NEURON, and a
-            warning. If the mechanism has several weights, a row for each connection; missing
-            columns are 0. With `Pairs` a number, or `Drawn` for each pair.
+            In the mechanism's unit, µS for the built-in ones; default: 0, as in NEURON, and a
+            warning. If the mechanism has several weights, one row per connection; missing columns
+            are 0. With `Pairs` a number, or `Drawn` for each pair.
         delay : float array, ms, or Drawn
-            One step or more, which `simulator.model.compile` checks, rounded to whole steps as in
+            One step or more, checked by `simulator.model.compile`; rounded to whole steps as in
             NEURON, see `delay_steps`. If events act at exact times, as with detectors or ions, any
-            delay above 0, and 0 if the source is no cell.
+            delay above 0, and also 0 if the source is not a cell.
         rule : Rule, optional
-            Of `simulator.network.plasticity`: one for all plastic connections of a network.
+            From `simulator.network.plasticity`; one for all plastic connections of a network.
         source_index : integer array, optional
-            Which of the sources, if `source` is no array of cells; default: all in order.
+            Which of the sources, unless `source` is an array of cells; default: all in order.
 
         Returns
         -------
@@ -719,7 +721,8 @@ class Network:
         index : integer array
             Which of the group's instances.
         time : float array, ms
-            It acts in the first step whose middle is not earlier, as in NEURON: see `event_steps`.
+            The event acts in the first step whose middle is not earlier, as in NEURON: see
+            `event_steps`.
         weight : float array
             Default: 0, and a warning.
         """

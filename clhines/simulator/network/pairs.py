@@ -1,8 +1,8 @@
-"""Pairs of sources and targets by a rule, and random values of each pair.
+"""Pairs of sources and targets by a rule, and random values for each pair.
 
-Rows are sources, or targets for a fixed in-degree. Each block of rows has its own stream of random
-numbers, and its size depends on the rule alone: threads make blocks in any order. Values are a hash
-of seed and pair: they are the same wherever and whenever they are made.
+Rows are sources, or targets for a fixed in-degree. Each block of rows has a random stream of its
+own, and its size depends only on the rule, so threads may make blocks in any order. Random values
+are a hash of seed and pair: the same wherever and whenever they are made.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from clhines.core import checks
 from clhines.core.errors import InputError
 from clhines.simulator.common.checks import as_seed, names_parameters, unchangeable
 
-_BLOCK = 1 << 18  # pairs of a block, about
-_CHUNK = 1 << 16  # pairs whose values are drawn together: they stay in the cache
+_BLOCK = 1 << 18  # approximate pairs in a block
+_CHUNK = 1 << 16  # pairs whose values are drawn together, so that they stay in the cache
 _MOST = 2**31 - 1  # sources, and targets
 _DENSE = 2  # rows with more than 1 / _DENSE of the columns are drawn by sorting all
-_BYTES = 12  # of a pair while it is made, at least
+_BYTES = 12  # least memory of a pair while it is made
 _LARGEST = 1 << 40  # rows times columns of a block
-_TURNS = 1000  # draws of a value until it is within its bounds
+_TURNS = 1000  # attempts to draw a value within its bounds
 RULES = (
     *("all_to_all", "one_to_one", "bernoulli"),
     *("fixed_indegree", "fixed_outdegree", "by_distance"),
@@ -39,24 +39,24 @@ _Value = TypeVar("_Value")
 @unchangeable("other Pairs")
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Which sources are connected to which targets, by a rule: an `index` of `Network.connect`.
+    """A rule that connects sources to targets, for `index` of `Network.connect`.
 
-    Source s is number s in the argument of `connect`, target t is instance t of the group. No pair
+    Source s is number s in the argument of `connect`; target t is instance t of the group. No pair
     occurs twice. The same network, calls of `connect` and seed give the same pairs in every run, on
-    any number of processes; pairs of different calls are independent. The rules have the names of
-    NEST, and are made by the methods below.
+    any number of processes; pairs of different calls are independent. The rules have NEST's names;
+    the methods below make them.
 
     Attributes
     ----------
     rule : str
     number : float
-        Probability, or number of pairs of a source or target.
+        Probability, or number of pairs per source or target.
     seed : int
         Of the random numbers, 0 to 2**64 - 1.
     autapses : bool
-        Whether a cell may be connected to a target at one of its own nodes; True by default.
+        Whether a cell may connect to a target on itself; True by default.
     p : callable, optional
-        Probability by distance.
+        Probability as a function of distance.
     at : two (count, dimensions) float64, optional
         Positions of sources and targets.
     """
@@ -90,7 +90,7 @@ class Pairs:
     @classmethod
     @names_parameters
     def one_to_one(cls) -> Pairs:
-        """Connect source k to target k; there must be as many of both."""
+        """Connect source k to target k; their numbers must be equal."""
         return cls("one_to_one")
 
     @classmethod
@@ -102,14 +102,14 @@ class Pairs:
     @classmethod
     @names_parameters
     def fixed_indegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
-        """Connect each target to `number` different sources, all sets of them equally likely."""
+        """Connect each target to `number` different sources, chosen uniformly."""
         number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_indegree", number, *_common(seed, autapses))
 
     @classmethod
     @names_parameters
     def fixed_outdegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
-        """Connect each source to `number` different targets, all sets of them equally likely."""
+        """Connect each source to `number` different targets, chosen uniformly."""
         number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_outdegree", number, *_common(seed, autapses))
 
@@ -129,12 +129,12 @@ class Pairs:
         Parameters
         ----------
         p : callable
-            Gets distances, (k,) float64, in the unit of the positions, and returns as many
-            probabilities, as ``lambda d: 0.1 * np.exp(-d / 200)``.
+            Maps distances, (k,) float64, in the unit of the positions, to as many probabilities,
+            such as ``lambda d: 0.1 * np.exp(-d / 200)``.
         source_at, target_at : (count,) or (count, dimensions) float
             Positions.
         most : float
-            The largest probability that `p` returns; this share of all pairs is tested.
+            Largest probability that `p` returns; `p` is called for this share of all pairs.
         """
         positions = {"source_at": source_at, "target_at": target_at}
         at = tuple(_as_positions(name, a) for name, a in positions.items())
@@ -152,9 +152,9 @@ class Pairs:
 @unchangeable("another one, as Drawn.normal(...)")
 @dataclass(frozen=True)
 class Drawn:
-    """A weight or delay that is drawn for each of the `Pairs` of a `Network.connect`.
+    """A weight or delay drawn for each of the `Pairs` of a `Network.connect`.
 
-    Values outside of `low` to `high` are drawn again.
+    A value outside `low` to `high` is drawn again.
     """
 
     distribution: str
@@ -171,7 +171,7 @@ class Drawn:
             checks.as_number(name, getattr(self, name))
         for name in ("low", "high"):
             bound = getattr(self, name)
-            if not isinstance(bound, float):  # which may be infinite
+            if not isinstance(bound, float):  # a float may be infinite
                 checks.as_number(name, bound)
         if not self.low <= self.high:
             low, high = checks.shown(self.low), checks.shown(self.high)
@@ -180,7 +180,7 @@ class Drawn:
     @classmethod
     @names_parameters
     def uniform(cls, low: float, high: float) -> Drawn:
-        """Draw from `low` to `high`, all equally likely."""
+        """Draw uniformly from `low` to `high`."""
         low, high = checks.as_number("low", low), checks.as_number("high", high)
         return cls("uniform", low, high - low, low, high)
 
@@ -189,7 +189,7 @@ class Drawn:
     def normal(
         cls, mean: float, sd: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
-        """Draw from the normal distribution of a mean and a standard deviation."""
+        """Draw from a normal distribution with this mean and standard deviation."""
         mean, sd = checks.as_number("mean", mean), _not_negative("sd", sd)
         return cls("normal", mean, sd, *_bounds(low, high))
 
@@ -198,7 +198,7 @@ class Drawn:
     def lognormal(
         cls, mean: float, sigma: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
-        """Draw numbers whose logarithm is normal, of mean `mean` and standard deviation `sigma`."""
+        """Draw numbers whose logarithm is normal with mean `mean` and deviation `sigma`."""
         mean, sigma = checks.as_number("mean", mean), _not_negative("sigma", sigma)
         return cls("lognormal", mean, sigma, *_bounds(low, high))
 
@@ -207,11 +207,11 @@ class Drawn:
     def exponential(
         cls, scale: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
-        """Draw from the exponential distribution whose mean is `scale`."""
+        """Draw from an exponential distribution with mean `scale`."""
         return cls("exponential", _not_negative("scale", scale), 0.0, *_bounds(low, high))
 
     def of_pairs(self, key: tuple[int, ...], source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Return the values of pairs, (m,) float64; `key` is the seed and their purpose."""
+        """Draw values for pairs, (m,) float64; `key` is the seed and the purpose of the values."""
         drawn = np.empty(len(source))
 
         def fill(begin: int) -> None:
@@ -230,7 +230,7 @@ class Drawn:
         return drawn
 
     def _drawn(self, key: tuple[int, ...], pair: np.ndarray) -> np.ndarray:
-        """Return a value for each pair, (m,) float64, whatever the bounds."""
+        """Draw a value for each pair, (m,) float64, without bounds."""
         words = np.random.SeedSequence(key).generate_state(4, np.uint64)
         u = _uniform(pair, words[:2])
         if self.distribution == "uniform":
@@ -243,7 +243,7 @@ class Drawn:
 
 
 def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return a number from 0 to 1 for each of (m,) uint64: SplitMix64's mixing, twice."""
+    """Hash (m,) uint64 to numbers in [0, 1): SplitMix64's finaliser, twice."""
     z = pair
     for word in words:
         z = z ^ word
@@ -261,7 +261,7 @@ def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
 def connected(
     pairs: Pairs, call: int, source_cell: np.ndarray, target_cell: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target of each pair of a call of `connect`, (m,) int32, by source, then target."""
+    """Return the source and target of each pair, (m,) int32, sorted by source, then target."""
     if pairs.rule == "one_to_one":
         if len(source_cell) != len(target_cell):
             raise InputError(
@@ -288,7 +288,7 @@ def connected(
 def _by_source(
     parts: Sequence[np.ndarray], sources: int, targets: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sort pairs, given as ``source * targets + target`` in sorted parts, by ranges of sources."""
+    """Sort pairs, as ``source * targets + target`` in sorted parts, by ranges of sources."""
     total = sum(map(len, parts))
     ranges = max(1, min(sources, total // (4 * _BLOCK)))
     limits = np.linspace(0, sources, ranges + 1).astype(np.int64) * targets
@@ -311,7 +311,7 @@ def _by_source(
 
 @dataclass(frozen=True, eq=False)
 class _PairRows:
-    """The pairs of a rule row by row; rows and columns have numbers that are equal in one cell."""
+    """The pairs of a rule, row by row; equal numbers of a row and a column are the same cell."""
 
     pairs: Pairs
     call: int
@@ -328,7 +328,7 @@ class _PairRows:
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
-        """By block pairs per row, and columns; of a fixed in-degree ``column * rows + row``."""
+        """Return pairs per row and columns, by block; for in-degrees ``column * rows + row``."""
         count, columns = len(self.row_cell), len(self.column_cell)
         if self.fixed:
             self._check_columns()
@@ -336,7 +336,7 @@ class _PairRows:
             none = np.zeros(count, np.int64), np.zeros(0, np.int32)
             return [] if self.pairs.rule == "fixed_indegree" else [none]
         size = max(1, min(int(_BLOCK / self.expected), _LARGEST // columns))
-        each = _each if self.pairs.p is None else map  # functions of users, one after another
+        each = _each if self.pairs.p is None else map  # a user's function runs in one thread
         return list(each(partial(self._block, size), range(0, count, size)))
 
     def _check_columns(self) -> None:
@@ -367,7 +367,7 @@ class _PairRows:
         return (keys,)
 
     def _bernoulli(self, rng: np.random.Generator, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Draw each pair by itself: the gaps between pairs are geometric."""
+        """Draw pairs independently: gaps between pairs are geometric."""
         pairs, columns = self.pairs, len(self.column_cell)
         place = _chosen(rng, len(rows) * columns, pairs.number)
         counts = np.diff(np.searchsorted(place, columns * np.arange(len(rows) + 1)))
@@ -399,16 +399,16 @@ class _PairRows:
         return p
 
     def _subsets(self, rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
-        """Draw as many different columns for each row, (rows, number) int32, ascending."""
+        """Draw different columns for each row, (rows, number) int32, ascending."""
         number, columns = int(self.pairs.number), len(self.column_cell)
         cell, excluded = self.row_cell[rows, None], not self.pairs.autapses
-        if _DENSE * number > columns:  # those with the lowest of random numbers
+        if _DENSE * number > columns:  # take the columns with the lowest random numbers
             keys = rng.random((len(rows), columns))
             if excluded:
                 keys[cell == self.column_cell] = 2.0
             lowest = np.argpartition(keys, number - 1, axis=1)[:, :number]
             return np.sort(lowest, axis=1).astype(np.int32)
-        # draw again what comes twice: what is left is as likely as any, by symmetry
+        # redraw duplicates only: by symmetry each subset stays equally likely
         drawn = rng.integers(columns, size=(len(rows), number), dtype=np.int32)
         todo = np.arange(len(rows))
         while len(todo):
@@ -424,7 +424,7 @@ class _PairRows:
 
 
 def _chosen(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
-    """Choose each of `total` numbers with probability `p`; return them in order, int64."""
+    """Choose each of `total` numbers with probability `p`; return them ascending, int64."""
     if p >= 1:
         return np.arange(total)
     parts, last = list[np.ndarray](), -1
@@ -441,7 +441,7 @@ def _chosen(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
 
 
 def _each(function: Callable[[int], _Value], arguments: range) -> Iterator[_Value]:
-    """Map with a thread per core: NumPy lets others run in its loops."""
+    """Map with a thread per core, since NumPy's loops release the GIL."""
     if len(arguments) < 2:
         return map(function, arguments)
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,4 +1,4 @@
-"""Plasticity: rules, written as texts, by which weights change."""
+"""Plasticity rules, written as texts: how spikes change weights."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from clhines.core.errors import InputError, meant
 from clhines.simulator.common.checks import names_parameters
 from clhines.simulator.mechanisms.text.rules import SIDES, WEIGHT, RuleText, read_rule
 
-_FORGOTTEN = 2.0**-64  # a trace that has decayed to this share counts as 0
-_LONGEST = 1 << 25  # steps, of which a table has what is left
+_FORGOTTEN = 2.0**-64  # a trace that has decayed to this fraction counts as 0
+_LONGEST = 1 << 25  # steps in a table of decays
 RULES = {
     "stdp": """
         rule stdp                     # by pairs of spikes, all with all
@@ -88,15 +88,15 @@ RULES = {
 
 
 class Rule:
-    """A rule of plasticity: the effect of the spikes of both ends on a connection's weight `w`.
+    """A plasticity rule: how spikes of both cells change a connection's weight `w`.
 
     Parameters
     ----------
     text : str
-        The rule, or the name of one that is built in: ``stdp`` (pairs, as `STDP`), ``triplet``
-        (Pfister and Gerstner 2006) or ``dopamine`` (reward-modulated, Izhikevich 2007).
+        The rule, or the name of a built-in one: ``stdp`` (pairs, as `STDP`), ``triplet`` (Pfister
+        and Gerstner 2006) or ``dopamine`` (reward-modulated, Izhikevich 2007).
     **parameters : float
-        In place of the defaults of the text, in their units.
+        Replace defaults of the text, in its units.
 
     Attributes
     ----------
@@ -107,30 +107,30 @@ class Rule:
 
     Notes
     -----
-    A text begins with ``rule NAME``. Its statements, each on a line, in any order:
+    A text begins with ``rule NAME``. Its statements, one per line, in any order:
 
     ``parameter NAME = NUMBER UNIT``
-        The unit may be left out.
+        The unit is optional.
     ``pre trace NAME``, ``post trace NAME``, ``synapse trace NAME``
-        A variable of the source, of the postsynaptic cell, or of the connection; 0 at the start.
+        A variable of the presynaptic cell, the postsynaptic cell, or the connection; initially 0.
     ``dNAME/dt = -NAME/TAU``
-        How it decays between events; `TAU` is of parameters and numbers.
+        Decay between events; `TAU` consists of parameters and numbers.
     ``on pre: ACTION; ...``, ``on post: ACTION; ...``
-        What a spike of the source, or of the postsynaptic cell, does, one action after another:
-        ``w += ...`` (or ``-=``, ``*=``, ``/=``, ``=``), or the same of a trace of the spiking cell
-        or of the connection. Traces of a cell are the same for all of its connections, so they
-        change by traces of that cell only; `w` and traces of connections by everything.
+        Actions at a presynaptic or postsynaptic spike, in order: ``w += ...`` (or ``-=``, ``*=``,
+        ``/=``, ``=``), or the same for a trace of the spiking cell or of the connection. All
+        connections of a cell share its traces, so such a trace may depend only on traces of its
+        cell; `w` and traces of connections may depend on everything.
     ``on reward: ACTION; ...``
-        What `Simulation.reward` does to each connection; the number given is ``reward``.
+        Actions of `Simulation.reward` on each connection; its argument is ``reward``.
     ``dw/dt = c*d``
-        How the weight changes between events: a product of the connection's own traces, and of
-        parameters. It is integrated exactly.
+        Change of the weight between events: a product of the connection's traces and of
+        parameters, integrated exactly.
     ``bounds: LOW <= w <= HIGH``
-        Parameters or numbers; after each change `w` is brought back between them.
+        Parameters or numbers; `w` is clipped after each change.
 
-    In each step, in this order: ``on pre`` of the connections from each cell that spikes, by the
-    values before this step's spikes; the new weights are delivered; ``on post`` of those to each
-    cell that spikes. Actions of a cell's own traces come after all of its connections'.
+    Order in each step: ``on pre`` for connections from each spiking cell, with the values before
+    this step's spikes; delivery with the new weights; ``on post`` for connections to each spiking
+    cell. A cell's own traces change after those of all its connections.
     """
 
     text: str
@@ -191,35 +191,35 @@ class Rule:
 
     @cached_property
     def kept(self) -> dict[str, tuple[str, ...]]:
-        """Traces of the source, of the postsynaptic cell and of the connection."""
+        """Names of the traces of each side: ``pre``, ``post`` and ``synapse``."""
         traces = self.about.traces
         return {side: tuple(n for n, line in traces.items() if line.sort == side) for side in SIDES}
 
     def not_finite(self) -> InputError:
-        """Return the error of a weight that is no number any more, or a trace without bounds."""
+        """Return the error for a weight or a trace that is not finite."""
         return InputError(
             f"rule {self.about.name}: a weight or a trace is no finite number any more; expected "
             "actions that never divide by 0 and let no trace grow without bounds"
         )
 
     def max_weight(self, connections: Any, plastic: bool | np.ndarray = True) -> np.ndarray:
-        """Return the largest magnitude that each weight can reach, (k,) float64, for `Delivery`.
+        """Return the largest magnitude that each weight can reach, (k,) float64.
 
-        The rule changes the `plastic` of the connections, (k,) bool or one for all.
+        `plastic`, (k,) bool or one for all, selects the connections that the rule changes.
         """
         bound = max(abs(self.w_min), abs(self.w_max))
         return np.where(plastic, bound, np.abs(connections.weight))
 
     @staticmethod
     def decay(tau: float, dt: float) -> np.ndarray:
-        """Decay of a trace after 0, 1, 2, ... steps, as long as it counts."""
+        """Return exp(-t / tau) after 0, 1, 2, ... steps, until it counts as 0."""
         return np.exp(np.arange(_length(tau, dt)) * (-dt / tau))
 
     def decays(self, dt: float) -> list[np.ndarray]:
         """Return `decay` of each trace.
 
-        Of a rule with ``dw/dt`` the last one has the time, ms, over which a product of traces that
-        decays acts in 0, 1, 2, ... steps as if it did not; later it stays as it is at the end.
+        For a rule with ``dw/dt`` the last table is the integral of the product's decay over 0, 1,
+        2, ... steps, ms: tau (1 - exp(-t / tau)). Beyond its end it is constant.
         """
         tables = [self.decay(tau, dt) for name, tau in self.times.items() if name != WEIGHT]
         if WEIGHT in self.times:
@@ -230,7 +230,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """A rule in steps of `dt`, ms, on NumPy arrays, with the names of `RuleText`."""
+    """A rule in steps of `dt`, ms, on NumPy arrays with the names of `RuleText`."""
 
     rule: Rule
     dt: float
@@ -249,7 +249,7 @@ class Course:
         return value * decay[np.clip(steps, 0, len(decay) - 1)]
 
     def settle(self, values: dict[str, Any], steps: np.ndarray) -> None:
-        """Bring the weight and the traces of connections to the time some steps later."""
+        """Advance the weight and the traces of connections by `steps`."""
         steps = np.maximum(steps, 0)
         if WEIGHT in self._decays:
             time = self._decays[WEIGHT]
@@ -259,7 +259,7 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    """Return the steps until a trace is forgotten, and one."""
+    """Return one more than the steps until a trace counts as 0."""
     steps = -math.log(_FORGOTTEN) * tau / dt
     if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt
@@ -272,15 +272,17 @@ def _length(tau: float, dt: float) -> int:
 
 @dataclass(frozen=True)
 class STDP(Rule):
-    """The pair rule; in each step, in this order.
+    """Pair-based STDP, all spikes with all; the same as ``Rule("stdp", ...)``.
 
-    1. For each spike of a source, each of its connections: ``w -= a_minus * y``, where y is the sum
-       of ``exp(-t / tau_minus)`` over the earlier spikes of the postsynaptic cell, t ago.
-    2. The new weights are delivered.
-    3. For each spike of a postsynaptic cell, each connection to it: ``w += a_plus * x``, where x is
-       the sum of ``exp(-t / tau_plus)`` over the spikes of the source, those of this step included.
+    In each step, in this order:
 
-    After each, w is brought back between `w_min` and `w_max`. It is ``Rule("stdp", ...)``.
+    1. For each spike of a source, each of its connections: ``w -= a_minus * y``. y is the sum of
+       ``exp(-t / tau_minus)`` over earlier spikes of the postsynaptic cell, t ago.
+    2. The spikes are delivered with the new weights.
+    3. For each spike of a postsynaptic cell, each connection to it: ``w += a_plus * x``. x is the
+       sum of ``exp(-t / tau_plus)`` over spikes of the source, this step's included.
+
+    After each change, w is clipped to `w_min` and `w_max`.
 
     Attributes
     ----------
@@ -288,7 +290,7 @@ class STDP(Rule):
         In the unit of the weights.
     tau_plus, tau_minus : float, ms
     w_min, w_max : float
-        Bounds of the weights; neither is infinite.
+        Finite bounds of the weights.
     """
 
     a_plus: float
@@ -311,6 +313,6 @@ class STDP(Rule):
         return STDP, tuple(getattr(self, one.name) for one in fields(self))
 
 
-# A frozen dataclass has its own; `a_plus` and the others are named where a wrong one is given.
+# A frozen dataclass defines its own; wrapping `__init__` names the parameters in an error.
 STDP.__setattr__ = Rule.__setattr__  # type: ignore[method-assign]
 STDP.__init__ = names_parameters(STDP.__init__)  # type: ignore[method-assign]

@@ -1,8 +1,8 @@
-"""The ring network of the 2018 report: different random cells, one event that travels round it.
+"""The ring network of the 2018 report: random cells, and one event that travels around them.
 
-Each cell has one synapse in the middle of its soma, and a spike of cell c reaches that of cell c +
-1 after a delay. The cells are those of `simulator.cells.synthetic.ring_cell` (Huber 2018, section
-7, after the example of the Arbor repository): the work of a step does not depend on spikes.
+Each cell has one synapse in the middle of its soma; a spike of cell c reaches cell c + 1 after a
+delay. The cells are from `simulator.cells.synthetic.ring_cell` (Huber 2018, section 7, after the
+example of the Arbor repository). The work of a step does not depend on spikes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WEIGHT, TAU, REVERSAL = 0.01, 2.0, 0.0  # µS, ms, mV
 G_PAS, E_PAS = 1e-4, -65.0  # S/cm², mV
 THRESHOLD, V_INIT = -20.0, -65.0  # mV
 SHAPES = 64
-_SHAPE_BYTES = 4096  # of the smallest cable, at least
+_SHAPE_BYTES = 4096  # of the smallest cable
 
 
 def ring_cables(
@@ -37,22 +37,22 @@ def ring_cables(
     seed: int = 0,
     stems: int = STEMS,
 ) -> list[Cable]:
-    """Make different random cells with the same number of compartments in every branch.
+    """Make different random cells, with the same number of compartments in every branch.
 
     Parameters
     ----------
     num_shapes : int
-        How many cells; cell k is the same whatever their number.
+        Number of cells; cell k does not depend on it.
     levels, branching_probability, compartments, stems
-        Of `ring_cell`. A branch that goes on without splitting belongs to the same section as the
-        one before; the section then has the compartments of both, of equal length.
+        As in `ring_cell`. A branch that continues without splitting is in the same section as the
+        one before; the section has the compartments of both, of equal length.
     seed : int
         The same seed gives the same cells.
 
     Returns
     -------
     list of Cable
-        ``Ra`` 100 Ω·cm, ``cm`` 1 µF/cm².
+        With ``Ra`` 100 Ω·cm, ``cm`` 1 µF/cm².
 
     Raises
     ------
@@ -69,7 +69,7 @@ def ring_cables(
         )
         sections = sections_of(cell)
         nseg = np.diff(sections.offsets) - 1
-        nseg[0] = 1  # the soma
+        nseg[0] = 1  # soma
         cables.append(discretise(sections, nseg=nseg))
     return cables
 
@@ -82,24 +82,24 @@ def ring_network(
     delay: float = DELAY,
     part: range | None = None,
 ) -> Network:
-    """Connect cells in a ring: a spike of cell c makes an event in the soma of cell c + 1.
+    """Connect cells in a ring: a spike of cell c sends an event to the soma of cell c + 1.
 
     Parameters
     ----------
     cables : Cable or sequence of Cable
-        Repeated in turn to `num_cells` cells; of `ring_cables`, or any others.
+        Repeated in turn for `num_cells` cells; from `ring_cables`, or any others.
     num_cells : int, optional
         Default: one of each.
     hh : {"soma", "all"}
-        HH in all of the soma and passive dendrites (``pas``, `G_PAS` and `E_PAS`), or HH
+        HH in the whole soma and passive dendrites (``pas``, `G_PAS` and `E_PAS`), or HH
         everywhere.
     weight : float, µS
-        Of all connections and of the event that starts the ring, at `START` in cell 0.
+        Of all connections, and of the event that starts the ring at `START` in cell 0.
     delay : float, ms
         Of all connections.
     part : range, optional
-        Gids of the cells that the network is to have, neighbours of `num_cells` in all, where each
-        MPI rank describes its own; see `Network.gids`.
+        Gids of consecutive cells, out of `num_cells`, that this network contains, if each MPI rank
+        describes its own cells; see `Network.gids`.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def ring_network(
     Raises
     ------
     InputError
-        An argument is out of range, or HH is to be in the soma and a cell has none.
+        An argument is out of range, or `hh` is ``soma`` and a cell has no soma.
     """
     if not isinstance(hh, str) or hh not in ("soma", "all"):
         raise InputError(f"hh={shown(hh)}; expected 'soma' or 'all'")

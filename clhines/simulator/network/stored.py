@@ -1,7 +1,7 @@
 """Networks in files.
 
-A file is an ``.npz`` of arrays and of one text, ``network``: strict JSON in which ``{"array": 3}``
-is the member ``a3``. Loading calls the methods that users call, with the same checks.
+A file is an ``.npz`` of arrays and one text, ``network``: strict JSON in which ``{"array": 3}``
+stands for member ``a3``. Loading calls users' methods, with the same checks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FORMAT = 1
 _WHAT = "a file that Network.save() has written"
 _NODES = "area", "g_axial", "capacitance", "g_total", "in_soma"
 _ARGUMENTS = "self", "mechanism", "at", "count"  # of insert, add and add_artificial
-_NEAR = 1e-12  # relative: how far sums of conductances are from those of a file, by their order
+_NEAR = 1e-12  # relative: sums of conductances in a file differ by their order
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
@@ -45,7 +45,7 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
 
 
 def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
-    """Return a network as JSON and the arrays that it numbers, for `unpacked`."""
+    """Return a network as JSON, and the arrays to which the JSON refers by number."""
     parts = inside(network)
     if parts.copy_numbers is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
@@ -67,7 +67,7 @@ def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
 
 
 def unpacked(text: str, arrays: Sequence[np.ndarray], make: Callable[[Structure], Any]) -> Any:
-    """Return the network that `packed` has described."""
+    """Make a network from the results of `packed`."""
 
     def get(saved: object) -> Any:
         return arrays[int(saved["array"])] if isinstance(saved, dict) else saved
@@ -76,7 +76,7 @@ def unpacked(text: str, arrays: Sequence[np.ndarray], make: Callable[[Structure]
 
 
 def _described(net: Any, put: Put) -> dict[str, object]:
-    """Return a network for JSON; `put` stores an array and returns its place."""
+    """Describe a network for JSON; `put` stores an array and returns its place."""
     parts = inside(net)
     return {
         "format": FORMAT,
@@ -154,7 +154,7 @@ def _described_additions(added: Any, put: Put) -> dict[str, object]:
 
 
 def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
-    """Return connections, events and the rule: the numbers of `STDP`, with the text of others."""
+    """Describe connections, events and the rule; other rules than `STDP` include their text."""
     rule = None if wiring.rule is None else dict(wiring.rule.parameters)
     if rule is not None and not isinstance(wiring.rule, STDP):
         rule = {"text": wiring.rule.text, "parameters": rule}
@@ -167,7 +167,7 @@ def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
 
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
     with Npz(path, _WHAT) as file:
-        if file.header("network")[1].kind == "U":  # its digest
+        if file.header("network")[1].kind == "U":  # the digest of a state
             got = "is the state of a simulation, for Simulation.restore()"
             raise InputError(f"{file.name}: {got}; expected {_WHAT}")
         try:
@@ -194,7 +194,7 @@ def _value(file: Npz, saved: object) -> Any:
 
 
 def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> Any:
-    """Make the network that `_described` has written; `get` returns an array, or its argument."""
+    """Make a network from `_described`; `get` resolves arrays."""
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
     if saved.get("linear"):
@@ -297,14 +297,14 @@ def _changes(saved: dict[str, Any]) -> FileChanges:
 
 
 def _add_groups(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> None:
-    """Add groups and sources in an order in which sources get the numbers that they had."""
+    """Add groups and sources in the order that gives sources their saved numbers."""
     mechanisms = [_mechanism(each) for each in saved["mechanisms"]]
     waiting = sorted(saved["sources"], key=lambda each: each["first"])
 
     def add_sources() -> None:
         while waiting and waiting[0]["first"] == added.num_sources:
             source = waiting.pop(0)
-            if source["sizes"] is None:  # older files have no refractory times
+            if source["sizes"] is None:  # a detector; older files have no refractory times
                 names = [k for k in ("node", "threshold", "refractory") if k in source]
                 net.add_detector(*(get(source[k]) for k in names))
             else:
@@ -324,7 +324,7 @@ def _add_groups(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> 
 def put_group(
     net: Any, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, Any]
 ) -> Group:
-    """Add a group of any kind; parameters with the names of arguments are set afterwards."""
+    """Add a group of any kind; set parameters named like arguments afterwards."""
     arguments = {name: v for name, v in parameters.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":
         group = net.add_artificial(mechanism, len(nodes), **arguments)
@@ -337,7 +337,7 @@ def put_group(
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the one value of a column."""
+    """Return the single value of a column."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

@@ -1,7 +1,8 @@
 """Structure: the compartments of all cells of a network, from cables or from arrays.
 
-Cells of a few cables in turn repeat in every round: `NodeValues` keeps the values of one round.
-`Places` finds nodes by cell and region, and converts values by cell, node or distance.
+Cells repeat a few cables in turn. One pass through the cables is a round; `NodeValues` keeps the
+values of one round. `Places` finds nodes by cell and region, and expands values by cell, node or
+distance.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from clhines.simulator.cells.around import Enclosing, as_around
 from clhines.simulator.cells.cable import NAMES, REGIONS, WORDS, Axis, Cable, check_cables
 from clhines.solver.forest import Forest
 
-_NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
+_NODE_BYTES = 8 * 8  # in the forest and in the arrays of a `Model`
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Trees and membranes of all cells; `turns` through the lists make the network."""
+    """Trees and membranes of all cells; array k % len belongs to turn k, for `turns` turns."""
 
     forest: Forest  # each tree rooted at its soma
     soma: np.ndarray
-    cables: tuple[Cable, ...]  # empty where the network was made from arrays
+    cables: tuple[Cable, ...]  # empty if the network was made from arrays
     turns: int
     area: Sequence[np.ndarray]  # µm²
     capacitance: Sequence[np.ndarray]  # nF
     g_axial: Sequence[np.ndarray]  # µS, to the parent
-    g_total: Sequence[np.ndarray]  # µS, sum of the axial conductances of each node; 0 if `around`
+    g_total: Sequence[np.ndarray]  # µS, sum of each node's axial conductances; 0 if `around`
     in_soma: Sequence[np.ndarray]
-    given_axis: Axis | None = None  # of cells that are not of cables, where it is known
+    given_axis: Axis | None = None  # of cells without cables, if known
     around: Enclosing | None = None
 
     @cached_property
@@ -59,17 +60,17 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """(m,): one round of an array; all nodes, if there is one round or less."""
+        """Return one round of an array, (m,); all nodes if there is at most one round."""
         return np.concatenate(getattr(self, name)[: self.turns])
 
     @cached_property
     def in_round(self) -> int:
-        """Nodes of one round, after which everything repeats; 0 if there is one round or less."""
+        """Nodes of one round; 0 if there is at most one."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
     def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """(m,) int64: the nodes of masks in turn, one for each of the arrays."""
+        """Return the nodes of repeated masks, (m,) int64."""
         once = np.flatnonzero(np.concatenate(masks[: self.turns]))
         count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
         return repeat_moved(once, count, self.in_round)
@@ -110,7 +111,7 @@ def of_arrays(
     around: ArrayLike | None = None,
     g_around: ArrayLike | None = None,
 ) -> Structure:
-    """Return the structure of arrays; if `is_signed`, `g_axial` may be below 0."""
+    """Make a structure from arrays; if `is_signed`, `g_axial` may be negative."""
     original = Forest(parent, cell_offsets)  # type: ignore[arg-type]
     n, starts = original.num_nodes, original.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
@@ -163,14 +164,14 @@ def _of_nodes(
 
 
 def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
-    """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
+    """Return parents, and axial conductances to them, µS, with the soma as the root."""
     parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
     rerooted(parent, g_axial, int(cable.soma))
     return parent, g_axial
 
 
 def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
-    """Make a node the root of its tree, in place; `g_axial` is the conductance to the parent."""
+    """Make a node the root of its tree, in place: reverse the edges on its path to the root."""
     below, g_below = -1, 0.0
     while node >= 0:
         above, g_above = int(parent[node]), float(g_axial[node])
@@ -179,7 +180,7 @@ def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
 
 
 class NodeValues:
-    """Values of all nodes by name, read-only; arrays of all rounds are made on demand."""
+    """Read-only values of all nodes, by name; arrays of all rounds are made on demand."""
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:
         self._once, self.count = dict(once), count
@@ -195,14 +196,14 @@ class NodeValues:
         return self._whole[name]
 
     def at(self, name: str, nodes: np.ndarray, dtype: DTypeLike = np.float64) -> np.ndarray:
-        """Return the values of some nodes; -1 stands for the last."""
+        """Return the values of nodes; -1 is the last one."""
         if name in self._whole:
             return self._whole[name].astype(dtype, copy=False)[nodes]
         once = self._once[name].astype(dtype, copy=False)
         return once[nodes % len(once)]
 
     def once(self, name: str) -> np.ndarray:
-        """(m,): of the nodes of one round, read-only."""
+        """Return the values of one round, (m,), read-only."""
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
@@ -217,19 +218,19 @@ class NodeValues:
         return NodeValues({**self._once, **values}, self.count)
 
     def part(self, low: int, high: int) -> NodeValues:
-        """Return the values of the nodes from `low` to `high`, as arrays of these."""
+        """Return the values of nodes `low` to `high`."""
         return NodeValues({k: self.whole(k)[low:high] for k in self._once}, high - low)
 
 
 @dataclass(frozen=True, eq=False)
 class PerCell:
-    """One value for each cell, float64, of `Network.per_cell`; a parameter of any group."""
+    """One float64 value per cell, from `Network.per_cell`; a parameter of any group."""
 
     values: np.ndarray
 
 
 Value = ArrayLike | PerCell | Callable[[np.ndarray], ArrayLike]
-Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of distances a mask
+Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; mask of distances
 
 
 class Places:
@@ -252,7 +253,7 @@ class Places:
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
     def of(self, at: Where) -> np.ndarray:
-        """Nodes that a word, a mask, indices or a function of the distance mean; (m,) int64."""
+        """Return the nodes of a word, a mask, indices or a function of the distance, (m,) int64."""
         if isinstance(at, str):
             return self._region(at)
         if callable(at):
@@ -279,7 +280,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return the number of nodes in the first round, which the others repeat; 0: no repeats."""
+        """Return the number of nodes in the first round, if the others repeat it; else 0."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
@@ -306,7 +307,7 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Turn a parameter's value, or function of the distance, µm, into one per node."""
+        """Expand a parameter's value, or function of the distance, µm, to one per node."""
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
                 got = f"is of {len(value.values)} cells"
@@ -324,7 +325,7 @@ class Places:
         return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
 
     def _spread(self, what: str, array: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Values by cell, by node of the one cable, or by node of the network."""
+        """Expand values by cell, by node of the only cable, or by node of the network."""
         cells = self.cell_of(nodes)
         index = {
             "cells": cells,
@@ -342,14 +343,14 @@ class Places:
         return candidates[0] if candidates else array
 
     def _sizes(self) -> dict[str, int]:
-        """Return lengths of arrays that have a value for each of some things."""
+        """Return the accepted lengths of arrays, by what they count."""
         sizes = {"cells": self.forest.num_cells}
         if len({id(cable) for cable in self.cables}) == 1:
             sizes["nodes of a cell"] = int(self.forest.sizes[0])
         return {**sizes, "nodes": self.forest.num_nodes}
 
     def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        """Return the different `_sizes`, except for the number of `nodes`, by name."""
+        """Return the accepted lengths by name, except duplicates and the number of `nodes`."""
         if not len(nodes) or nodes[0] < 0:  # artificial cells have none
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
@@ -395,7 +396,7 @@ class Places:
         return nodes
 
     def _types(self) -> list[str]:
-        """Return the words of `at` that these cells have, and their types without a word."""
+        """Return the words for `at` that these cells have, and their types without a word."""
         types = sorted({t for cable in self.cables for t in np.unique(cable.type).tolist()})
         words = [word for word, number in REGIONS.items() if number in types]
         others = [f"np.flatnonzero(cable.type == {t})" for t in types if t not in NAMES]
@@ -408,12 +409,12 @@ class Places:
 
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
-    """Return the values of a function of the distances, if it takes one argument."""
+    """Call a function of the distances; InputError if it does not take one argument."""
     if isinstance(function, type):
         raise InputError(f"{what} is the class {function.__name__}; expected a function")
     try:
         signature(function).bind(distance)
-    except ValueError:  # of some functions not written in Python
+    except ValueError:  # some built-in functions have no signature
         pass
     except TypeError as error:
         raise InputError(

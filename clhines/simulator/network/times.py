@@ -1,4 +1,4 @@
-"""Times of delays and events, in steps."""
+"""Delays and event times in steps, rounded as in NEURON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from clhines.core.arrays import half_steps
 from clhines.core.checks import as_number
 from clhines.core.errors import InputError
 
-ROUNDING = 1e-9  # of a step, by which a delay may be shorter than one step
-_SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time of a spike
-_CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by adding half steps
-LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
-MAX_SLOTS = 2**20  # steps of a ring of events
+ROUNDING = 1e-9  # fraction of a step by which a delay may be shorter than one step
+_SPIKE_LATE = 1e-10  # ms that NEURON adds to the time of a spike
+_CLOCK_STEPS = 2**22  # up to here, middles of steps are added up as NEURON does
+LAST_STEP = 2**30  # of any run, and of any delay, so that an event's step fits int32
+MAX_SLOTS = 2**20  # steps in a ring of events
 
 
 def as_step(dt: object) -> float:
@@ -25,20 +25,20 @@ def as_step(dt: object) -> float:
 
 
 def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
-    """(m,) int64: steps between a spike and its event, as NEURON counts them; delays are in ms.
+    """(m,) int64: steps between a spike and its event, as NEURON counts them; delays in ms.
 
-    A spike has the time of the end of its step and 1e-10 ms, which NEURON adds, and an event acts
-    in the first step whose middle is not before it: n + 1/2 steps take n + 1.
+    A spike has the time of the end of its step plus 1e-10 ms, which NEURON adds. An event acts in
+    the first step whose middle is not before it: n + 1/2 steps take n + 1.
     """
     return np.ceil((delay + _SPIKE_LATE) / dt - 0.5).astype(np.int64)
 
 
 def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
-    """(m,) int64: first step whose middle is not before an event, ms, from outside.
+    """(m,) int64: first step whose middle is not before an external event, ms.
 
-    NEURON's clock adds half steps, and its rounding decides where an event falls on a middle: at dt
-    = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. The middles are added up
-    likewise for 2**22 steps.
+    NEURON's clock adds half steps; its rounding decides about events that fall on a middle: at dt =
+    0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. For 2**22 steps the middles
+    are added up likewise.
     """
     step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     early = np.flatnonzero(step < _CLOCK_STEPS - 1)
@@ -62,13 +62,13 @@ def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
 
 
 def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:
-    """Round refractory times, ms, to whole steps; halves within rounding error go up."""
+    """Round refractory times, ms, to whole steps; halves, within rounding error, go up."""
     rounded: np.ndarray = np.floor(np.asarray(time) / dt + (0.5 + 1e-9))
     return rounded
 
 
 def whole_steps(duration: object, dt: float) -> int | None:
-    """Return the steps of `dt` ms in `duration` ms; None if no run could have them."""
+    """Return the steps of `dt` ms in `duration` ms; None if it is not a valid number of steps."""
     try:
         ratio = (
             duration if type(duration) is float else as_number("duration", duration, "ms")

@@ -25,7 +25,7 @@ CallColumns = list[tuple[np.ndarray, ...]]
 
 @unchangeable("sim.set(weight=...) for weights; other values in connect()")
 class Connections:
-    """Connections that one call of `Network.connect` made.
+    """The connections made by one call of `Network.connect`.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Connections:
 
     @property
     def sources(self) -> np.ndarray:
-        """(m,) int64: sources, with their numbers in `Result.spike_cell`."""
+        """(m,) int64: sources, by their numbers in `Result.spike_cell`."""
         shown: np.ndarray = inside(self._wiring.network).added.shown(self._column(0))
         return shown.astype(np.int64)
 
@@ -52,7 +52,7 @@ class Connections:
 
     @property
     def weights(self) -> np.ndarray:
-        """(m,) or, if the mechanism has k weights, (m, k) float64: in its unit."""
+        """(m,) float64, or (m, k) if the mechanism has k weights: in the mechanism's unit."""
         rows = self._column(3)
         return (rows[:, 0] if rows.shape[1] == 1 else rows).copy()
 
@@ -63,7 +63,7 @@ class Connections:
 
     @property
     def where(self) -> slice:
-        """Slice: place of the weights in `Simulation.weights`, which returns current values."""
+        """Slice of these weights in `Simulation.weights`, which returns current values."""
         sizes = [rows.size for _, _, _, rows, *_ in self._wiring.calls[: self._number + 1]]
         return slice(sum(sizes[:-1]), sum(sizes))
 
@@ -82,7 +82,7 @@ class Connections:
 
 
 class Wiring:
-    """Connections and events of a network by group and instance, with times in ms."""
+    """Connections and external events, by group and instance; times in ms."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class Wiring:
     ) -> None:
         self.network, self._num_cells = network, network.num_cells
         self._weights, self.rule = weights or [], rule
-        # source, group, instance, first weight, delay and plastic of each `connect`
+        # source, group, instance, first weight, delay and plastic, for each `connect`
         self.columns = connections or []
-        # group, instance, time and weight of each `add_event`
+        # group, instance, time and weight, for each `add_event`
         self.outside = [columns for columns in events or [] if len(columns[0])]
 
     def keep(self, events: CallColumns | None = None, rule: Rule | None = None) -> None:
@@ -119,7 +119,7 @@ class Wiring:
         delay: ArrayLike | Drawn,
         rule: Rule | None,
     ) -> Connections:
-        """Make and keep connections from sources by number; see `Network.connect`."""
+        """Add connections from sources, by number; see `Network.connect`."""
         if len(source):
             weight = weight_or_none(weight, target, "connect()")
         weight = 0.0 if weight is None else weight
@@ -151,7 +151,7 @@ class Wiring:
         delay: ArrayLike | Drawn,
         rule: Rule | None,
     ) -> Connections:
-        """Make and keep connections by a rule, with weights and delays alike or drawn."""
+        """Add connections by a rule, with constant or drawn weights and delays."""
         rows = rows_of_weights(0.0 if isinstance(weight, Drawn) else weight, target)
         delays = as_array("delay", 0.0 if isinstance(delay, Drawn) else delay, unit="ms")
         for name, size in (("weight", len(rows)), ("delay", delays.size)):
@@ -182,7 +182,7 @@ class Wiring:
         delay: np.ndarray,
         rule: Rule | None,
     ) -> Connections:
-        """Check delays, and keep connections; a value that all have in common is kept once."""
+        """Check delays and store connections; a constant is stored once."""
         count = len(source)
         delays = each(partial(as_real, "delay"), delay)
         shortest = once(delays)
@@ -213,7 +213,7 @@ class Wiring:
 
     @property
     def calls(self) -> CallColumns:
-        """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
+        """Source, group, instance, rows of weights, delay and plastic, for each `connect`."""
         columns = zip(self.columns, self._weights, strict=True)
         return [(*c[:3], rows, *c[4:]) for c, rows in columns]
 
@@ -226,7 +226,7 @@ class Wiring:
         )
 
     def changed(self, changes: Changes) -> Wiring:
-        """Return these connections and events with other weights and other external events."""
+        """Return a wiring with changed weights and external events."""
         if changes.weight is None and changes.events is None:
             return self
         connections, weights = self.columns, self._weights
@@ -240,7 +240,7 @@ class Wiring:
         return wiring
 
     def _reweighed(self, weight: np.ndarray) -> tuple[CallColumns, list[np.ndarray]]:
-        """Return connections and rows with other weights, one connection after another."""
+        """Return connections and weight rows with new weights, in the order of connections."""
         sizes = [rows.size for rows in self._weights]
         if weight.shape != (sum(sizes),):
             raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
@@ -269,7 +269,7 @@ _Weight = TypeVar("_Weight")
 
 
 def weight_or_none(weight: _Weight | None, target: Group, call: str) -> _Weight | float:
-    """Return a weight, 0 if there is none; warn if the events of the mechanism have one."""
+    """Return the weight, or 0 with a warning if the mechanism has weights and none was passed."""
     if weight is not None:
         return weight
     net = target.mechanism.program.net
@@ -283,7 +283,7 @@ def weight_or_none(weight: _Weight | None, target: Group, call: str) -> _Weight 
 
 
 def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
-    """(m, k) float64: weights of connections to a mechanism, k of them each."""
+    """(m, k) float64: weights of connections to a mechanism with k weights."""
     net = target.mechanism.program.net
     width = len(net.weights) if net is not None else 1
     numbers: Any = as_numbers("weight", weight, weight_unit(target))
