@@ -21,36 +21,36 @@ from clhines.simulator.population.parameters import ParameterGroups
 from clhines.simulator.population.protocols import STIMULUS
 from clhines.simulator.simulation import Simulation
 
-# of voltages (sets, protocols, T): a loss of each set, and its derivatives by these
+# maps voltages (sets, protocols, T) to the loss of each set, and its derivatives by the voltages
 PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """The parts that all batches of a population share: one cell, `model`, and its protocols."""
+    """Everything that the batches of a population share; `model` is one cell."""
 
     model: Network
     compiled: Model
     pieces: ParameterGroups
-    names: tuple[str, ...]  # of the parameters' mechanisms: `Simulation.set` takes them
+    names: tuple[str, ...]  # of the parameters, as in `Simulation.set`
     protocols: tuple[str, ...]
     stops: np.ndarray  # (P,), in steps
-    stimuli: list[dict[str, np.ndarray]]  # of each clamp its values by name, (P,)
-    node: int  # whose voltage is recorded
-    features: tuple[str, ...]  # to record instead
-    windows: dict[str, np.ndarray]  # (P,): the stimulus that they refer to
+    stimuli: list[dict[str, np.ndarray]]  # for each clamp, values by name, (P,)
+    node: int  # recorded
+    features: tuple[str, ...]  # instead of voltages
+    windows: dict[str, np.ndarray]  # (P,): the stimulus to which features refer
     dt: float
 
 
 @dataclass(frozen=True, eq=False)
 class BatchResults:
-    """Results of a batch for sets from `first` on, under the protocols of `columns`."""
+    """Results for sets from `first` on, under the protocols `columns`."""
 
     first: int
     columns: np.ndarray
     t: np.ndarray
     v: np.ndarray  # (sets, protocols, T), mV
-    spike_set: np.ndarray  # from 0 on
+    spike_set: np.ndarray  # relative to `first`
     spike_protocol: np.ndarray
     spike_time: np.ndarray
     features: Mapping[str, np.ndarray | RaggedArray]  # by set and protocol
@@ -95,12 +95,12 @@ class Batch:
         self.simulation = sim
 
     def _set(self, values: np.ndarray) -> None:
-        """Set the parameters of all cells, of (size, parameters) values."""
+        """Set the parameters of all cells from (size, parameters) values."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         for k, groups in enumerate(self._groups):
             each = np.repeat(values[:, k], several)
             for group in groups:
-                if group.mechanism.kind == "artificial":  # in no cell, so many in each copy
+                if group.mechanism.kind == "artificial":  # without cells, but equal in each copy
                     value: object = np.repeat(each, len(group) // len(each))
                 else:
                     value = sim.network.per_cell(each)
@@ -109,7 +109,7 @@ class Batch:
     def gradient(
         self, values: np.ndarray, kept: int, loss: PopulationLoss
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss of each of the first `kept` sets, and its derivatives, see `run`."""
+        """Return the loss of the first `kept` sets, and its derivatives; see `run`."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()
@@ -137,7 +137,7 @@ class Batch:
         return losses, by_parameter[:kept]
 
     def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
-        """Simulate (size, parameters) values; of the sets from `first` on `kept` are wanted."""
+        """Simulate (size, parameters) values; return `kept` sets, numbered from `first`."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()
@@ -160,7 +160,7 @@ class Batch:
             step = np.rint(result.t / recipe.dt)
             for k, stop in enumerate(stops.tolist()):
                 v[:, k, step > stop] = np.nan
-        cells = result.spike_cell < kept * several  # the others are of no cell that is wanted
+        cells = result.spike_cell < kept * several  # the rest fills up the batch
         of_set, column = np.divmod(result.spike_cell[cells], several)
         time = result.spike_time[cells]
         good = np.ceil(time / recipe.dt - 0.5) <= stops[column]
@@ -177,7 +177,7 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 def joined_features(
     results: Sequence[BatchResults], number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Join features of batches: (N, P) arrays, and `RaggedArray` of N * P."""
+    """Join features of batches: (N, P) arrays, or `RaggedArray` with N * P entries."""
     names = results[0].features if results else {}
     joined: dict[str, np.ndarray | RaggedArray] = {}
     for name in names:

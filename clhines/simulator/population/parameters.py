@@ -1,4 +1,4 @@
-"""Parameters of a population: groups divided by the instances that each parameter sets."""
+"""Parameters of a population: the model's groups, divided by the parameters that set them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class ParameterGroups:
-    """The groups of a model, divided so that each parameter has pieces of its own."""
+    """The groups of a model, divided into pieces so that a parameter sets whole pieces."""
 
     groups: list[Group]
-    instances: list[np.ndarray]  # of each piece, by their numbers in its group
-    of_parameter: list[list[int]]  # pieces of each
+    instances: list[np.ndarray]  # of each piece, as numbers in its group
+    of_parameter: list[list[int]]  # pieces, by parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class _Setting:
 
 
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
-    """Divide the groups of a model into pieces whose instances are set by the same parameters."""
+    """Divide a model's groups into pieces whose instances have the same parameters."""
     settings = _settings_by_group(model, parameters)
     divided = ParameterGroups([], [], [[] for _ in parameters])
     for group in model.groups:
@@ -64,7 +64,7 @@ def _settings_by_group(
 
 
 def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
-    """Yield the instances that the same parameters set, and these parameters."""
+    """Yield sets of instances with the same parameters, and these parameters."""
     if not settings:
         yield np.arange(len(group)), []
         return
@@ -75,7 +75,7 @@ def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group of some instances; variables that parameters set have a value for each."""
+    """Return a group of some instances; variables of parameters get one value per instance."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables
@@ -86,7 +86,7 @@ def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
 
 
 def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups that have a parameter's variable, and which of their instances it sets."""
+    """Return the groups with a parameter's variable, and masks of the instances that it sets."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "

@@ -49,65 +49,62 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _log = logging.getLogger(__name__)
-_NODE_BYTES = 24 * 8  # of a node in a simulation, about: matrix, voltages and what they are made of
-_HOST_BYTES = 1 << 30  # that a batch takes at most where there is no device
-_SHARE = 0.4  # of the memory of a device that a batch takes at most
+_NODE_BYTES = 24 * 8  # approximate, per node of a simulation: matrix, voltages, their sources
+_HOST_BYTES = 1 << 30  # most memory of a batch without a device
+_SHARE = 0.4  # most of a device's memory that a batch may take
 
 
 class Population:
     """N parameter sets x P protocols of one model.
 
-    The first `evaluate` makes the simulations of a batch; the later ones set values and go back to
-    t = 0, without planning and without compilation.
+    The first `evaluate` makes the simulations of a batch. Later calls set values and return to t =
+    0, without planning or compiling.
 
     Parameters
     ----------
     model : Network
-        One cell with everything that is the same in all sets; it stays as it is. Sources of events,
-        ions, pointers, played values and streams of random numbers are those of each copy; noise
-        of texts differs between them.
+        One cell with everything that all sets share; it is not changed. Sources of events, ions,
+        pointers, played values and random streams are copied with it; noise differs between copies.
     parameters : mapping of str to tuple
-        Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, at)`` for those nodes of
-        a mechanism of the membrane, as of `Network.insert`.
+        Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, at)`` for some nodes of a
+        membrane mechanism, as in `Network.insert`.
     protocols : mapping of str to mapping
         Name to ``{"stop": ms, "stimuli": [{"amp": nA, "delay": ms, "dur": ms, "at": node}, ...]}``:
-        clamps of currents. Without `at` into the soma; without `dur` until the end.
+        current clamps. Default of `at`: the soma; of `dur`: until the end.
     dt : float, optional, ms
-        Default: 0.025, or that of NEURON where the model was read from it; likewise `v_init` and
-        `secondorder`.
+        Default: 0.025, or NEURON's for an imported model; likewise `v_init` and `secondorder`.
     record : int, optional
-        Node of the model whose voltage is recorded. Default: the middle of the soma.
+        Node whose voltage is recorded. Default: the middle of the soma.
     batch : int, optional
-        Sets that are simulated at once. Default: those of the first `evaluate`, or fewer, so that
-        they fit into memory.
+        Sets simulated at once. Default: the sets of the first `evaluate`, or as many as fit into
+        memory.
     features : iterable of str, optional
-        Compute these of `simulator.analysis.FEATURES` on the device and keep no voltages. The first
-        stimulus of a protocol is the one that they refer to; without one it is the only IClamp that
-        the model has. Their spikes are peaks above -20 mV,
-        whatever the threshold of the model.
+        Compute these of `simulator.analysis.FEATURES` on the device and store no voltages. They
+        refer to the first stimulus of a protocol, or else to the model's only IClamp. Their spikes
+        are peaks above -20 mV, whatever the model's threshold.
     stop_early : bool
-        Simulate no protocol beyond its own stop: those of each stop in a simulation of their own.
-        Default: all together until the last stop. Features do so in any case. Cells at rest go on.
+        Simulate protocols with different stops separately, each until its stop. Default: all
+        together until the last stop. Features always do so. Cells at rest are simulated, too.
     devices : sequence of device, optional
-        Devices, as of `Simulation`, that simulate batches side by side.
+        Devices, as in `Simulation`, that simulate batches in parallel.
     comm : mpi4py.MPI.Comm, optional
         Ranks simulate equal shares of the sets; all call `evaluate` with the same sets and get the
         same results.
     **options
-        Of `Simulation`; `v_init` may have a value for each node of the model.
+        For `Simulation`; `v_init` may have a value for each node of the model.
 
     Attributes
     ----------
     names, protocols : tuple of str
     batch : int or None
     simulation : Simulation or None
-        The first one that was made: cell ``set * P + protocol``.
+        The first one: cell ``set * P + protocol``.
 
     Raises
     ------
     InputError
-        The model is not one cell; there is no such parameter, node or feature; or options do not go
-        together.
+        The model is not one cell; there is no such parameter, node or feature; or options exclude
+        each other.
     """
 
     def __init__(
@@ -165,7 +162,7 @@ class Population:
 
     @property
     def simulation(self) -> Simulation | None:
-        """The first simulation that was made, None before `evaluate`."""
+        """The first simulation; None before `evaluate`."""
         return self._batches[0][0].simulation if self._batches else None
 
     def evaluate(
@@ -176,9 +173,9 @@ class Population:
         Parameters
         ----------
         sets : (N, parameters) float, or mapping of str to (N,) float
-            In the order of `names`, or by name, as in a DataFrame of pandas.
+            In the order of `names`, or by name, such as a pandas DataFrame.
         progress : bool
-            Show a bar of the sets.
+            Show a progress bar.
 
         Returns
         -------
@@ -187,11 +184,11 @@ class Population:
         Raises
         ------
         InputError
-            Not such an array.
+            `sets` is not such an array.
         SimulationError
             A voltage was not finite; the message names set and protocol.
         HostMemoryError
-            There is no memory for the voltages; raised before any is taken.
+            The voltages do not fit into memory; raised before any is allocated.
         """
         ranks, results = self._ranks, list[BatchResults]()
         ranks.meet("Population.run()")
@@ -217,20 +214,20 @@ class Population:
 
         Parameters
         ----------
-        sets : as of `evaluate`
+        sets : as in `evaluate`
         loss : callable
-            Of the recorded voltages of a batch, (n, protocols, T), NaN beyond a protocol's stop:
-            the loss of each set, (n,), and its derivatives by the voltages.
+            Maps the recorded voltages of a batch, (n, protocols, T), NaN beyond a protocol's stop,
+            to the loss of each set, (n,), and its derivatives by the voltages.
 
         Returns
         -------
         (N,) float64, (N, parameters) float64
-            As `Simulation.gradient` gives them.
+            See `Simulation.gradient`.
 
         Raises
         ------
         InputError
-            Something has no derivative; or a population with features, `stop_early`, several
+            Something has no derivative; or the population has features, `stop_early`, several
             devices or `comm`.
         """
         elsewhere = self._ranks.size > 1 or len(self._where) > 1
@@ -250,7 +247,7 @@ class Population:
         return np.concatenate(losses), np.concatenate(slopes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the arguments; the simulations are made again when needed."""
+        """Pickle the arguments; simulations are made again when needed."""
         parameters, protocols, options = self._given
         if options.get("queue") is not None or self._ranks.size > 1:
             raise TypeError("a Population with queue or comm cannot be pickled; expected device")
@@ -296,7 +293,7 @@ class Population:
         return np.stack(columns, axis=1)
 
     def _make(self, number: int) -> None:
-        """Make the simulations of a batch: on each device one for each group of protocols."""
+        """Make the simulations of a batch: on each device, one per group of protocols."""
         options = [dict(where) for where in self._where]
         if self._ranks.size > 1:
             for one in options:
@@ -314,7 +311,7 @@ class Population:
         _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _most(self, options: Mapping[str, Any]) -> int:
-        """Estimate how many sets fit into the memory of the device, or the host."""
+        """Estimate how many sets fit into the memory of the device or the host."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
         cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
@@ -331,7 +328,7 @@ class Population:
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
-        """Yield the responses of sets `begin` to `end`, a few at a time, under all protocols."""
+        """Yield results for sets `begin` to `end`, a batch at a time."""
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
             for part in self._batches_of(values, begin, end):
@@ -340,11 +337,11 @@ class Population:
                 yield part
 
     def _number(self, part: list[BatchResults]) -> int:
-        """Return the number of sets of a part, each in all groups of protocols."""
+        """Return the number of sets in a part, which has each set once per group of protocols."""
         return sum(len(one.v) for one in part) // len(self._columns)
 
     def _batches_of(self, values: np.ndarray, begin: int, end: int) -> Iterator[list[BatchResults]]:
-        """Simulate sets `begin` to `end` in batches on each device of the process."""
+        """Simulate sets `begin` to `end` in batches, on all devices of the process."""
         if not self._batches:
             self._make(end - begin)
         size, free = self._batches[0][0].size, SimpleQueue[list[Batch]]()
@@ -352,7 +349,7 @@ class Population:
             free.put(batches)
 
         def work(first: int) -> list[BatchResults]:
-            rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
+            rows = np.minimum(first + np.arange(size), end - 1)  # repeat the last set to fill up
             kept, batches = min(size, end - first), free.get()
             try:
                 return [batch.run(values[rows], first, kept) for batch in batches]
@@ -382,7 +379,7 @@ def _check_arguments(model: object, parameters: object, protocols: object) -> No
 
 
 def _check_columns(sets: Mapping[str, object], names: Sequence[str]) -> None:
-    """Refuse parameter sets by name that lack a name, or have another one."""
+    """Refuse named parameter sets with missing or unknown names."""
     for name in sets:
         if name not in names:
             raise InputError(
@@ -401,7 +398,6 @@ def _recorded_node(model: Network, record: int | None) -> int:
 
 
 def _features(names: Iterable[str] | None) -> tuple[str, ...]:
-    """Check the names of features."""
     if names is None:
         return ()
     wanted = tuple(known_features(names))

@@ -14,7 +14,7 @@ from clhines.simulator.network.times import whole_steps
 from clhines.simulator.population.parameters import ParameterPath
 
 STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}
-CLAMPS = ("iclamp", "IClamp")  # built in, and NEURON's
+CLAMPS = ("iclamp", "IClamp")  # the built-in one and NEURON's
 _UNITS = {"amp": "nA", "delay": "ms", "dur": "ms"}
 
 Stimulus = Mapping[str, float]
@@ -24,7 +24,7 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 def by_step(
     model: Network, protocols: Mapping[str, Protocol], dt: float
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """Return the stop of each protocol in steps, and the values of each clamp by protocol."""
+    """Return each protocol's stop in steps, and each clamp's values by protocol."""
     stops, lists = [], []
     for name, protocol in protocols.items():
         if not isinstance(protocol, Mapping) or not {*protocol} <= {"stop", "stimuli"}:
@@ -73,7 +73,7 @@ def stimulus_windows(
     wanted: Sequence[str],
     paths: Iterable[ParameterPath],
 ) -> dict[str, np.ndarray]:
-    """Return the stimulus for features by protocol: its first, or the clamp of the model."""
+    """Return, by protocol, the stimulus of features: the protocol's first, or the model's clamp."""
     if not wanted:
         return {}
     windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
@@ -91,10 +91,10 @@ def stimulus_windows(
 def _own_clamp(
     model: Network, protocol: str, wanted: Sequence[str], paths: Iterable[ParameterPath]
 ) -> dict[str, float]:
-    """Return amplitude, delay and duration of the only current clamp of a model."""
+    """Return amplitude, delay and duration of a model's only current clamp."""
     clamps = list[dict[str, float]]()
     for group in (g for g in model.groups if g.mechanism.name in CLAMPS):
-        delay = "del" if "del" in group.parameters else "delay"  # NEURON's file has the former
+        delay = "del" if "del" in group.parameters else "delay"  # NEURON's, and the built-in one's
         columns = [np.broadcast_to(group.parameters[n], len(group)) for n in ("amp", delay, "dur")]
         rows = zip(*(column.tolist() for column in columns), strict=True)
         clamps += [dict(zip(STIMULUS, row, strict=True)) for row in rows if row[2] > 0]

@@ -22,15 +22,14 @@ class PopulationResult:
     ----------
     t : (T,) float64, ms
     v : (N, P, T) real, mV
-        At the node that is recorded; NaN after a protocol's stop. (N, P, 0) where features were
-        asked for.
+        At the recorded node; NaN after a protocol's stop. (N, P, 0) if the population has features.
     spike_set, spike_protocol : (k,) int64
-        By set, protocol and time.
+        Sorted by set, protocol and time.
     spike_time : (k,) float64, ms
-        Until the stop of the protocol. A spike is a crossing of the model's threshold
-        (`Network.threshold`, or that of a text with ``spike:``); features have eFEL's, -20 mV.
+        Until the protocol's stop. A spike is a crossing of the model's threshold
+        (`Network.threshold`, or a text's with ``spike:``); features use eFEL's, -20 mV.
     features : dict of str to (N, P) array or RaggedArray
-        A RaggedArray has an array for each set and protocol: ``features[name][n * P + p]``.
+        A RaggedArray has one array per set and protocol: ``features[name][n * P + p]``.
     protocols : tuple of str
         Their names, in the order of the arrays.
     """
@@ -52,7 +51,7 @@ class PopulationResult:
 
     @property
     def num_spikes(self) -> np.ndarray:
-        """(N, P) int64: crossings of the model's threshold, which `spike_time` lists.
+        """(N, P) int64: spikes in `spike_time`, which are crossings of the model's threshold.
 
         The feature ``spike_count`` counts eFEL's peaks above -20 mV instead.
         """
@@ -71,7 +70,7 @@ class PopulationResult:
         )
 
     def spikes(self, number: int, protocol: int | str) -> np.ndarray:
-        """(j,) float64, ms: times of the spikes of one set under one protocol.
+        """(j,) float64, ms: spike times of one set under one protocol.
 
         Parameters
         ----------
@@ -83,7 +82,7 @@ class PopulationResult:
         Raises
         ------
         InputError
-            If there is no such set or protocol.
+            There is no such set or protocol.
         """
         number = as_whole_number("number", number, 0, len(self.v) - 1)
         if isinstance(protocol, str):
