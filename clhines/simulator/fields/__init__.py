@@ -1,14 +1,13 @@
-"""Potentials outside of cells: electrodes that stimulate, and electrodes that record.
+"""Extracellular potentials: stimulating and recording electrodes.
 
-`geometry`: where segments lie. `potentials`: the potential of electrodes and of segments in a
-volume conductor, and of a grid of values. `currents`: the currents that a potential drives into
-the nodes of a cell. `fibres`: axons of the literature. Users meet them as `Network.field`,
-`Network.lfp` and `clhines.find_thresholds`.
+`geometry`: positions of segments. `potentials`: potentials of electrodes and segments in a volume
+conductor, or from a grid. `currents`: currents that a potential drives into nodes. `fibres`: axon
+models from the literature. Users find them as `Network.field`, `Network.lfp` and
+`clhines.find_thresholds`.
 
-Lengths are in µm, conductivities in S/m, potentials in mV, currents of stimulating electrodes in
-µA and those of membranes in nA.
+Units: µm, S/m, mV; µA for stimulating electrodes, nA for membrane currents.
 
-The potential of 1 µA at 100 µm from a point electrode, and that of 1 nA:
+The potential at 100 µm from a point electrode that delivers 1 µA:
 
 >>> from clhines.simulator.fields import Medium, point_potential
 >>> float(point_potential([[0.0, 0.0, 100.0]], [0.0, 0.0, 0.0], Medium(0.3))[0].round(3))

@@ -1,13 +1,13 @@
-"""The currents that a potential outside drives along cells.
+"""Currents that an extracellular potential drives into nodes.
 
-The potential inside of a node is v plus that outside, phi. So the current from node j into node i
-is ``g (v_j - v_i) + g (phi_j - phi_i)``: a cell in a field obeys the equations of one without, with
-the current ``sum of g (phi_j - phi_i)`` into each node. NEURON solves for the potential outside,
-too, which is e_extracellular to within 1e-9 mV with its own xg, xc and xraxial, and reads
-e_extracellular in the middle of a step, as `t` in a BREAKPOINT.
+The potential inside a node is v + phi, where phi is the potential outside. So the current from node
+j into node i is ``g (v_j - v_i) + g (phi_j - phi_i)``: a cell in a field obeys the usual equations,
+with an additional current ``sum of g (phi_j - phi_i)`` into each node. NEURON also solves for the
+potential outside; with its default xg, xc and xraxial this is e_extracellular to within 1e-9 mV. It
+reads e_extracellular in the middle of a step, as `t` in a BREAKPOINT.
 
-If nodes have layers around them, phi is that of the ground behind the outermost layer, and drives
-the current ``g_around phi`` from there. The potentials between are unknowns of the step.
+If nodes have layers around them, phi is the ground behind the outermost layer and drives the
+current ``g_around phi`` from there. Potentials in between are unknowns of the step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clhines.simulator.cells.around import Enclosing
 from clhines.simulator.mechanisms import Mechanism
 from clhines.solver.forest import Forest
 
-MOST = 8000  # values of waveforms
+MOST = 8000  # values of all waveforms together
 _TEXT = """
 NEURON {{ POINT_PROCESS {name} RANGE amp, scale{which}, i ELECTRODE_CURRENT i }}
 PARAMETER {{ amp = 0 (nA) scale = 1{first} }}
@@ -36,9 +36,9 @@ BREAKPOINT {{ i = scale*amp*value(t{which}) }}
 def driven_currents(
     parent: np.ndarray, g_axial: np.ndarray, around: Enclosing | None, potential: np.ndarray
 ) -> np.ndarray:
-    """(k, n) float64, nA: into each node, of potentials outside, (k, n), mV.
+    """(k, n) float64, nA: currents into nodes due to extracellular potentials, (k, n), mV.
 
-    `parent`, (n,), and the conductances `g_axial` to it, µS, are those of the network.
+    `parent`, (n,), and the conductances `g_axial` to it, µS, are the network's.
     """
     currents, outside = np.zeros(potential.shape), potential.copy()
     if around is not None:
@@ -57,7 +57,7 @@ def driven_currents(
 def field_mechanism(
     name: str, t: ArrayLike, y: ArrayLike, continuous: bool
 ) -> tuple[Mechanism, int]:
-    """Return a point process with the current ``scale*amp*y(t)``, and the number of waveforms."""
+    """Return a point process with current ``scale*amp*y(t)``, and the number of waveforms."""
     times, values = as_real("t", t, "ms"), as_real("y", y)
     rows = np.atleast_2d(values)
     if times.ndim != 1 or not len(times) or rows.ndim != 2 or rows.shape[1] != len(times):
@@ -66,7 +66,7 @@ def field_mechanism(
         )
     if (np.diff(times) < 0).any():
         raise InputError("t goes back in time; expected ascending times")
-    if not as_switch("continuous", continuous):  # 0, then each value until the next one comes
+    if not as_switch("continuous", continuous):  # 0, then each value until the next
         rows = np.repeat(np.insert(rows, 0, 0, axis=1), 2, axis=1)[:, 1:-1]
         times = np.repeat(times, 2)
     if rows.size > MOST:
@@ -89,7 +89,7 @@ def field_of(
 ) -> tuple[Mechanism, np.ndarray, dict[str, Any]]:
     """Return the mechanism of `Network.field`, its nodes and parameters.
 
-    `cells` are the trees, the conductances of nodes to their parents, µS, and layers around them.
+    `cells` are the trees, the conductances of nodes to their parents, µS, and the layers.
     """
     (forest, g_axial, around), values = cells, as_real("potential", potential, "mV")
     n = forest.num_nodes

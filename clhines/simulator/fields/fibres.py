@@ -1,12 +1,12 @@
-"""Axons of the literature: the geometry and the equations of nodes and internodes.
+"""Axon models from the literature: geometry, and equations of nodes and internodes.
 
 `myelinated` is the double cable of McIntyre, Richardson and Grill (2002), J Neurophysiol
-87:995-1006, with the diameters of its table 1 and, of the node, the equations at ModelDB 3810.
+87:995-1006, with the diameters of its table 1 and the node's equations from ModelDB 3810.
 `senn` is the spatially extended nonlinear node of Reilly, Freeman and Larkin (1985), IEEE Trans
 Biomed Eng 32:1001-1011, with the node of Frankenhaeuser and Huxley (1964), J Physiol 171:302-315.
 `unmyelinated` is a cylinder with the membrane of Hodgkin and Huxley (1952).
 
-Each function returns a `Fibres`: arrays of compartments along x, and what is inserted where.
+Each function returns a `Fibres`: compartments along x, and mechanisms to insert.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from clhines.core.checks import as_real, as_whole_number
 from clhines.core.errors import InputError, shown
 from clhines.simulator.fields.geometry import Geometry
 
-# Table 1 of McIntyre et al.: diameters of the fibre, the axon and the node, distance of nodes, and
-# length of the paranode FLUT, µm; lamellae of the myelin.
+# Table 1 of McIntyre et al.: fibre, axon and node diameter, distance of nodes and length of the
+# paranode FLUT, µm; number of myelin lamellae.
 TABLE = np.array([
     (5.7, 3.4, 1.9, 500, 35, 80),
     (7.3, 4.6, 2.4, 750, 38, 100),
@@ -34,13 +34,13 @@ TABLE = np.array([
     (15.0, 11.5, 5.0, 1450, 58, 145),
     (16.0, 12.7, 5.5, 1500, 60, 150),
 ])  # fmt: skip
-INTERNODE = "MFSSSSSSFM"  # MYSA, FLUT, and six STIN
-_RHO = 70.0  # Ω·cm, of the axoplasm and of the space around it
+INTERNODE = "MFSSSSSSFM"  # MYSA, FLUT, six STIN, and back
+_RHO = 70.0  # Ω·cm, of axoplasm and periaxonal space
 _NODE_LENGTH, _MYSA_LENGTH = 1.0, 3.0  # µm
 _SPACE = {"N": 0.002, "M": 0.002, "F": 0.004, "S": 0.004}  # µm: width of the periaxonal space
-_LEAK = {"M": 1e-3, "F": 1e-4, "S": 1e-4}  # S/cm² of the axon's membrane
-_MYELIN_C, _MYELIN_G = 0.1, 1e-3  # µF/cm², S/cm² of one membrane of a lamella
-_BARE, _GROUND = 1e10, 1e9  # S/cm²: from the space to the ground at nodes, and of the last layer
+_LEAK = {"M": 1e-3, "F": 1e-4, "S": 1e-4}  # S/cm² of axon membrane
+_MYELIN_C, _MYELIN_G = 0.1, 1e-3  # µF/cm², S/cm² per membrane of a lamella
+_BARE, _GROUND = 1e10, 1e9  # S/cm²: from the space to ground at nodes, and of the outermost layer
 
 NODE_MRG = """
     density node_mrg   # McIntyre, Richardson and Grill 2002, ModelDB 3810
@@ -121,14 +121,14 @@ class Fibres:
     Attributes
     ----------
     arrays : dict
-        Arguments of `Network.from_arrays`; the last node of Ranvier but one is the soma, where
-        spikes are detected.
+        Arguments of `Network.from_arrays`; the soma, where spikes are detected, is the last node
+        of Ranvier but one.
     geometry : Geometry
-        Of all nodes, the middle of each axon at 0.
+        Of all nodes; the middle of each axon is at 0.
     ranvier : (fibres, nodes) int64
         Nodes with channels.
     inserted : tuple of (text or name, nodes, parameters)
-        What `Network.insert` is called with.
+        Arguments of `Network.insert`.
     v_init : float, mV
     """
 
@@ -139,7 +139,7 @@ class Fibres:
     v_init: float
 
     def network(self, make: Any) -> Any:
-        """Return the network that `make`, `Network.from_arrays`, makes, with its mechanisms."""
+        """Make a network with its mechanisms; `make` is `Network.from_arrays`."""
         net = make(**self.arrays)
         for mechanism, nodes, parameters in self.inserted:
             net.insert(mechanism, at=nodes, **parameters)
@@ -147,7 +147,10 @@ class Fibres:
 
 
 def _moved(begin: np.ndarray, end: np.ndarray, at: ArrayLike | None) -> np.ndarray:
-    """(2, fibres, m, 3) float64: ends of compartments along x, (fibres, m), shifted by `at`."""
+    """Return the ends of compartments, (2, fibres, m, 3) float64, centred along x and shifted.
+
+    `begin` and `end` are (fibres, m), along x; `at` is the middle of each fibre.
+    """
     number = len(begin)
     shift = np.zeros((number, 3)) if at is None else as_real("at", at, "um")
     if shift.shape != (number, 3):
@@ -166,7 +169,7 @@ def _diameters(diameters: ArrayLike) -> np.ndarray:
 
 
 def _chain(count: int, each: int) -> np.ndarray:
-    """(count * each,) int64: parents of chains, whose last compartments but one are roots."""
+    """Return the parents of `count` chains of `each` compartments, rooted at their first ones."""
     parent = np.arange(each) - 1
     every: np.ndarray = parent + each * np.arange(count)[:, None]
     every[:, 0] = -1
@@ -174,12 +177,12 @@ def _chain(count: int, each: int) -> np.ndarray:
 
 
 def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> Fibres:
-    """Return myelinated axons of McIntyre et al., with the space below the myelin as a layer.
+    """Make myelinated axons of McIntyre et al.; the space below the myelin is a layer.
 
     Parameters
     ----------
     diameters : (fibres,) float, µm
-        Of table 1: 5.7, 7.3, 8.7, 10, 11.5, 12.8, 14, 15 or 16.
+        From table 1: 5.7, 7.3, 8.7, 10, 11.5, 12.8, 14, 15 or 16.
     nodes : int
         Nodes of Ranvier.
     at : (fibres, 3) float, µm, optional
@@ -198,7 +201,7 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
     length = columns["length"]
     end = np.cumsum(length, axis=1)
     ends = _moved(end - length, end, at)
-    # three nodes for each compartment: inside, below the myelin, and outside
+    # three nodes per compartment: inside, below the myelin, and outside
     first = 3 * each * np.arange(n)[:, None]
     own = np.arange(each)
     up = np.where(own > 0, own - 1, -1)
@@ -235,7 +238,7 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
 
 
 def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
-    """Return (m,) arrays of the compartments of one axon."""
+    """Return (m,) arrays of the compartments of one axon, from a row of the table."""
     fibre, axon, node, apart, flut, lamellae = row.tolist()
     stin = (apart - _NODE_LENGTH - 2 * _MYSA_LENGTH - 2 * flut) / 6
     of_kind = {
@@ -262,7 +265,7 @@ def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
         "radius": c["outer"] / 2,
         "area": area,
         "capacitance": 1e-5 * 2.0 * axon_area,
-        "leak": c["leak"] * c["inner"] / c["outer"],  # of the area of the fibre
+        "leak": c["leak"] * c["inner"] / c["outer"],  # per area of the fibre
         "c_myelin": np.where(bare, 0, 1e-5 * _MYELIN_C / membranes * area),
         "g_myelin": 1e-2 * np.where(bare, _BARE, _MYELIN_G / membranes) * area,
         "g_ground": 1e-2 * _GROUND * area,
@@ -270,19 +273,19 @@ def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def senn(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> Fibres:
-    """Return myelinated axons whose myelin insulates: nodes of Ranvier joined by the axoplasm.
+    """Make axons with insulating myelin: nodes of Ranvier joined by axoplasm.
 
     Parameters
     ----------
     diameters : (fibres,) float, µm
-        Of the fibres; axons have 0.7 and distances of nodes 100 times of it.
+        Of the fibres; the axon has 0.7 times, the distance of nodes 100 times the diameter.
     nodes, at
-        As of `myelinated`.
+        As in `myelinated`.
     """
     fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
     axon, apart, gap = 0.7 * fibre, 100 * fibre, 2.5  # µm
     area = np.repeat(np.pi * axon * gap, nodes)
-    g = np.pi * axon**2 / 4 / (0.01 * 110.0 * apart)  # µS, of 110 Ω·cm
+    g = np.pi * axon**2 / 4 / (0.01 * 110.0 * apart)  # µS, with 110 Ω·cm
     middle = apart[:, None] * np.arange(nodes)
     return _bare(
         area, np.repeat(g, nodes), middle, middle + gap, np.repeat(axon / 2, nodes), at,
@@ -293,7 +296,7 @@ def senn(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> 
 def unmyelinated(
     diameters: ArrayLike, length: float, nodes: int = 101, at: ArrayLike | None = None
 ) -> Fibres:
-    """Return cylinders with Hodgkin and Huxley's membrane, 35.4 Ω·cm and 1 µF/cm².
+    """Make cylinders with Hodgkin and Huxley's membrane, 35.4 Ω·cm and 1 µF/cm².
 
     Parameters
     ----------
@@ -302,7 +305,7 @@ def unmyelinated(
     nodes : int
         Compartments.
     at
-        As of `myelinated`.
+        As in `myelinated`.
     """
     fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
     piece = float(as_real("length", length, "um")) / nodes
@@ -328,7 +331,7 @@ def _bare(
     v_init: float,
     cm: float = 2.0,
 ) -> Fibres:
-    """Return axons of one compartment after another, all with the same membrane."""
+    """Make axons without layers, all compartments with the same membrane."""
     n, each = begin.shape
     ranvier = np.arange(n * each).reshape(n, each)
     arrays = {

@@ -1,4 +1,4 @@
-"""Where the nodes of cells lie in space."""
+"""Positions of nodes in space."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from clhines.simulator.cells.cable import Cable
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """Straight pieces of cells, one for each node.
+    """Straight segments, one for each node.
 
     Parameters
     ----------
     begin, end : (n, 3) float, µm
-        Ends of each segment on the axis; equal at nodes without membrane.
+        Ends of each segment's axis; equal at nodes without membrane.
     radius : (n,) float, µm
     """
 
@@ -50,7 +50,7 @@ class Geometry:
 
     @classmethod
     def of_cable(cls, cable: Cable) -> Geometry:
-        """Return the segments of a cell; the radius gives the area of the membrane."""
+        """Return the segments of a cell; radii follow from the membrane area."""
         sections = cable.sections
         xyz = sections.points[:, :3].astype(np.float64)
         begin, end = cable.xyz.copy(), cable.xyz.copy()
@@ -69,24 +69,23 @@ class Geometry:
         return cls(begin, end, radius)
 
     def of(self, nodes: np.ndarray) -> Geometry:
-        """Return the geometry of some nodes."""
         return Geometry(self.begin[nodes], self.end[nodes], self.radius[nodes])
 
     @classmethod
     def joined(cls, parts: Sequence[Geometry]) -> Geometry:
-        """Return the segments of several cells, one after another."""
+        """Join the segments of several cells."""
         names = "begin", "end", "radius"
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def moved(self, shift: ArrayLike, turn: ArrayLike | None = None) -> Geometry:
-        """Return the segments turned about the origin by a matrix, (3, 3), and then shifted.
+        """Rotate segments about the origin, then shift them.
 
         Parameters
         ----------
         shift : (3,) float, or (k, 3) float, µm
             With k rows the result has k copies of the segments, one after another.
         turn : (3, 3) float, or (k, 3, 3) float, optional
-            Rotations.
+            Rotation matrices.
         """
         shifts = np.atleast_2d(as_real("shift", shift, "um"))
         if shifts.ndim != 2 or shifts.shape[1] != 3:
@@ -107,7 +106,7 @@ class Geometry:
 def geometry_of(
     cables: Sequence[Cable], count: int, shift: ArrayLike | None, turn: ArrayLike | None
 ) -> Geometry:
-    """Return where the nodes of `count` cells of cables in turn lie; see `Network.geometry`."""
+    """Return the positions of nodes in `count` cells that repeat cables; see `Network.geometry`."""
     if not cables:
         raise InputError("the network has no cables; expected a Geometry of its nodes")
     shifts = np.zeros(3) if shift is None else as_real("shift", shift, "um")

@@ -1,13 +1,13 @@
-"""The potential of electrodes and segments in a volume conductor.
+"""Potentials of electrodes and segments in a volume conductor.
 
 An infinite conductor with conductivities sx, sy, sz along x, y and z becomes a homogeneous one of
-conductivity 1 if each axis is divided by the root of its conductivity: a point source has there the
-potential ``I/(4 pi sqrt(sx sy sz) |x|)``. A plane surface above the tissue adds an image of each
-source, of the strength ``(s - above)/(s + above)``.
+conductivity 1 if each axis is divided by the root of its conductivity. There, the potential of a
+point source is ``I/(4 pi sqrt(sx sy sz) |x|)``. A plane surface above the tissue adds an image of
+each source, of strength ``(s - above)/(s + above)``.
 
-Sources are points, or lines with one current per length, whose potential is the mean of that of
-points along them (Holt and Koch 1999, J Comput Neurosci 6:169), as in lfpykit. By reciprocity the
-same number is the mean potential of a segment that 1 nA from a point electrode causes.
+Sources are points, or lines with constant current per length; a line's potential is the mean over
+its points (Holt and Koch 1999, J Comput Neurosci 6:169), as in lfpykit. By reciprocity this is also
+the mean potential along a segment due to 1 nA from a point electrode.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Medium:
     Parameters
     ----------
     sigma : float or (3,) float, S/m
-        Conductivity, or those along x, y and z.
+        Conductivity, or conductivities along x, y and z.
     surface : float, µm, optional
-        z of a plane that ends the conductor; electrodes and cells lie below or in it.
+        z of a plane that bounds the conductor; electrodes and cells lie below or in it.
     above : float, S/m
         Conductivity above the surface: 0 if it insulates.
     """
@@ -57,17 +57,17 @@ class Medium:
 
     @property
     def scale(self) -> np.ndarray:
-        """(3,) float64: factors of lengths, of a homogeneous medium of conductivity 1."""
+        """(3,) float64: factors that scale lengths to a homogeneous medium of conductivity 1."""
         return 1 / np.sqrt(np.asarray(self.sigma))
 
     @property
     def factor(self) -> float:
-        """Potential of 1 nA at the distance 1 of the scaled medium, mV."""
+        """Potential of 1 nA at distance 1 in the scaled medium, mV."""
         return float(1 / (4 * np.pi * np.sqrt(np.prod(self.sigma))))
 
     @property
     def image(self) -> float:
-        """Strength of the image of a source behind the surface."""
+        """Strength of a source's image behind the surface."""
         sigma = float(np.asarray(self.sigma)[0])
         return (sigma - self.above) / (sigma + self.above)
 
@@ -81,7 +81,7 @@ class Medium:
         return positions
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
-        """Return the images, (k, 3), of positions behind the surface."""
+        """Return the images of positions behind the surface, (k, 3)."""
         if self.surface is None:
             raise InputError("surface is None; expected a number")
         return np.stack([*positions.T[:2], 2 * self.surface - positions[:, 2]], axis=1)
@@ -90,12 +90,12 @@ class Medium:
 def point_potential(
     at: Geometry | ArrayLike, electrode: ArrayLike, medium: Medium | None = None
 ) -> np.ndarray:
-    """Return the potential of a point electrode that gives 1 µA.
+    """Return the potential of a point electrode that delivers 1 µA.
 
     Parameters
     ----------
     at : Geometry, or (n, 3) float, µm
-        Where: at the centres of segments, or at points.
+        Centres of segments, or points.
     electrode : (3,) float, µm
     medium : Medium, optional
         Default: infinite and homogeneous, 0.3 S/m.
@@ -114,15 +114,15 @@ def disk_potential(
     normal: ArrayLike = (0.0, 0.0, 1.0),
     medium: Medium | None = None,
 ) -> np.ndarray:
-    """Return the potential of a disk of one potential that gives 1 µA, by both sides together.
+    """Return the potential of an equipotential disk that delivers 1 µA, from both sides together.
 
-    With a disk in an insulating surface all current flows to one side (Newman 1966, J Electrochem
-    Soc 113:501; Wiley and Webster 1982, IEEE Trans Biomed Eng 29:381).
+    If the disk lies in an insulating surface, all current leaves on one side (Newman 1966, J
+    Electrochem Soc 113:501; Wiley and Webster 1982, IEEE Trans Biomed Eng 29:381).
 
     Parameters
     ----------
     at, medium
-        As of `point_potential`.
+        As in `point_potential`.
     centre : (3,) float, µm
     radius : float, µm
     normal : (3,) float
@@ -171,7 +171,7 @@ def disk_potential(
 def grid_potential(
     at: Geometry | ArrayLike, axes: Sequence[ArrayLike], values: ArrayLike
 ) -> np.ndarray:
-    """Interpolate the potentials of a grid, as those of a finite-element model.
+    """Interpolate potentials on a grid, such as a finite-element model's.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def grid_potential(
     Returns
     -------
     (n,) float64, mV
-        Linear in each coordinate between the points of the grid.
+        Trilinear between grid points.
     """
     places, grid = _centres(at), as_real("values", values, "mV")
     if len(axes) != 3:
@@ -216,7 +216,7 @@ def grid_potential(
 def point_matrix(
     at: Geometry | ArrayLike, electrodes: ArrayLike, medium: Medium | None = None
 ) -> np.ndarray:
-    """Return the potentials at electrodes of 1 nA from the centre of each segment.
+    """Return the potentials at electrodes due to 1 nA from the centre of each segment.
 
     Parameters
     ----------
@@ -236,14 +236,14 @@ def point_matrix(
 
 
 def line_matrix(at: Geometry, electrodes: ArrayLike, medium: Medium | None = None) -> np.ndarray:
-    """Return the potentials at electrodes of 1 nA along each segment; see `point_matrix`."""
+    """Return the potentials at electrodes due to 1 nA along each segment; see `point_matrix`."""
     if not isinstance(at, Geometry):
         raise InputError(f"at is {type(at).__name__}; expected Geometry")
     return _matrix(at, electrodes, medium, _along)
 
 
 def _along(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the mean of 1/distance along lines; electrodes off the lines."""
+    """Return the mean of 1/distance along lines, for electrodes off the lines."""
     way, to = end - begin, electrode - begin
     length = np.linalg.norm(way, axis=-1)
     long = length > 0
@@ -267,7 +267,7 @@ def _matrix(
     medium: Medium | None,
     mean: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Return the potentials at electrodes; `mean` is of 1/distance, along segments."""
+    """Return potentials at electrodes; `mean` computes the mean of 1/distance along segments."""
     medium, places = medium or Medium(), _centres(at)
     if not isinstance(medium, Medium):
         raise InputError(f"medium is {type(medium).__name__}; expected a Medium")
@@ -290,7 +290,7 @@ def _matrix(
 
 
 def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the distance from each electrode to each segment's axis."""
+    """Return the distance of each electrode from each segment's axis."""
     way, to = end - begin, electrode - begin
     square = (way**2).sum(-1)
     share = np.divide((way * to).sum(-1), square, out=np.zeros(to.shape[:2]), where=square > 0)
@@ -300,7 +300,7 @@ def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.n
 
 
 def _check_apart(what: str, distance: np.ndarray, radius: np.ndarray, first: int = 0) -> None:
-    """Refuse an electrode inside a segment, or at a place."""
+    """Refuse an electrode inside a segment, or at a point."""
     wrong = (distance < radius) | (distance == 0)
     if wrong.any():
         k, j = np.argwhere(wrong)[0]
