@@ -1,7 +1,6 @@
 """Recorded quantities, from the device to arrays.
 
-`requests`: the checked arguments of `Simulation.record`. `records`: `Record`, and the chunks of a
-run. `columns`: names of records and columns. `rows`: room for rows on a device. `reduced`:
-reductions of rows. `features`: features of voltages. `membrane`: currents of membranes from
-voltages.
+`requests`: checks the arguments of `Simulation.record`. `records`: `Record`, and a run's chunks.
+`columns`: names of records and columns. `rows`: room for rows on a device. `reduced`: reductions of
+rows. `features`: features of voltages. `membrane`: membrane currents from voltages.
 """

@@ -1,4 +1,4 @@
-"""Names of a record and of its columns."""
+"""Names of a record and its columns."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class RecordColumns:
     """Places of a record; their names are made on demand."""
 
     kind: str  # ``node``, ``row``, or a mechanism
-    number: np.ndarray  # of the node in its cell, of the row, or of the instance
-    cell: np.ndarray | None = None  # of nodes, if there are several cells; gids, if cells have them
-    is_soma: np.ndarray | None = None  # of nodes
+    number: np.ndarray  # node in its cell, row, or instance
+    cell: np.ndarray | None = None  # for nodes of several cells; gids, if there are any
+    is_soma: np.ndarray | None = None  # for nodes
 
     def __len__(self) -> int:
         return len(self.number)
@@ -48,7 +48,7 @@ class RecordColumns:
 def columns_of(
     network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
 ) -> RecordColumns:
-    """Return the columns of a record of nodes, of a group's instances, or of a matrix of `rows`."""
+    """Return the columns of a record of nodes, of instances, or of a matrix with `rows` rows."""
     if rows is not None:
         return RecordColumns("row", np.arange(rows))
     if isinstance(at, Group):
@@ -69,14 +69,14 @@ def columns_of(
 
 @unchangeable("another record(): a recording stays as it is")
 class Recording(int):
-    """Result of `Simulation.record`: the number of a record, by which a result has it.
+    """A record's number, from `Simulation.record`: the key to its values in a result.
 
     Attributes
     ----------
     name : str
         ``result[name]`` is the record, too.
     variable : str
-        What is recorded, as ``v`` or ``hh.m``.
+        The recorded variable, such as ``v`` or ``hh.m``.
     unit : str
         Empty if unknown.
     """
@@ -89,7 +89,6 @@ class Recording(int):
     def __new__(
         cls, number: int, name: str, variable: str, unit: str, columns: RecordColumns
     ) -> Recording:
-        """Make the number of a record, with the attributes that users see."""
         recording = super().__new__(cls, number)
         vars(recording).update(name=name, variable=variable, unit=unit, _columns=columns)
         return recording
@@ -109,7 +108,7 @@ class Recording(int):
         return self._columns.names()
 
     def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
-        """Draw its values in a result, below the spikes or alone into `ax`.
+        """Draw the recorded values, below the spikes or alone into `ax`.
 
         See `Result.plot` and `analysis.draw.plot_traces`.
         """

@@ -26,7 +26,7 @@ from clhines.solver.device.arrays import to_device
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
-_LINE = 8  # columns in one line of the cache
+_LINE = 8  # columns in a cache line
 _ROOM = 16  # segments of a column in a chunk; grows if a chunk has more
 
 FeatureValues = dict[str, "np.ndarray | RaggedArray"]
@@ -56,18 +56,18 @@ class FeaturesSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class FeatureWindows:
-    """Features that a record requests, and their windows in a run."""
+    """The features of a record, and their windows in a run."""
 
     features: Features
-    begin: np.ndarray  # (windows, width) numbers of samples: 0 is the first of the run
-    end: np.ndarray  # likewise
-    first: int  # steps before the first sample: 0 for the values at t = 0
+    begin: np.ndarray  # (windows, width) sample numbers; 0 is the first of the run
+    end: np.ndarray  # (windows, width)
+    first: int  # steps before the first sample: 0 for values at t = 0
 
     @classmethod
     def of(
         cls, features: Features, width: int, begin: int, steps: int, dt: float
     ) -> FeatureWindows:
-        """Return the features of a run of `steps` steps from step `begin` on."""
+        """Return the windows of a run of `steps` steps from step `begin` on."""
         first = begin + 1 if begin else 0
         t = np.arange(first, begin + steps + 1) * dt
         return cls(features, *features.windows(t, width), first)
@@ -76,7 +76,7 @@ class FeatureWindows:
         return replace(self, begin=self.begin[:, columns], end=self.end[:, columns])
 
     def values(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
-        """Return the features of a run from the arrays that `take` returned for its chunks."""
+        """Compute the features of a run from the results of `take` for its chunks."""
         size = 3 * len(self.begin)
         sums = chunks[-1][:size].reshape(3, len(self.begin), chunks[-1].shape[1])
         segments = joined([chunk[size:] for chunk in chunks])
@@ -84,7 +84,7 @@ class FeatureWindows:
 
 
 class HostFeatures:
-    """Features on the host, which keeps all rows; see `DeviceFeatures`."""
+    """Features on the host, which stores all rows; see `DeviceFeatures`."""
 
     def __init__(self, windows: FeatureWindows) -> None:
         self._windows, self._rows = windows, list[np.ndarray]()
@@ -104,7 +104,7 @@ class HostFeatures:
 
 
 class DeviceFeatures:
-    """Features on a device, from the rows of a chunk."""
+    """Features on a device, from one chunk of rows after another."""
 
     def __init__(self, windows: FeatureWindows, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self._windows, self._queue, self._dtype = windows, queue, np.dtype(dtype)
@@ -121,7 +121,7 @@ class DeviceFeatures:
         self._make_room(_ROOM)
 
     def _empty_state(self) -> tuple[cla.Array, cla.Array]:
-        """Return room for the open segment, its samples and the last three of the trace."""
+        """Return room for the open segment, its samples and the trace's last three."""
         integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
 
@@ -138,10 +138,10 @@ class DeviceFeatures:
         kernel.launch_columns(self._queue, self._width, rows, most)
 
     def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:
-        """Add rows, the first of values after `first` steps; wait for the device.
+        """Add rows, the first of them after `first` steps; wait for the device.
 
         Return (k, width) float64: sums, smallest and largest values of the windows so far, then
-        segments as of `segments.packed`: closed in these rows, and open after them.
+        segments as in `segments.packed`: closed in these rows, and open after them.
         """
         first -= self._windows.first
         stride = int(array.shape[1])

@@ -1,8 +1,8 @@
-"""i_membrane: the current through the membrane of nodes, from voltages and electrodes.
+"""i_membrane: the current through the membrane of nodes.
 
-The current that flows into a node along the cell and out of electrodes leaves through its membrane:
+Current that flows into a node along the cell and out of electrodes leaves through its membrane:
 through capacitance, channels and synapses together. So it follows from the voltages of the node and
-its neighbours at the end of the step, without the currents of mechanisms.
+its neighbours at the end of the step, without the mechanisms' currents.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from clhines.simulator.refusals import refusal
 class Clamps:
     kind: int
     instance: np.ndarray
-    output: str  # variable that holds the current into the cell; empty: computed here
+    output: str  # variable that holds the inward current; empty: computed here
 
 
 class Membrane:
-    """Nodes whose membrane currents, nA and outward, are computed from rows of voltages.
+    """Computes membrane currents of nodes, nA and outward, from rows of voltages.
 
-    Neighbours of node j are the entries ``begin[j]:begin[j + 1]`` of `neighbour_column` and
+    Neighbours of node j are entries ``begin[j]:begin[j + 1]`` of `neighbour_column` and
     `node_column`, which are columns of the `sampled` nodes, and of the axial conductance `g`, µS.
     Electrodes of node j, numbered through all `clamps`, are ``clamp[clamp_begin[j]:clamp_begin[j +
-    1]]``. InputError: an electrode whose current depends on the voltage, or is not available.
+    1]]``. InputError: an electrode's current depends on voltage, or is not available.
     """
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
@@ -57,7 +57,7 @@ class Membrane:
         self._find_clamps(nodes if model.layers is None else model.layers.injected(nodes))
 
     def _find_clamps(self, nodes: np.ndarray) -> None:
-        """Find the electrodes at nodes; a node that comes twice has its electrodes twice."""
+        """Find the electrodes at nodes; a repeated node repeats its electrodes."""
         clamp_nodes = [np.zeros(0, np.int64)]
         for k, kind in enumerate(self._model.kinds):
             if not is_electrode(kind.mechanism):
@@ -72,7 +72,7 @@ class Membrane:
         self.clamp_begin = offsets(np.bincount(node, minlength=len(nodes)))
 
     def _output(self, k: int) -> str:
-        """Return the variable that holds the current of electrodes; empty if it is computed."""
+        """Return the variable that holds an electrode's current; empty if it is computed here."""
         mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program
         if program.electrode and any(a.role == "v" for a in program.blocks["current"]):
@@ -100,14 +100,14 @@ class Membrane:
         return ""
 
     def currents(self, first: int, rows: int, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """(rows, c) float64, nA: of all electrodes, into the cell, from step `first` on."""
+        """(rows, c) float64, nA: inward currents of all electrodes, from step `first` on."""
         currents, output = [np.zeros((rows, 0))], iter(outputs)
         for clamps in self.clamps:
             currents.append(next(output) if clamps.output else self._current(clamps, first, rows))
         return np.hstack(currents)
 
     def _current(self, clamps: Clamps, first: int, rows: int) -> np.ndarray:
-        """(rows, c) float64, nA: currents that depend on time and noise alone."""
+        """(rows, c) float64, nA: currents that depend only on time and noise."""
         model = self._model
         kind, steps = model.kinds[clamps.kind], np.arange(first, first + rows)
         t = np.maximum((steps + 0.5) * model.dt, 0.0)[:, None]
@@ -121,7 +121,7 @@ class Membrane:
 
 
 def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the currents into nodes: node, nodes of both voltages, and conductance, µS."""
+    """Return the axial connections of nodes: node, nodes of both voltages, conductance, µS."""
     layers = model.layers
     if layers is None:
         below = np.flatnonzero(model.forest.parent >= 0)

@@ -1,4 +1,4 @@
-"""Records: the variables that a run records, their reduction, and the chunks of the run."""
+"""Records: variables that a run records, their reductions, and the length of chunks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from clhines.simulator.records.columns import RecordColumns
 from clhines.simulator.records.features import FeatureWindows
 
 _log = logging.getLogger(__name__)
-ROOM = 1 << 28  # bytes: most recorded rows of a chunk of several epochs
+ROOM = 1 << 28  # bytes: most recorded rows in a chunk of several epochs
 _FEW = 1 << 20  # bytes
-VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
-CURRENT = "i"  # of the instances of a text
-CROSSED = ("count", "crossings")  # of a threshold
+VOLTAGE, ION, MEMBRANE = -1, -2, -3  # in place of a kind's number
+CURRENT = "i"  # current of a text's instances
+CROSSED = ("count", "crossings")  # threshold crossings
 REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
 FEATURES = "features"
 NO_COLUMNS = RecordColumns("", np.zeros(0, np.int64))
@@ -31,17 +31,17 @@ NO_COLUMNS = RecordColumns("", np.zeros(0, np.int64))
 class Record:
     """A request to record: a variable at places, and the reduction of its values."""
 
-    name: str  # of the variable
+    name: str  # variable
     kind: int  # of the variable, or `VOLTAGE`, `ION` or `MEMBRANE`
-    index: np.ndarray  # (r,) int64, natural nodes, or instances of the kind
+    index: np.ndarray  # (r,) int64: natural nodes, or instances of the kind
     every: int = 1  # steps from one recorded row to the next
     reduce: str = ""  # one of `REDUCTIONS`, `FEATURES`, or empty: rows are kept
-    threshold: float = 0.0  # of ``count`` and ``crossings``
+    threshold: float = 0.0  # for ``count`` and ``crossings``
     matrix: np.ndarray | None = None  # (k, r): rows are its products with the variable's rows
     features: Features | None = None
     windows: FeatureWindows | None = None  # of `features` in a run
-    label: str = ""  # its name in a result
-    unit: str = ""  # of its values; empty if unknown
+    label: str = ""  # name in a result
+    unit: str = ""  # empty if unknown
     columns: RecordColumns = NO_COLUMNS
 
     @property
@@ -50,28 +50,28 @@ class Record:
 
     @property
     def follows(self) -> bool:
-        """Whether a run needs the values before its first step, to see crossings in that step."""
+        """Whether a run needs the values before its first step, to see crossings in it."""
         return self.reduce in CROSSED
 
     @property
     def values_per_step(self) -> int:
-        """About the most values on the device for each step of a chunk."""
+        """Approximate maximum of values on the device per step of a chunk."""
         per_place = 2 if self.kind == MEMBRANE else 1
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
-        """Return the steps taken before each row that a run from `begin` to `end` keeps."""
+        """Return the numbers of steps before each row that a run from `begin` to `end` records."""
         first = begin + 1 if begin else 0
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
     def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
-        """Return the record of some columns, whose places have other numbers."""
+        """Return a record of some columns, with other place numbers."""
         windows = None if self.windows is None else self.windows.of_columns(columns)
         return replace(self, index=index, kind=kind, windows=windows)
 
 
 def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
-    """Return the records of a run of `steps` from `begin` on; reduced ones are new objects."""
+    """Return the records of a run of `steps` from `begin`; reduced ones are new objects."""
 
     def of_run(record: Record) -> Record:
         if record.features is None:
@@ -84,14 +84,14 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether it is the current of instances, which is no variable of their kind."""
+    """Whether it records the current of instances, if that is not a variable of their kind."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)
 
 
 def has_bare_current(mechanism: Mechanism) -> bool:
-    """Whether the current of a mechanism is none of its variables, as in a text."""
+    """Whether a mechanism's current is not one of its variables, as in a text."""
     program = mechanism.program
     names = {q.name for q in (*program.states, *program.outputs, *program.parameters)}
     return CURRENT not in names and any(a.role == "i" for a in program.blocks.get("current", ()))
@@ -100,10 +100,10 @@ def has_bare_current(mechanism: Mechanism) -> bool:
 def chunk_of(
     records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int, memory: int = 0
 ) -> int:
-    """Check the host's memory for a run; return steps of a chunk, whole epochs.
+    """Check the host's memory for a run; return the steps of a chunk, whole epochs.
 
-    Their rows have `ROOM`, and a GPU of `memory` bytes has a 64th of it: the more rows are combined
-    at once, the less often it reads a matrix.
+    A chunk's rows take up to `ROOM`, or a 64th of a GPU's `memory`: combining more rows at once
+    reads a matrix less often.
     """
     step_bytes = sum(record.values_per_step for record in records) * itemsize
     if step_bytes * max(steps, epoch) < _FEW:
@@ -120,7 +120,7 @@ def chunk_of(
 
 
 def digest_of(records: Sequence[Record]) -> str:
-    """Return a digest by which ranks compare their records."""
+    """Return a digest with which ranks compare their records."""
     settings: list[object] = []
     for r in records:
         settings.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))

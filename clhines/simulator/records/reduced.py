@@ -1,9 +1,9 @@
 """Reductions of recorded rows, on the device or the host.
 
-An engine samples voltages, states or other variables after every step into rows. A `Reducer` turns
-the rows of a chunk into the values that the record requests: membrane currents from voltages,
-linear combinations, every n-th row, or extremes, sums and crossings that go on from chunk to chunk.
-Sums go through the rows one after another: the results have the same bits however a run is divided.
+After each step an engine samples voltages, states or other variables into a row. A `Reducer` turns
+the rows of a chunk into the requested values: membrane currents, linear combinations, every n-th
+row; or extremes, sums and crossings, which continue from chunk to chunk. Sums add row after row, so
+results have the same bits however a run is divided into chunks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clhines.solver.plan.plan import real_name
 
 _OF_ROWS = "int width, int first, int every, int stride, int column"
 _OF_COLUMNS = "int rows, int width, int stride, int column"
-_GROUP, _ACROSS = 128, 32  # work-items of a group, and those with combinations of the same rows
+_GROUP, _ACROSS = 128, 32  # work-items per group, and of these, across combinations of a row
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class ReducedSpec(TemplateSpec):
         ),
     }
     real: str
-    wide: str  # in which products of combinations are summed up
-    lanes: int = 1  # combinations of a work-item
-    tile: int = 1  # rows of a work-item
-    part: int = 1024  # terms of a work-item: sums are the same for any number of rows
+    wide: str  # type in which products of combinations are summed
+    lanes: int = 1  # combinations per work-item
+    tile: int = 1  # rows per work-item
+    part: int = 1024  # terms per work-item, so that sums do not depend on the number of rows
 
     @property
     def compensated(self) -> bool:
-        """Whether sums keep what roundings lose, as there is no float64."""
+        """Whether sums are compensated, because there is no float64."""
         return self.wide == "float"
 
     @classmethod
@@ -83,7 +83,7 @@ class ReducedSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Rows of a record on a device: columns of an array, (rows, stride), from `column` on."""
+    """Rows of a record on a device: columns of a (rows, stride) array, from `column` on."""
 
     array: cla.Array
     column: int = 0
@@ -94,9 +94,9 @@ class View:
 
 
 class Reducer:
-    """Reduces the rows of one record; if `plain`, rows of its one source stay as they are.
+    """Reduces the rows of one record; if `plain`, it returns the rows of its one source.
 
-    Engines sample the `sources`: the record itself, or voltages and electrodes for `MEMBRANE`.
+    Engines sample the `sources`: the record itself; for `MEMBRANE`, voltages and electrodes.
     """
 
     def __init__(self, record: Record, model: Model) -> None:
@@ -113,17 +113,17 @@ class Reducer:
         self.plain &= record.every == 1 and not record.reduce
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
-        """(1, width) values at the begin of a step, from which crossings go on."""
+        """Return values at the beginning of a step, (1, width); crossings continue from them."""
         raise NotImplementedError
 
     def recorded_rows(self, first: int, rows: int) -> tuple[int, int]:
-        """Return the first recorded row, and their number; row 0 is the end of step `first`."""
+        """Return the first recorded row and their number; row 0 is the end of step `first`."""
         begin = -(first + 1) % self.record.every
         return begin, max(0, -(-(rows - begin) // self.record.every))
 
 
 def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: float) -> np.ndarray:
-    """(most, width): ascending values of each column from its top on, filled up below."""
+    """(most, width): ascending values of each column from the top, then `fill`."""
     order = np.lexsort((values, column))
     number = np.bincount(column, minlength=width)
     packed = np.full((int(number.max(initial=0)), width), fill, values.dtype)
@@ -156,7 +156,7 @@ class HostReducer(Reducer):
             return self._extreme(values, reduce)
         if reduce in ("mean", "integral"):
             return self._total(values)
-        assert self._kept is not None  # of `now`
+        assert self._kept is not None  # set in `now`
         before = np.vstack([self._kept[:1], values])
         threshold = self.record.threshold
         row, column = np.nonzero((before[:-1] < threshold) & (threshold <= values))
@@ -177,7 +177,7 @@ class HostReducer(Reducer):
                 node = np.repeat(np.arange(values.shape[1]), np.diff(begin))
                 for column, term in zip(node.tolist(), terms.T, strict=True):
                     values[:, column] += term
-        if self.record.matrix is not None:  # row by row: the bits depend on nothing else
+        if self.record.matrix is not None:  # row by row, so that bits depend only on the row
             combined = [self.record.matrix @ row for row in values]
             values = np.array(combined).reshape(len(values), self.width)
         return values
@@ -230,7 +230,7 @@ class DeviceReducer(Reducer):
         return program.build(self._queue.context, self._spec)
 
     def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
-        """Enqueue a kernel whose work-items are the columns of some rows; integers are ``int``."""
+        """Enqueue a kernel with one work-item per column; integer arguments become ``int``."""
         typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = width or self.width if name != "membrane" else len(self.record.index)
         launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
@@ -254,12 +254,11 @@ class DeviceReducer(Reducer):
     def chunk(
         self, view: View, rows: int, first: int, outputs: Sequence[np.ndarray] = ()
     ) -> np.ndarray:
-        """Wait, and return the reduction of the rows of a chunk.
+        """Reduce the rows of a chunk; wait for the device.
 
-        The first row is of the end of step `first`; `outputs` are rows of electrodes. What is kept
-        is (rows, width), or (1, width): extreme so far, sum so far (float64), count so far (int64);
-        or (k, width) int64 with the steps of each column's crossings in these rows, filled up with
-        -1.
+        The first row is the end of step `first`; `outputs` are rows of electrodes. Return (rows,
+        width); or (1, width): extreme, sum (float64) or count (int64) so far; or (k, width) int64:
+        the steps of each column's crossings in these rows, filled up with -1.
         """
         begin, kept = self.recorded_rows(first, rows)
         reduce = self.record.reduce
@@ -290,7 +289,7 @@ class DeviceReducer(Reducer):
         recorded_rows: tuple[int, int, int],
         outputs: Sequence[np.ndarray],
     ) -> tuple[View, bool]:
-        """Return membrane currents and linear combinations of rows, and whether there are any."""
+        """Compute membrane currents and linear combinations; return also whether there are any."""
         begin, every, kept = recorded_rows
         mapped = False
         if self.membrane is not None:
@@ -308,7 +307,7 @@ class DeviceReducer(Reducer):
         return view, mapped
 
     def _combined(self, values: cla.Array, kept: int, rows_of: tuple[int, ...]) -> cla.Array:
-        """Return the linear combinations of rows: parts of their sums, then these."""
+        """Compute linear combinations of rows: partial sums first, then their sum."""
         assert self.record.matrix is not None
         spec, (width, terms) = self._spec, self.record.matrix.shape
         padded = width + -width % spec.lanes
@@ -342,7 +341,7 @@ class DeviceReducer(Reducer):
             self._launch("total", 1, *columns, values, self._kept)
             sums = self._kept.get(self._queue).reshape(2, width).astype(np.float64)
             return sums.sum(axis=0, keepdims=True)
-        assert self._kept is not None and self._count is not None  # of `now`
+        assert self._kept is not None and self._count is not None  # set in `now`
         listed = reduce == "crossings"
         room = (rows + 1) // 2 if listed else 0
         if listed:
@@ -371,30 +370,30 @@ _Kind = TypeVar("_Kind", bound=Reducer)
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers of the records of a run; a record that goes on keeps its reducer."""
+    """The reducers of a run's records; a record that continues keeps its reducer."""
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:
         self._make = make
         self.each: list[_Kind] = []
 
     def begin(self, records: Sequence[Record]) -> None:
-        """Make reducers for new records; the others keep theirs."""
+        """Make reducers for new records; keep the others."""
         earlier = {id(reducer.record): reducer for reducer in self.each}
         self.each = [earlier.get(id(r)) or self._make(r) for r in records]
 
     @property
     def sources(self) -> list[Record]:
-        """Records that are sampled for all of them, one after another."""
+        """Records to sample for all reducers, one after another."""
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
-        """(1, width) values of each at the begin of a step, from samples of all `sources`."""
+        """(1, width) values of each record at the beginning of a step, from all `sources`."""
         return [reducer.now(part, step) for reducer, part in self.with_samples(samples)]
 
     def with_samples(
         self, samples: Sequence[np.ndarray]
     ) -> Iterator[tuple[_Kind, Sequence[np.ndarray]]]:
-        """Yield each reducer, and the samples of its sources."""
+        """Yield each reducer with the samples of its sources."""
         begin = 0
         for reducer in self.each:
             end = begin + len(reducer.sources)

@@ -1,4 +1,4 @@
-"""Rows of records on a device: room for those of a chunk, and their reduction."""
+"""Rows of records on a device: memory for a chunk, and reductions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
 
 
 class RecordedRows:
-    """Rows of the records of a run; the room stays while records are the same and rows fit."""
+    """Rows of a run's records; memory is kept while records are the same and rows fit."""
 
     def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
@@ -24,8 +24,8 @@ class RecordedRows:
         self.forget_room()
 
     def forget_room(self) -> None:
-        """Make room again for the next chunk: records may lie elsewhere."""
-        self._begun = -1, list[Record]()  # rows with room, and their records
+        """Allocate again for the next chunk, because records may lie elsewhere."""
+        self._begun = -1, list[Record]()  # allocated rows, and their records
         self._room, self._views = list[View](), list[View]()
         self._rows = -1
 
@@ -35,7 +35,7 @@ class RecordedRows:
         records: Sequence[Record],
         room_for: Callable[[int, list[Record]], list[View]],
     ) -> None:
-        """Begin a chunk; `room_for` makes room for rows of the sources of records."""
+        """Begin a chunk; `room_for` allocates rows for the sources of records."""
         room, begun = self._begun
         same = rows <= room and len(records) == len(begun)
         if not (same and all(a is b for a, b in zip(records, begun, strict=True))):
@@ -53,7 +53,7 @@ class RecordedRows:
         return [view.array for view in self._views]
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
-        """Return what is kept of the rows of each record; arrays are read once."""
+        """Return the reduced rows of each record; each array is read once."""
         each, rows = self.reducers.each, self._rows
         whole = all([r.plain for r in each if r.record.kind < 0])
         host: dict[int, np.ndarray] = {}
