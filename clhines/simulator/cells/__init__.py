@@ -1,19 +1,19 @@
-"""Files and synthetic trees -> compartments -> matrix; NumPy only.
+"""From files and synthetic trees to compartments and a matrix; NumPy only.
 
 Words and units are NEURON's. A *sample* is a line of an SWC file: a point with a radius and a type.
 A *section* is an unbranched chain of samples of one type. It is divided into *segments* of equal
-length; each is a *node* (compartment) with the area of its part of the surface. Lengths and
-diameters are in µm, `Ra` in Ω·cm, `cm` in µF/cm², entries of the matrix in µS.
+length; each is a *node* (compartment) with the membrane area of its piece. Units: µm, `Ra` in Ω·cm,
+`cm` in µF/cm², matrix entries in µS.
 
-Who owns what
+Modules
     `morphology`: `Morphology`, the samples of one cell. `swc`: a strict reader; errors give file
-    and line. `samples`: the tree rooted at the soma, what a section is, repairs on request.
-    `sections`: `Sections`, their 3-D points and connections, and the differences from NEURON's
-    importer. `cable`: regions of SWC types, distances, areas, resistances and centres of segments;
-    `Cable` (compartments) and `System` (the matrix of a backward-Euler step). `synthetic`: random
-    and sample cells with 3-D points, and two files. `around`: nodes that lie around others.
+    and line. `samples`: the tree rooted at the soma, rules of sections, repairs on request.
+    `sections`: `Sections`, their 3-D points and connections, and differences from NEURON's
+    importer. `cable`: `Cable` (compartments: areas, resistances, regions, distances) and `System`
+    (the matrix of a backward-Euler step). `synthetic`: random cells, sample cells, and two files.
+    `around`: nodes that enclose others.
 
-From a morphology to a matrix of the passive membrane:
+From a morphology to the matrix of a passive membrane:
 
 >>> import numpy as np
 >>> from clhines import discretise, sample_cells
@@ -24,7 +24,7 @@ From a morphology to a matrix of the passive membrane:
 >>> step = cable.system(dt=0.025, g_pas=1e-4, e_pas=-65.0)  # ms, S/cm², mV
 >>> rest = np.full(cable.num_nodes, -65.0)
 
-The voltage at rest solves the system at rest:
+The resting voltage solves the system:
 
 >>> from clhines import Forest
 >>> from clhines.solver import reference

@@ -1,8 +1,7 @@
-"""Nodes that enclose others: layers outside of a cell, as in NEURON's `extracellular`.
+"""Nodes that enclose others: extracellular layers, as in NEURON's `extracellular`.
 
-The current through the membrane of a node flows to the ground, or into its enclosing node, and from
-there through a conductance and a capacitance into the next one. The nodes around neighbours may be
-neighbours, too.
+Membrane current of a node flows to ground, or into its enclosing node, and from there through a
+conductance and a capacitance into the next one. Nodes around neighbours may be neighbours, too.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from clhines.solver.forest import Forest
 class Enclosing:
     """The enclosing node of each node, and conductances between layers."""
 
-    node: np.ndarray  # (n,) int64: the enclosing node, -1 for none
-    g: np.ndarray  # (n,) float64, µS: from an enclosing node to its own enclosing node, or ground
+    node: np.ndarray  # (n,) int64: the enclosing node, or -1
+    g: np.ndarray  # (n,) float64, µS: from an enclosing node to its own one, or to ground
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """(n,) bool: nodes that enclose no other."""
+        """(n,) bool: nodes that do not enclose others."""
         inner = np.ones(len(self.node), bool)
         inner[self.node[self.node >= 0]] = False
         return inner
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """(layers + 1, m) int64: nodes that enclose no other, ascending, then layer by layer."""
+        """(layers + 1, m) int64: inner nodes, ascending, then their enclosing nodes by layer."""
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):
             rows.append(np.where(rows[-1] < 0, -1, self.node[rows[-1]]))
@@ -101,7 +100,7 @@ def _mask(nodes: np.ndarray, n: int) -> np.ndarray:
 
 
 def _strays(parent: np.ndarray, g_axial: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(n,) bool: nodes connected to other nodes than those of their layer at a neighbour."""
+    """(n,) bool: nodes with a connection that is not to their own layer at a neighbour."""
     n = len(parent)
     layer, column = np.zeros(n, np.int64), inverse(rows[0], n)
     for k, nodes in enumerate(rows):

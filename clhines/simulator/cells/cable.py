@@ -1,16 +1,16 @@
-"""Cable: from a morphology to compartments and to the matrix of the backward-Euler step.
+"""Cable: from a morphology to compartments and to the matrix of a backward-Euler step.
 
-The discretisation is NEURON's (Hines and Carnevale 1997): a cell is cut into *sections*, unbranched
-chains of 3-D points joined by frusta; a section into `nseg` segments of equal length, each a node
-with the area of its piece of the surface; and two nodes are joined by the resistance along the
-axis between their centres. As in NEURON, 3-D points are in single precision, and everything
-that is computed from them in double precision. How the sections are cut, what becomes of the soma
-and where this differs from NEURON's SWC importer: see `simulator.cells.sections`.
+The discretisation is NEURON's (Hines and Carnevale 1997). A cell is cut into *sections*, unbranched
+chains of 3-D points joined by frusta; a section into `nseg` segments of equal length. Each segment
+is a node with the area of its piece of the surface; two nodes are joined by the axial resistance
+between their centres. As in NEURON, 3-D points are in single precision and everything computed from
+them in double precision. `simulator.cells.sections` describes sections, the soma, and differences
+from NEURON's SWC importer.
 
 Units are NEURON's: lengths, diameters and positions in µm, areas in µm², `Ra` in Ω·cm, `cm` in
-µF/cm², `g_pas` in S/cm², voltages in mV, times in ms, point currents in nA; so capacitances of
-nodes are in nF, and conductances of nodes and all entries of the matrix in µS. Samples are taken to
-be in µm, whatever a file's header says.
+µF/cm², `g_pas` in S/cm², voltages in mV, times in ms, point currents in nA; so node capacitances
+are in nF, node conductances and matrix entries in µS. Samples are assumed to be in µm, whatever a
+file's header says.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Type codes of SWC files; `dend` and `apic` are the names that NEURON's importer gives.
+# SWC type codes; `dend` and `apic` are the names in NEURON's importer.
 REGIONS = {"axon": 2, "basal": 3, "dend": 3, "apical": 4, "apic": 4}
 WORDS = ("soma", "dendrites", "all", *REGIONS)
 NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
 
 
 def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
-    """(n,) bool: nodes with membrane that a word of `WORDS` means; axons are dendrites, too."""
+    """(n,) bool: nodes with membrane in the region `word`; axons count as dendrites."""
     if not isinstance(word, str) or word not in WORDS:
         raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
     membrane = area > 0
@@ -57,10 +57,10 @@ def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.nda
 
 
 def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.ndarray:
-    """(n,) float64: length of the way through the tree from `origin` to each node.
+    """(n,) float64: path length from `origin` to each node.
 
-    The way from a node climbs to the way from `origin` to the root, where the two meet: in the
-    chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1.
+    The path from a node climbs until it meets the path from `origin` to the root: in the chain
+    0-1-2 with a branch 1-3 and origin 2, node 3 meets it at 1.
     """
     _, depth = climb(parent, to_parent)
     on_way = np.zeros(len(parent), bool)
@@ -75,7 +75,14 @@ def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.
 def areas_and_resistances(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Areas, µm², and resistances, MΩ, of the halves of segments, integrated over the frusta."""
+    """Integrate over frusta: segments' areas, µm², and resistances of both halves, MΩ.
+
+    Sort a section's points and the centres and ends of its segments by arc length. Between two of
+    them lies a piece of one frustum, in one half of a segment.
+
+        points     |-----|-----------|-------|
+        cuts       |    .    |    .    |   .  |     . centre, | end
+    """
     arc, diameter = sections.arc, sections.points[:, 3].astype(np.float64)
     section, cut = _cuts(sections, nseg)
     point_section = np.repeat(np.arange(sections.num_sections), np.diff(sections.offsets))
@@ -85,13 +92,13 @@ def areas_and_resistances(
     is_point = order < len(arc)
     all_section, all_arc = all_section[order], all_arc[order]
 
-    piece = np.flatnonzero(all_section[1:] == all_section[:-1])  # from here to the next
+    piece = np.flatnonzero(all_section[1:] == all_section[:-1])  # from each entry to the next
     begin, end = all_arc[piece], all_arc[piece + 1]
     frustum = (np.cumsum(is_point) - 1)[piece]
-    half = (np.cumsum(~is_point) + all_section)[piece]  # a section has a cut less than halves
+    half = (np.cumsum(~is_point) + all_section)[piece]  # a section has one cut less than halves
     height = arc[frustum + 1] - arc[frustum]
     d0, d1 = diameter[frustum], diameter[frustum + 1]
-    # Without height (points that coincide, or rounding in the sum swallowed it) it is a ring.
+    # Without height (coincident points, or lost to rounding in the sum) it is a ring.
     solid = height > 0
     f0 = np.divide(begin - arc[frustum], height, out=np.zeros_like(height), where=solid)
     f1 = np.divide(end - arc[frustum], height, out=np.ones_like(height), where=solid)
@@ -108,7 +115,7 @@ def areas_and_resistances(
 
 
 def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Section (m,) int64 and arc (m,) float64, µm, of the centres and inner ends of segments."""
+    """Section, (m,) int64, and arc length, (m,) float64, µm, of centres and inner ends."""
     counts = 2 * nseg - 1
     section = np.repeat(np.arange(sections.num_sections), counts)
     k = 1 + np.arange(len(section)) - starts(counts)[section]
@@ -142,17 +149,17 @@ def centres(
 class Axis:
     """Lengths and order of a cell's segments, for diffusion along it.
 
-    The node before another is the first of `before`, (3, n), that has the mechanism, as in NEURON:
-    the parent; of a section's first segment then the parent's parent, and the first segment of the
-    parent section; -1 is none.
+    `before` lists candidates for the node before each node; as in NEURON, the first of them that
+    has the mechanism is used, -1 being none: the parent; for a section's first segment then the
+    parent's parent, and the first segment of the parent section.
     """
 
-    length: np.ndarray  # (n,) float64, µm, of segments
+    length: np.ndarray  # (n,) float64, µm, of each segment
     before: np.ndarray  # (3, n) int64
 
     @classmethod
     def joined(cls, parts: Sequence[Axis]) -> Axis:
-        """Return the axis of cells one after another."""
+        """Join the axes of several cells."""
         first = starts(np.array([len(part.length) for part in parts], np.int64))
         before = [
             np.where(p.before < 0, -1, p.before + k) for p, k in zip(parts, first, strict=True)
@@ -163,7 +170,7 @@ class Axis:
     def of(
         cls, parent: np.ndarray, section: np.ndarray, length: np.ndarray, first_above: np.ndarray
     ) -> Axis:
-        """Return the axis of a cell; of each section the length of a segment, and the last row."""
+        """Make the axis of a cell; `length` and `first_above`, the last row, are by section."""
         is_first = (parent >= 0) & (section[parent] != section)
         others = np.stack([parent[parent], first_above[section]])
         before = np.concatenate([parent[None], np.where(is_first, others, -1)])
@@ -175,17 +182,17 @@ class Axis:
 class Cable:
     """One cell as nodes: the segments of its sections, and junctions.
 
-    A *junction* is a node without area where NEURON has one and it carries current: at the end of
-    a section with children, after the section's segments, and at the beginning of the root section
-    if others begin there too (node 0). Ends of sections without children have no node: no current
-    flows through them, so that the voltage there is that of the last segment.
+    A *junction* is a node without area, where NEURON has one that carries current: at the end of a
+    section with children, after the section's segments; and at the beginning of the root section if
+    others begin there, too (node 0). Other ends of sections have no node: no current flows through
+    them, so their voltage equals the last segment's.
 
     Attributes
     ----------
     parent : (n,) int32
         Parent node, -1 at the root, which is node 0; parents before children.
     area : (n,) float64, µm²
-        Area of membrane, 0 at junctions.
+        Membrane area, 0 at junctions.
     g_axial : (n,) float64, µS
         Conductance to the parent node, 0 at the root.
     xyz : (n, 3) float64, µm
@@ -193,10 +200,9 @@ class Cable:
     section : (n,) int32
         Number of the section in `sections`.
     soma : int
-        Node in the middle of the soma; of one that branches, in the middle of its first section,
-        section 0. Where there is no soma it is the first segment of section 0.
+        Node in the middle of the soma's first section, section 0; without a soma, the first segment
+        of section 0.
     sections : Sections
-        The sections.
     nseg : (num_sections,) int64
         Segments of each section.
     Ra : float or (num_sections,) float64, Ω·cm
@@ -237,7 +243,7 @@ class Cable:
         ax: Axes | None = None,
         path: PathLike | None = None,
     ) -> Figure:
-        """Draw the cell, coloured by `values`, (n,) or (k, n), of its nodes; with their `label`.
+        """Draw the cell, coloured by `values`, (n,) or (k, n), by node, with a `label`.
 
         Default: the distance from the soma. See `analysis.draw.plot_morphology`.
         """
@@ -255,7 +261,7 @@ class Cable:
 
     @cached_property
     def in_soma(self) -> np.ndarray:
-        """(n,) bool: all segments of the soma, if there is one."""
+        """(n,) bool: all segments of the soma."""
         return self.sections.soma[self.section] & (self.area > 0)
 
     @cached_property
@@ -266,7 +272,7 @@ class Cable:
 
     @cached_property
     def g_total(self) -> np.ndarray:
-        """(n,) float64, µS: sum of the axial conductances at each node."""
+        """(n,) float64, µS: sum of each node's axial conductances."""
         total = self.g_axial.copy()
         child = np.flatnonzero(self.parent >= 0)
         up = self.parent[child]
@@ -279,7 +285,7 @@ class Cable:
 
     @cached_property
     def axis(self) -> Axis:
-        """Lengths and neighbours of the segments."""
+        """Lengths and neighbours of segments."""
         up, each = self.sections.parent, self.sections.length / self.nseg
         above = np.where(up < 0, -1, self.first_node[up])
         return Axis.of(self.parent, self.section, each, above)
@@ -291,7 +297,7 @@ class Cable:
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """(n,) float64, µm: length of the path along the axis from node `soma` to each node."""
+        """(n,) float64, µm: path length along the axis from node `soma`."""
         half = (self.sections.length / self.nseg)[self.section] / 2
         _, junction = _first_nodes(self.sections, self.nseg)
         length = 2 * half
@@ -306,8 +312,8 @@ class Cable:
         Parameters
         ----------
         at : "all", "soma", "dendrites", "axon", "basal" or "dend", "apical" or "apic"
-            ``dendrites`` is all that is not the soma, axons too; the last three go by the types of
-            the file. For others: ``np.flatnonzero(cable.type == 7)``.
+            ``dendrites`` is everything except the soma, axons included; the last three use the
+            file's types. For other types: ``np.flatnonzero(cable.type == 7)``.
         """
         return np.flatnonzero(in_region(at, self.area, self.in_soma, self.type))
 
@@ -319,8 +325,8 @@ class Cable:
         section : int or (m,) integer
             Number of the section in `sections`.
         x : float or (m,), 0 to 1
-            0 is the node that the section is connected to; 1 the junction at its end, or the
-            last segment where it has no children (the voltage is the same there).
+            0 is the node to which the section is connected; 1 the junction at its end, or without
+            children the last segment, which has the same voltage.
 
         Returns
         -------
@@ -348,9 +354,8 @@ class Cable:
         Parameters
         ----------
         dt : float, ms
-            Length of the step.
         g_pas : float or (n,) float64, S/cm²
-            Conductance of the membrane; not negative.
+            Membrane conductance, 0 or more.
         e_pas : float or (n,) float64, mV
             Reversal potential.
 
@@ -381,8 +386,8 @@ class Cable:
 class System:
     """One backward-Euler step ``A v(t + dt) = b`` of one cell; arrays are (n,) float64.
 
-    `d`, µS, is capacitance / dt, membrane conductance and all axial conductances; `u`, µS, minus
-    the axial conductance to the parent, 0 at the root; `constant`, nA, conductance times reversal.
+    `d`, µS: capacitance / dt, membrane conductance and all axial conductances. `u`, µS: minus the
+    axial conductance to the parent, 0 at the root. `constant`, nA: conductance times reversal.
     """
 
     d: np.ndarray
@@ -391,7 +396,7 @@ class System:
     constant: np.ndarray
 
     def rhs(self, v: np.ndarray, current: float | np.ndarray = 0.0) -> np.ndarray:
-        """Make the right-hand side ``capacitance_over_dt * v + constant + current``.
+        """Return the right-hand side ``capacitance_over_dt * v + constant + current``.
 
         Parameters
         ----------
@@ -407,7 +412,7 @@ class System:
         Raises
         ------
         InputError
-            Other shapes, or no numbers.
+            Wrong shapes, or not numbers.
         """
         n = len(self.d)
         volts, amperes = as_real("v", v, "mV"), as_real("current", current, "nA")
@@ -426,28 +431,26 @@ def discretise(
     cm: float | np.ndarray = 1.0,
     nseg: int | np.ndarray | None = None,
 ) -> Cable:
-    """Cut a cell into compartments, by their length, by the d_lambda rule or by number.
+    """Cut a cell into compartments, by length, by the d_lambda rule or by number.
 
-    Sections are those of NEURON's SWC importer but for the differences that
-    `simulator.cells.sections` names (a soma off the root, an outlined soma, samples that are not in
-    depth-first order, a neurite of one sample at a branching soma); areas and axial resistances are
-    NEURON's.
+    Sections are those of NEURON's SWC importer, with the exceptions that `simulator.cells.sections`
+    lists (a soma off the root, an outlined soma, samples that are not in depth-first order, a
+    neurite of one sample at a branching soma); areas and axial resistances are NEURON's.
 
     Parameters
     ----------
     morphology : Morphology or Sections
-        The cell.
     max_length : float, optional, µm
-        Longest segment; the number of segments is then the smallest possible (the smallest odd
-        one in a soma). Without it the d_lambda rule decides.
+        Longest segment; each section gets as few segments as possible (in a soma, an odd number).
+        Default: the d_lambda rule.
     d_lambda : float
         Longest segment in units of the length constant at 100 Hz; not used with `max_length`.
     Ra : float or (num_sections,), Ω·cm
-        Axial resistivity; one for each section of ``sections_of(morphology)``.
+        Axial resistivity; or one for each section of ``sections_of(morphology)``.
     cm : float or (num_sections,), µF/cm²
         Specific membrane capacitance.
     nseg : int or (num_sections,) integer, optional
-        Segments of all sections or of each one, instead of both rules; an odd number in a soma.
+        Segments of all sections or of each one, instead of both rules; odd in a soma.
 
     Returns
     -------
@@ -458,8 +461,8 @@ def discretise(
     CableError
         The morphology cannot be discretised; the message names file, line, sample and value.
     InputError
-        An argument is not positive, or there would be more than `sections.MAX_SEGMENTS`,
-        1,048,576, segments in the cell.
+        An argument is not positive, or the cell would have more than 1,048,576 segments,
+        `sections.MAX_SEGMENTS`.
     """
     if not isinstance(morphology, (Morphology, Sections)):
         raise InputError(
@@ -503,7 +506,7 @@ def _checked_nseg(sections: Sections, nseg: int | np.ndarray) -> np.ndarray:
 def _assemble(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray, cm: float | np.ndarray
 ) -> Cable:
-    """Give the sections' segments and junctions their numbers, and connect them."""
+    """Give numbers to the segments and junctions of all sections, and connect them."""
     first, junction = _first_nodes(sections, nseg)
     num_nodes = int(first[-1] + nseg[-1] + (junction[-1] >= 0))
     segment_section = np.repeat(np.arange(sections.num_sections), nseg)
@@ -552,7 +555,7 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
-    """Return the section and the place on it, 0 to 1, that each section is connected to."""
+    """Return the section to which each section is connected, and the place on it, 0 to 1."""
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():
         up[at_begin], x[at_begin] = up[up[at_begin]], x[up[at_begin]]
@@ -566,7 +569,7 @@ def _has_root_junction(sections: Sections) -> bool:
 def _node_above(
     sections: Sections, nseg: np.ndarray, first: np.ndarray, junction: np.ndarray
 ) -> np.ndarray:
-    """(num_sections,) int64: the node to which the first segment of each section is connected."""
+    """(num_sections,) int64: the node to which each section's first segment is connected."""
     up, x = _joints(sections)
     above = np.where(x == 1.0, junction[up], np.where(x == 0.5, first[up] + nseg[up] // 2, 0))
     above[0] = 0 if _has_root_junction(sections) else -1

@@ -14,26 +14,25 @@ Row = tuple[int, int, int, float, float, float, float]
 @unchangeable("dataclasses.replace(cell, ...)")
 @dataclass(frozen=True, eq=False)
 class Morphology:
-    """One cell as a tree of samples, in the order of its file.
+    """One cell as a tree of samples, in file order.
 
     Attributes
     ----------
     parent : (n,) int64
         Index of the parent sample in these arrays, -1 at the root; any order.
     xyz : (n, 3) float64, µm
-        Position of each sample.
     radius : (n,) float64, µm
-        Radius of each sample; may be zero or negative as read, which `cable` refuses.
+        As read, so it may be zero or negative; `cable` refuses that.
     type : (n,) int64
         SWC type code (1 soma, 2 axon, 3 basal, 4 apical dendrite; others kept).
     id : (n,) int64
-        Sample identifiers as written in the file.
+        Sample identifiers in the file.
     line : (n,) int64
-        Line number of each sample in the file, from 1; 0 where there is no file.
+        Line numbers in the file, from 1; 0 without a file.
     name : str
-        File name or a label, for messages.
+        File name or label, for messages.
     repaired : (k,) int64
-        Indices of the samples whose radius `read_swc` has interpolated; none without ``repair``.
+        Indices of samples whose radius `read_swc` has interpolated; empty without ``repair``.
     """
 
     parent: np.ndarray

@@ -1,26 +1,25 @@
-"""Samples of a morphology as a tree rooted at the soma, and which of them share a section.
+"""Samples of a morphology as a tree rooted at the soma, and which of them form a section.
 
-The rules are those of NEURON's importer; the rest of them, and the differences, stand in
-`simulator.cells.sections`. The *first child* of a sample is the child with the smallest id.
+The rules are those of NEURON's importer; `simulator.cells.sections` has the rest, and the
+differences. The *first child* of a sample is the child with the smallest id.
 
-What a section is
-    A section is a chain of samples of one type, from a branching sample or a change of type to the
-    next. Its first 3-D point is a copy of the sample it leaves, with the diameter of that sample,
-    or with the diameter of its own first sample where a section of another type leaves a section
-    of type 1. The section at the root has no such point. Samples that coincide are all kept; a step
-    of the diameter there is a ring of membrane.
+Section
+    A chain of samples of one type, from a branching sample or a change of type to the next. Its
+    first 3-D point is a copy of the sample it leaves, with that sample's diameter; if a section of
+    another type leaves a section of type 1, with the diameter of its own first sample. The root
+    section has no such point. Coincident samples are all kept; a step of the diameter there is a
+    ring of membrane.
 
-The soma
-    The cell is rooted at the soma: the connected group of samples of type 1 that holds the root,
-    or otherwise the first such group in the file. A sample of type 1 whose first child is of type 1
-    does not end its section, whatever other sections leave it, unless it has a second child of type
-    1 and is not the root. So stacked samples are one section, and a soma that branches is several.
+Soma
+    The connected group of samples of type 1 that holds the root, or else the first such group in
+    the file; the cell is rooted there. A sample of type 1 whose first child is of type 1 does not
+    end its section, whatever other sections leave it, unless it has a second child of type 1 and is
+    not the root. So stacked samples are one section, and a soma that branches is several.
 
-    A section at the root that has a single sample, of whatever type, is a sphere: a cylinder in
-    the direction of x with length = diameter = 2 radius, whose area is the sphere's. So is a soma
-    of three samples (NeuroMorpho.Org) if they are all samples of type 1, the first two children
-    of the root have no children, their diameters are the root's, and their distances from it add
-    up to its diameter (1 % off is allowed).
+    A root section with a single sample, of any type, is a sphere: a cylinder along x with length =
+    diameter = 2 radius, which has the sphere's area. So is a soma of three samples
+    (NeuroMorpho.Org), if all are of type 1, the first two children of the root have no children and
+    the root's diameter, and their distances from it add up to its diameter (within 1 %).
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ def soma_group(cell: Morphology) -> np.ndarray:
 
 
 def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
-    """Turn round the edges between `root` and the root so far; (n,) int64 parents."""
-    end = len(parent)  # where the path ends: above the root, and above itself
+    """Reverse the edges from `root` up to the old root; return (n,) int64 parents."""
+    end = len(parent)  # a sentinel above the root, and above itself
     above = np.append(np.where(parent < 0, end, parent), end)
     path = np.array([root])
     while path[-1] != end:
@@ -77,7 +76,7 @@ def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
 
 
 def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """Parents of the cell rooted at its soma, if it has one, and which samples are the soma."""
+    """Return parents with the soma as root, if there is one, and which samples are the soma."""
     check_tree(cell.parent, cell.name)
     soma = soma_group(cell)
     if not soma.any():
@@ -87,7 +86,7 @@ def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
-    """(m,) int64: the soma's samples from one end to the other; none if they branch."""
+    """Return the soma's samples from end to end, (m,) int64; none if they branch."""
     inner = np.flatnonzero(soma & at(soma, parent))
     if not inner.size:
         return np.flatnonzero(soma)
@@ -107,22 +106,22 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SampleTree:
-    """Samples as a tree, and its properties for the rules; arrays of length n."""
+    """Samples as a tree, with the properties that the rules need; arrays of length n."""
 
     parent: np.ndarray
     root: int
     is_soma: np.ndarray
-    first: np.ndarray  # the child with the smallest id, -1 at tips
-    second: int  # the root's second child, -1 where there is none
-    soma_children: np.ndarray  # children of type 1, of samples of type 1
-    shared_begin: np.ndarray  # a section goes on into the first child; the others leave its begin
+    first: np.ndarray  # child with the smallest id, -1 at tips
+    second: int  # the root's second child, or -1
+    soma_children: np.ndarray  # number of children of type 1, for samples of type 1
+    shared_begin: np.ndarray  # a section continues into the first child; others leave its beginning
     goes_on: np.ndarray  # whether the first child is in the same section
 
 
 def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> SampleTree:
     n, is_soma = len(parent), cell.type == SOMA
     below = np.flatnonzero(parent >= 0)
-    below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by their ids
+    below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by id
     above = parent[below]
     children = np.bincount(above, minlength=n)
     first, last = np.full(n, -1), np.full(n, -1)
@@ -133,7 +132,7 @@ def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> SampleTree:
 
     shared = ~is_soma & at(is_soma, parent) & (np.arange(n) != first[root])
     shared[root] = not is_soma[root]
-    # A soma goes on into a soma; a neurite as long as it neither branches nor changes its type.
+    # A soma continues into a soma; a neurite as long as it neither branches nor changes type.
     soma_on = is_soma & at(is_soma, first) & (soma_children <= 1)
     soma_on[root] = is_soma[root] and bool(at(is_soma, first[[root]])[0])
     alike = (last >= 0) & (cell.type[last] == cell.type)
@@ -151,7 +150,7 @@ def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> SampleTree:
 
 
 def is_sphere_of_three(cell: Morphology, tree: SampleTree) -> bool:
-    """Whether the soma is NeuroMorpho.Org's form of a sphere, as NEURON judges it."""
+    """Whether the soma is NeuroMorpho.Org's three-sample sphere, by NEURON's criteria."""
     soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
     if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:
         return False
@@ -167,10 +166,11 @@ REPAIRS = (ZERO_RADIUS,)
 
 
 def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolate radii of 0 along the neurites; return the samples that get one, and radii, µm.
+    """Interpolate radii of 0 along neurites; return their samples and new radii, µm.
 
-    A radius of 0 before the tip of a neurite lies between the nearest samples that have one; a tip
-    may end in 0, as a cone. A beginning takes the next radius. The soma keeps its zeros.
+    A radius of 0 before the tip is interpolated between the nearest samples with a radius; a tip
+    may stay 0, as a cone. At the beginning of a neurite the next radius is used. The soma keeps its
+    zeros.
     """
     parent, soma = from_soma(cell)
     n, radius = len(parent), cell.radius
@@ -181,8 +181,8 @@ def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(over="ignore"):
         edge = np.where(parent < 0, 0.0, np.linalg.norm(cell.xyz - cell.xyz[parent], axis=1))
     _, depth = climb(parent)
-    order = np.lexsort((-cell.id, depth)).tolist()  # of two as near the smallest id comes first
-    within = ~soma & (parent >= 0) & ~at(soma, parent)  # the parent is of the same neurite
+    order = np.lexsort((-cell.id, depth)).tolist()  # reversed, the smallest id wins ties
+    within = ~soma & (parent >= 0) & ~at(soma, parent)  # the parent is in the same neurite
     samples = np.flatnonzero(wanted)
     above = _nearest(order, parent, within, (radius > 0) & ~soma, radius, edge)[samples]
     ends = (radius > 0) | (tip & (radius == 0))
@@ -205,7 +205,7 @@ def _nearest(
     edge: np.ndarray,
     away: bool = False,
 ) -> np.ndarray:
-    """(n, 2) radius and distance of the nearest known sample above, or `away` from the root."""
+    """(n, 2) radius and distance of the nearest sample with a radius, above or `away`."""
     nearest = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:
         p = int(parent[i])
@@ -219,7 +219,7 @@ def _nearest(
 
 
 def repaired(cell: Morphology, repair: str | None) -> Morphology:
-    """Return the cell with the repair made; a `RepairWarning` for each sample that is changed."""
+    """Apply a repair; warn with a `RepairWarning` about each changed sample."""
     if repair is None:
         return cell
     samples, new = zero_radii(cell)

@@ -1,57 +1,54 @@
 """Sections: a cell cut into unbranched chains of 3-D points, by the rules of NEURON's importer.
 
-The rules are those of ``Import3d_SWC_read`` and ``Import3d_GUI.instantiate`` of NEURON 9.0, found
-by reading and by comparing, and written anew. They are stated for a file whose samples are in
-depth-first order. The *first child* of a sample below is the child with the smallest id.
-What a section is, and what belongs to the soma, stands in `simulator.cells.samples`.
+The rules are those of ``Import3d_SWC_read`` and ``Import3d_GUI.instantiate`` in NEURON 9.0. They
+were found by reading and comparing; the code is our own. They are stated for files in depth-first
+order. The *first child* of a sample is the child with the smallest id. `simulator.cells.samples`
+defines sections and the soma.
 
-Differences from NEURON's importer, each on purpose
-    - *order*: the order of the samples in the file has no meaning here; a file in another order is
-      taken as if it were in depth-first order. NEURON ends a section where the only child of a
-      sample is not the next sample, and needs parents to have the smaller ids.
-    - *root*: a soma elsewhere than at the root becomes the root. NEURON makes a frustum of a soma
-      of one sample there, and no sphere.
-    - *outline*: a soma of three or more samples in a row that all have radius 0 is a sphere, at
-      their mean and with the radius of the circle of the outline's area. NEURON gives it the
-      diameter 0 and stops at ``lambda_f``. A soma whose samples all coincide is a sphere
-      of the largest radius; NEURON makes 1e-9 µm of any section without length and more than two
-      points.
-    - *one sample*: a neurite of one sample at the root of a soma that branches is kept, with the
-      point that it leaves. NEURON drops it.
-    - *ring*: a step of the diameter at the very end of a section always has its ring. In NEURON
-      rounding decides whether it has, where the section has more than one segment.
-    - A cell of one sample that is not of type 1 is refused, and a sphere of three samples has
-      nothing but samples of type 1. NEURON checks the type of the root only.
+Intended differences from NEURON's importer
+    - *order*: the order of samples in the file does not matter; every file is treated as if it were
+      in depth-first order. NEURON ends a section if the only child of a sample is not the next
+      sample, and needs parents with smaller ids.
+    - *root*: a soma away from the root becomes the root. NEURON turns a soma of one sample there
+      into a frustum, not a sphere.
+    - *outline*: a soma of three or more samples in a row, all with radius 0, is a sphere at their
+      mean; its radius is that of a circle with the outline's area. NEURON gives it diameter 0 and
+      stops at ``lambda_f``. If all samples of a soma coincide, it is a sphere with the largest
+      radius; NEURON sets the length of a section without length and with more than two points to
+      1e-9 µm.
+    - *one sample*: a neurite of one sample at the root of a branched soma is kept, with the point
+      that it leaves. NEURON drops it.
+    - *ring*: a step of the diameter at the very end of a section always adds its ring of membrane.
+      In NEURON, rounding decides, if the section has more than one segment.
+    - A cell of one sample that is not of type 1 is refused, and a sphere of three samples has only
+      samples of type 1. NEURON checks only the root's type.
 
-How far the two agree
+Agreement
     Of 30 files (``tests/simulator/cells/test_import3d.py``, NEURON 9.0.2) 25 agree as they are, and
-    all 30 when written depth first from their somas (the outlined one with the sphere instead of
-    the outline): the same sections, the same numbers of segments by the d_lambda rule, areas and
-    input resistances that differ by less than 1e-9. So do 160 random cells with somas, types and
-    coincident samples of all kinds.
+    all 30 once written depth first from their somas (the outlined one with a sphere instead of the
+    outline): equal sections, equal segments by the d_lambda rule, areas and input resistances
+    within 1e-9. So do 160 random cells with somas, types and coincident samples of all kinds.
 
-Where a section is connected, and whether it has the point that it leaves
-    - From a soma of a single sample: at 0.5. It has that point only if it has a single sample.
-    - From the sample at the root: at 0.0, with the point; without it if the root has two children
-      of type 1 and the section is not of type 1.
-    - From a sample inside a section of type 1: at 0.5; without the point if it is not of type 1 and
-      has more than one sample.
-    - From the last sample of any section: at 1.0, with the point; without it in sections of other
-      types and more than one sample where the sample has children of type 1, two or more.
-    - A neurite that branches at its first sample beside the soma goes on into its first child; its
-      other children are connected at 0.0. (So does a root that is not of type 1. The first child
-      of the root is an exception, where this is not so.) It ends there nevertheless if the last
-      child is of another type.
+Position of a section on its parent, and whether its points begin with the sample that it leaves
+    - From a soma of one sample: at 0.5. The point is included only if the section has one sample.
+    - From the root sample: at 0.0, with the point; without it if the root has two children of type
+      1 and the section is not of type 1.
+    - From a sample inside a section of type 1: at 0.5; without the point if the section is not of
+      type 1 and has more than one sample.
+    - From the last sample of any section: at 1.0, with the point; without it if the section is of
+      another type and has more than one sample, and the sample has two or more children of type 1.
+    - A neurite that branches at its first sample beside the soma continues into its first child;
+      other children are connected at 0.0. (The same holds for a root that is not of type 1, but not
+      for the root's first child.) It still ends there if the last child is of another type.
 
 Sections without length
-    are left out, and what leaves them is connected where they were.
+    are dropped; their children are connected to their place.
 
 Radii
-    must be finite and above 0, with one exception besides the outline: a tip may have radius 0
-    where its parent has more. The neurite then ends in a cone, which has an area, and whose
-    resistance up to any node inside is finite. A radius that is missing, negative, or 0 elsewhere
-    raises `CableError`, which names the sample; `simulator.cells.samples` can interpolate zero
-    radii.
+    must be finite and above 0. Exceptions: the outline, and a tip, which may have radius 0 if its
+    parent has not. The neurite then ends in a cone, with an area and with a finite resistance up to
+    any node inside. A missing or negative radius, or 0 elsewhere, raises `CableError`, which names
+    the sample; `simulator.cells.samples` can interpolate zero radii.
 """
 
 from __future__ import annotations
@@ -79,20 +76,20 @@ from clhines.simulator.cells.samples import (
 )
 from clhines.simulator.common.checks import spread
 
-_LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
-MAX_SEGMENTS = 2**20  # in a cell
+_LAMBDA_FREQUENCY = 100.0  # Hz, in the d_lambda rule
+MAX_SEGMENTS = 2**20  # per cell
 
 
 @dataclass(frozen=True, eq=False)
 class Sections:
     """One cell as unbranched sections of 3-D points, parents before children, the soma first."""
 
-    parent: np.ndarray  # -1 at section 0 and only there
-    parent_x: np.ndarray  # where on it: 1.0 at the end, 0.5 in the middle (of a soma), 0.0
-    offsets: np.ndarray  # points of section s: ``offsets[s]:offsets[s + 1]``, two at least
+    parent: np.ndarray  # -1 at section 0 only
+    parent_x: np.ndarray  # position on it: 1.0 end, 0.5 middle (of a soma), 0.0 beginning
+    offsets: np.ndarray  # points of section s: ``offsets[s]:offsets[s + 1]``, at least two
     points: np.ndarray  # (num_points, 4) float32, µm: x, y, z and diameter
-    soma: np.ndarray  # whether a section is of the soma
-    type: np.ndarray  # SWC's, of the first sample after the point that it leaves
+    soma: np.ndarray  # whether a section belongs to the soma
+    type: np.ndarray  # SWC type of the first sample after the point that it leaves
     name: str = "cell"
 
     @property
@@ -105,7 +102,7 @@ class Sections:
 
     @cached_property
     def needs_middle(self) -> np.ndarray:
-        """(num_sections,) bool: a child is connected in the middle, or first section of a soma."""
+        """(num_sections,) bool: first section of a soma, or a child is connected in the middle."""
         needed = np.zeros(self.num_sections, dtype=bool)
         needed[self.parent[self.parent_x == 0.5]] = True
         needed[0] |= self.has_soma
@@ -113,8 +110,8 @@ class Sections:
 
     @cached_property
     def arc(self) -> np.ndarray:
-        # NEURON subtracts in single precision before it goes over to double.
-        with np.errstate(over="ignore"):  # is found by `checked_counts`
+        # NEURON subtracts in single precision, then converts to double.
+        with np.errstate(over="ignore"):  # reported by `checked_counts`
             step = np.diff(self.points[:, :3], axis=0).astype(np.float64)
         x, y, z = step.T
         distance = np.sqrt(x * x + y * y + z * z)
@@ -128,7 +125,7 @@ class Sections:
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
-        """Return the fewest segments of at most `max_length` µm, odd numbers if `needs_middle`."""
+        """Return the fewest segments of at most `max_length` µm, odd if `needs_middle`."""
         max_length = as_positive("max_length", max_length, "um")
         with np.errstate(over="ignore"):
             nseg = self.checked_counts(np.maximum(np.ceil(self.length / max_length), 1))
@@ -138,22 +135,22 @@ class Sections:
     def nseg_by_lambda(
         self, d_lambda: float, Ra: float | np.ndarray, cm: float | np.ndarray
     ) -> np.ndarray:
-        """Return odd numbers of segments, by NEURON's d_lambda rule."""
+        """Return odd numbers of segments by NEURON's d_lambda rule."""
         d_lambda = as_positive("d_lambda", d_lambda)
         diameter = self.points[:, 3].astype(np.float64)
-        inside = np.ones(len(diameter) - 1, dtype=bool)  # no frustum between two sections
+        inside = np.ones(len(diameter) - 1, dtype=bool)  # False between sections: no frustum
         inside[self.offsets[1:-1] - 1] = False
         height, both = np.diff(self.arc)[inside], (diameter[:-1] + diameter[1:])[inside]
         each = np.divide(height, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
         lam = np.add.reduceat(each, self.offsets[:-1] - np.arange(self.num_sections))
         lam *= np.sqrt(2) * 1e-5 * np.sqrt(4 * np.pi * _LAMBDA_FREQUENCY * Ra * cm)
-        with np.errstate(all="ignore"):  # is found by `checked_counts`
+        with np.errstate(all="ignore"):  # reported by `checked_counts`
             lambda_f = self.length / lam
             counts = np.floor((self.length / (d_lambda * lambda_f) + 0.9) / 2) * 2 + 1
         return self.checked_counts(counts)
 
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
-        """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell."""
+        """Return numbers of segments as int64; InputError above `MAX_SEGMENTS` in total."""
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
             raise InputError(
@@ -161,7 +158,7 @@ class Sections:
                 "expected coordinates and lengths in µm"
             )
         total = float(counts.sum())
-        if not total <= MAX_SEGMENTS:  # false for NaN too
+        if not total <= MAX_SEGMENTS:  # also if NaN
             s = int(np.argmax(counts))
             raise InputError(
                 f"{self.name}: {total:.6g} segments in a cell, of which {float(counts[s]):.6g} in "
@@ -171,7 +168,7 @@ class Sections:
 
 
 def sections_of(cell: Morphology) -> Sections:
-    """Cut a cell into sections by the rules at the top of this module, or raise CableError."""
+    """Cut a cell into sections by the rules of this module, or raise CableError."""
     parent, soma = from_soma(cell)
     row = in_a_row(parent, soma)
     outline = len(row) >= 3 and not cell.radius[row].any()
@@ -232,7 +229,7 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
 
 
 def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
-    """(3, 4) float32: points of the sphere of a single root sample, or of an outline."""
+    """(3, 4) float32: points of the sphere for a single root sample or an outline."""
     if not outline:
         return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
     xyz = cell.xyz[body]
@@ -245,8 +242,8 @@ def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarra
 
 
 def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
-    """(3, 4) float32: a cylinder with the area of a sphere, along x."""
-    with np.errstate(over="ignore"):  # NEURON too reads single precision, and then adds in double
+    """(3, 4) float32: a cylinder along x with the area of a sphere."""
+    with np.errstate(over="ignore"):  # as NEURON: round to single precision, then add in double
         x, y, z, half = np.array([*centre, radius], np.float32).astype(np.float64).tolist()
         points = [(x + along, y, z, 2 * half) for along in (-half, 0.0, half)]
         return np.array(points).astype(np.float32)
@@ -257,17 +254,17 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _SectionChains:
-    """Sections as chains of samples, by level, then in the order of the file; 0 is the root's."""
+    """Sections as chains of samples, by level, then in file order; section 0 holds the root."""
 
-    head: np.ndarray  # first sample of each
-    last: np.ndarray  # last sample of each
-    above: np.ndarray  # section that it leaves, -1 for 0
-    samples: np.ndarray  # of each, in their order
+    head: np.ndarray  # first sample
+    last: np.ndarray  # last sample
+    above: np.ndarray  # parent section, -1 for 0
+    samples: np.ndarray  # of all sections, section by section
     offsets: np.ndarray
 
 
 def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
-    """Cut the tree into chains; the samples of a body of several count as its root alone."""
+    """Cut the tree into chains; a body of several samples counts as the root alone."""
     n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
     parent = tree.parent
     if len(body) > 1:
@@ -299,11 +296,11 @@ def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
 
 
 def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, np.ndarray]:
-    """Where each section begins on its parent, and whether it lacks the point it leaves."""
+    """Return each section's position on its parent, and whether it lacks the point it leaves."""
     head, up = chains.head, np.maximum(chains.above, 0)
     leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
     neurite, of_soma = ~tree.is_soma[head], tree.is_soma[head[up]]
-    splits = tree.soma_children[leaves] > 1  # several parts of the soma begin there
+    splits = tree.soma_children[leaves] > 1  # several sections of the soma begin there
 
     at_ball = (up == 0) & neurite & of_soma & (chains.offsets[1] == 1)
     at_root = (up == 0) & ~at_ball & (leaves == tree.root)
@@ -319,7 +316,7 @@ def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, 
 def _cut(
     cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
-    """Make the sections: chains with the points that they leave; drop sections without length."""
+    """Make sections of chains and the points that they leave; drop sections without length."""
     chains = _chains(tree, body)
     x, lacks = _connections(tree, chains)
     with np.errstate(over="ignore"):
@@ -368,13 +365,13 @@ def _with_length(
     kept = np.bincount(section[moved], minlength=num) > 0
     if not kept.any():
         _refuse_without_length(cell)
-    # Up to the first section on the way that is connected to one that is kept, or to none.
+    # Climb over dropped sections to the first one whose parent is kept, or that has none.
     stays = kept[np.maximum(above, 0)] | (above < 0)
     joint, _ = climb(np.where(stays, -1, above))
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     parent = np.where(above[joint] < 0, -1, number[above[joint]])[kept]
     parent_x = x[joint][kept]
-    rootless = parent < 0  # several where the section at the root has no length
+    rootless = parent < 0  # several, if the root section has no length
     parent[rootless], parent_x[rootless] = 0, 0.0
     parent[0] = -1
     return Sections(
@@ -400,7 +397,7 @@ def as_positive(name: str, value: object, unit: str | None = None) -> float:
 
 
 def per_section(name: str, value: ArrayLike, num_sections: int, unit: str) -> float | np.ndarray:
-    """Return a positive number, or one for each section as (num_sections,) float64."""
+    """Return a positive number, or (num_sections,) float64."""
     values = as_array(name, value, unit=unit)
     if not values.ndim:
         return as_positive(name, values.item())

@@ -1,18 +1,17 @@
 """Strict reading of SWC files.
 
-A sample is a line of seven columns, ``id type x y z radius parent``; blank lines and everything
-from ``#`` to the end of a line are skipped. Accepted: LF, CRLF and CR line ends, a UTF-8 byte-order
+A sample is a line of seven columns, ``id type x y z radius parent``; blank lines and text from
+``#`` to the end of a line are skipped. Accepted: LF, CRLF and CR line ends, a UTF-8 byte-order
 mark, any bytes in comments, spaces and tabs, no newline at the end, ids from 0 up in any order and
 with gaps, any type code, any number of children, parents after their children, and whole numbers
 written as floats (``1.0000000e+000``), which are read exactly.
 
-Rejected: not seven columns, not a number, not finite, an id that is negative or repeated, a parent
-that is absent, a cycle, several roots (unless they are to be split), no samples.
+Rejected: not seven columns, not a number, not finite, a negative or repeated id, a missing parent,
+a cycle, several roots (unless they are split), no samples.
 
-Every sample is kept as it is written. Radii of zero and below and samples at the position of their
-parent are read, and checked when a matrix is built. The soma too is kept as samples:
-`simulator.cells.cable` interprets the two outer samples of a 3-point soma (NeuroMorpho.Org) as a
-cylinder and not as two branches.
+Samples are kept as written. Radii of zero and below, and samples at the position of their parent,
+are read here and checked when a matrix is built. The soma, too, is kept as samples:
+`simulator.cells.samples` turns a 3-point soma (NeuroMorpho.Org) into a cylinder.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from clhines.simulator.cells.morphology import Morphology, Row
 
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
 _INT64_END = 2**63
-LARGE = 1e6  # um2: no neuron has as much membrane
-MAX_FILE = 64  # MiB of an SWC file, a million samples
+LARGE = 1e6  # um2: more membrane than any neuron has
+MAX_FILE = 64  # MiB, a million samples
 _MAX_LINES = 2**22
 
 
@@ -58,16 +57,15 @@ def read_swc(
     roots: Literal["refuse", "split"] = "refuse",
     repair: Literal["zero-radius"] | None = None,
 ) -> Morphology | list[Morphology]:
-    """Read an SWC file, and reject anything but a tree of finite numbers.
+    """Read an SWC file; reject anything but a tree of finite numbers.
 
-    The accepted syntax is described in `simulator.cells.swc`.
+    The module docstring describes the accepted syntax.
 
     Parameters
     ----------
     path : str or path-like
-        The file.
     roots : {"refuse", "split"}
-        What to do with several roots (parent -1): reject the file, or read one cell per root.
+        If there are several roots (parent -1): reject the file, or return one cell per root.
     repair : {"zero-radius"}, optional
         Interpolate radii of 0 inside neurites (`simulator.cells.samples.zero_radii`), which would
         be rejected when a matrix is built. Each one is reported by a `RepairWarning`, with file,
@@ -76,16 +74,15 @@ def read_swc(
     Returns
     -------
     Morphology or list of Morphology
-        The cell, samples in the order of the file, lengths in µm (as the file has them); its
-        `name` is `path` as given. With ``roots="split"`` a list with one cell per root, in the
-        order of the roots in the file, even for a single root; all have the same `name`, so that
-        ``name:line`` still finds a sample in the file.
+        Samples in file order, lengths in µm (as in the file); `name` is `path`. With
+        ``roots="split"`` a list with one cell per root, in file order, even for a single root; all
+        have the same `name`, so that ``name:line`` still finds a sample in the file.
 
     Raises
     ------
     MorphologyError
-        The file cannot be read (message ``file: ...``) or is malformed (message
-        ``file:line: ...``), or it is larger than 64 MiB or 4,194,304 lines.
+        The file cannot be read (message ``file: ...``), is malformed (message ``file:line: ...``),
+        or is larger than 64 MiB or 4,194,304 lines.
     InputError
         `roots` or `repair` has another value.
 
@@ -120,7 +117,7 @@ def _warn_of_units(cell: Morphology) -> None:
     with np.errstate(all="ignore"):
         length = np.linalg.norm(cell.xyz[child] - cell.xyz[parent], axis=1)
         area = float(np.pi * np.sum(length * np.abs(cell.radius[child] + cell.radius[parent])))
-    if area > LARGE and length.max(initial=0.0) < 1e8:  # nm, 10 cm: what is longer is a fault
+    if area > LARGE and length.max(initial=0.0) < 1e8:  # 10 cm in nm: a longer one is an error
         warn_caller(
             f"{cell.name}: the area of the cell is {area:.2g} um2, above {LARGE:.0e}; expected "
             "lengths in um: divide coordinates and radii by 1000 if they are in nm",
@@ -187,13 +184,13 @@ def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
 
 
 def _row_quickly(fields: list[bytes]) -> Row | None:
-    """Convert the usual row; None for rows that `_row_strictly` must check."""
+    """Convert a usual row; return None if `_row_strictly` must check it."""
     i, t, x, y, z, r, p = fields
     try:
         row = int(i), int(t), int(p), float(x), float(y), float(z), float(r)
     except ValueError:
         return None
-    # Python alone reads 1_0 as 10. Eighteen digits fit into int64 whatever they are.
+    # Python reads 1_0 as 10, other programs do not. Eighteen digits always fit into int64.
     if b"_" in b"".join(fields) or max(len(i), len(t), len(p)) > 18:
         return None
     return row if row[0] >= 0 and isfinite(row[3] + row[4] + row[5] + row[6]) else None
@@ -208,14 +205,14 @@ def _row_strictly(fields: list[bytes], line: int, name: str) -> Row:
 
 
 def _whole(text: bytes, column: str, line: int, name: str) -> int:
-    """Read a whole number exactly, also from 1.0e+00; never through a rounding float."""
+    """Read a whole number exactly, also from 1.0e+00, without rounding through a float."""
     try:
         value = Decimal("nan") if b"_" in text else Decimal(text.decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError):
         value = Decimal("nan")
     if not value.is_finite():
         _refuse(name, line, f"{column} is {_show(text)}, expected a whole number")
-    # The size is tested first: int(Decimal("1e999999999")) would fill the memory.
+    # Test the size first: int(Decimal("1e999999999")) would exhaust memory.
     if not -_INT64_END <= value < _INT64_END:
         _refuse(name, line, f"{column} is {_show(text)}, expected a whole number of 64 bits")
     if value != value.to_integral_value():
@@ -267,7 +264,7 @@ def _root_of_each(cell: Morphology) -> np.ndarray:
         top = top[top]
     unrooted = parent[top] >= 0
     if unrooted.any():
-        # So many steps from a sample without a root lead onto its cycle, and reach all of it.
+        # After so many steps a sample without a root is on its cycle, and all of it is reached.
         start = int(top[unrooted].min())
         _refuse(cell.name, cell.line[start], _describe_cycle(parent, cell.id, start))
     return top

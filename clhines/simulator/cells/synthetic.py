@@ -15,7 +15,7 @@ from clhines.core.quantities import as_numbers
 from clhines.core.trees import MAX_NODES, Seed, generator, number_nodes
 from clhines.simulator.cells.morphology import Morphology
 
-_MAX_BRANCHES = 2**22  # of a synthetic cell
+_MAX_BRANCHES = 2**22  # per cell
 
 
 def ring_cell(
@@ -32,15 +32,15 @@ def ring_cell(
 ) -> Morphology:
     """Make a cell of the ring-network benchmark (Huber 2018): random branches, shorter outwards.
 
-    The stems at the soma are level 0. A branch splits at its end into two branches of the next
-    level with the branching probability of its level, one for all or one for each, otherwise it
-    continues as one branch; so every path from the soma to a tip has `levels` branches. Branches
-    are straight, of `compartments` samples at equal distances; two siblings leave on opposite
-    sides, 25 to 55 degrees off their parent, and a continuing branch turns by at most 10 degrees. A
-    stem has one sample more, at the surface of the soma, which is a single sample at the origin.
+    Stems at the soma are level 0. At its end a branch splits into two branches of the next level,
+    with its level's branching probability (one for all levels, or one each); otherwise it continues
+    as one branch. So every path from the soma to a tip has `levels` branches. Branches are
+    straight, with `compartments` equidistant samples. Siblings leave on opposite sides, 25 to 55
+    degrees off their parent; a continuing branch turns by at most 10 degrees. A stem has one more
+    sample, at the surface of the soma, which is a single sample at the origin.
 
-    `branch_lengths`, µm, are of the first and the last level, linear in the level between; `radii`,
-    µm, are those at the soma and at the tips, linear along the path between.
+    `branch_lengths`, µm: of the first and the last level, linear in between. `radii`, µm: at the
+    soma and at tips, linear along the path.
     """
     compartments = as_whole_number("compartments", compartments, 1, MAX_NODES)
     lengths = positive_numbers("branch_lengths", branch_lengths, 2)
@@ -94,7 +94,7 @@ def _sampled(
 
 
 def sample_cells() -> list[Morphology]:
-    """Make the six built-in cells, for when a user names no file.
+    """Make the six built-in cells, used if the user names no file.
 
     Returns
     -------
@@ -118,14 +118,14 @@ def sample_cells() -> list[Morphology]:
 
 
 def sample_swc() -> list[Path]:
-    """Return the paths of two SWC files that come with the package.
+    """Return the paths of the two SWC files in the package.
 
     Returns
     -------
     list of pathlib.Path
         ``pyramidal.swc``, 519 samples with an apical dendrite and an axon, and ``basket.swc``, 178
-        samples. Both are synthetic. With ``hh`` in the soma, of ``gnabar`` 0.5 and ``gkbar`` 0.1
-        S/cm², and ``pas`` elsewhere they fire as long as a current of 0.2 to 1 nA flows.
+        samples. Both are synthetic. With ``hh`` in the soma, ``gnabar`` 0.5 and ``gkbar`` 0.1
+        S/cm², and ``pas`` elsewhere, they fire during a current of 0.2 to 1 nA.
     """
     return [Path(__file__).with_name(name) for name in ("pyramidal.swc", "basket.swc")]
 
@@ -144,7 +144,7 @@ def _directions(
     """Turn each branch away from its parent; (num_branches, 3) float64 unit vectors."""
     num = branch_parent.size
     direction = np.empty((num, 3))
-    second = np.zeros(num, dtype=bool)  # of two siblings, which are neighbours
+    second = np.zeros(num, dtype=bool)  # second of two siblings, which are adjacent
     second[1:] = (branch_parent[1:] == branch_parent[:-1]) & (branch_parent[1:] >= 0)
     split = second.copy()
     split[:-1] |= second[1:]
@@ -153,7 +153,7 @@ def _directions(
     azimuth[second] = azimuth[np.flatnonzero(second) - 1] + np.pi
 
     stems = np.flatnonzero(branch_parent < 0)
-    z = 1 - (2 * np.arange(stems.size) + 1) / stems.size  # a golden spiral spreads them evenly
+    z = 1 - (2 * np.arange(stems.size) + 1) / stems.size  # evenly spread on a golden spiral
     turn = azimuth[0] + np.arange(stems.size) * np.pi * (3 - np.sqrt(5))
     across = np.sqrt(1 - z * z)
     direction[stems] = np.stack([across * np.cos(turn), across * np.sin(turn), z], axis=1)
@@ -164,7 +164,7 @@ def _directions(
 
 
 def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.ndarray:
-    """Tilt (m, 3) unit vectors by (m,) angles, to the side that (m,) azimuths give, in radians."""
+    """Tilt (m, 3) unit vectors by (m,) angles towards (m,) azimuths, in radians."""
     axis = np.eye(3)[np.argmin(np.abs(direction), axis=1)]  # never close to parallel
     side = np.cross(direction, axis)
     side /= np.linalg.norm(side, axis=1, keepdims=True)
@@ -177,7 +177,7 @@ def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.
 def grow(
     rng: np.random.Generator, levels: int, probability: float | Sequence[float], stems: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Grow branches level by level; (num_branches,) int64 parent branch (-1) and level of each."""
+    """Grow branches level by level; return each one's parent (-1 for stems) and level, int64."""
     levels = as_whole_number("levels", levels, 1, MAX_NODES)
     p = _probability_of_levels(probability, levels)
     parents = [np.full(stems, -1, dtype=np.int64)]
@@ -201,6 +201,6 @@ def _probability_of_levels(probability: float | Sequence[float], levels: int) ->
             f"branching_probability has shape {p.shape}, expected one number or one per level, "
             f"{levels} or {levels - 1}"
         )
-    if not ((p >= 0) & (p <= 1)).all():  # false for NaN too
+    if not ((p >= 0) & (p <= 1)).all():  # also if NaN
         raise InputError(f"branching_probability is {shown(probability)}, expected 0 to 1")
     return np.broadcast_to(p, levels) if p.ndim == 0 else p
