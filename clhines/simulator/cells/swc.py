@@ -28,6 +28,7 @@ from clhines.core.arrays import place_of
 from clhines.core.errors import InputError, MorphologyError, meant, shown, warn_caller
 from clhines.core.files import path_text, read_bytes
 from clhines.simulator.cells.morphology import Morphology, Row
+from clhines.simulator.cells.samples import REPAIRS, repaired
 
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
 _INT64_END = 2**63
@@ -96,8 +97,6 @@ def read_swc(
     if not isinstance(roots, str) or roots not in ("refuse", "split"):
         near = meant(roots, ("refuse", "split"))
         raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"{near}')
-    from clhines.simulator.cells.samples import REPAIRS, repaired  # which needs this module
-
     if repair is not None and (not isinstance(repair, str) or repair not in REPAIRS):
         near = meant(repair, REPAIRS)
         raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None{near}')
