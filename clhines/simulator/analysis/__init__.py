@@ -1,17 +1,16 @@
 """Pictures of results and cells, and features of recorded voltages by eFEL's definitions.
 
-Features need NumPy only and are computed for all traces at once, or by a run on its device. Words:
-a *trace* is a row of voltages [mV] at times [ms] that all rows share. The *stimulus* lasts from
-`stim_start` to `stim_end`. A *spike* is a stretch above the threshold, its *peak* the first of its
-largest samples. Features with one value per spike are a `RaggedArray`: flat values with offsets.
-Values that eFEL does not compute are NaN or empty arrays.
+Features need only NumPy and are computed for all traces at once, or during a run on its device.
+Words: a *trace* is a row of voltages [mV]; all rows share their times [ms]. The *stimulus* lasts
+from `stim_start` to `stim_end`. A *spike* is a stretch above the threshold, its *peak* the first of
+its largest samples. Features with one value per spike are a `RaggedArray`: flat values with
+offsets. Values that eFEL does not compute are NaN or empty arrays.
 
-Who owns what
+Modules
     `definitions`: `FEATURES`, the table of names, and their functions of `Traces`. `spikes`:
     checks; `RaggedArray`; sums and extremes. `segments`: the few samples of each spike. `features`:
-    `extract`, and `Features`, which a run computes. Both need only sums and extremes of windows,
-    whose bounds depend on times alone, and segments. `draw`: pictures of spikes, records and
-    cells.
+    `extract`, and `Features` for runs. Both need only segments, and sums and extremes in windows
+    whose bounds depend on times alone. `draw`: pictures of spikes, records and cells.
 
 >>> import numpy as np
 >>> from clhines.simulator import analysis

@@ -1,4 +1,4 @@
-"""Definitions of the features: functions of `Traces`, and the table of them."""
+"""Features: functions of `Traces`, and the table of their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Sums and extremes of a stretch of each trace, (m,) float64, mV."""
+    """Sums and extremes in a window of each trace, (m,) float64, mV."""
 
     sums: np.ndarray
     smallest: np.ndarray
@@ -28,11 +28,11 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Traces without their samples: their times `t`, ms, ascending, their stimuli and spikes.
+    """Times `t`, ms, ascending, stimuli and spikes of traces, without their samples.
 
-    `stim_start`, `stim_end` and `current` are (m,); samples and voltages of peaks, and of the
-    minima after them, are lists. `windows` are those that features ask for, in this order; without
-    them all is NaN, and `requested` has where they begin and end.
+    `stim_start`, `stim_end` and `current` are (m,). `peaks`, `minima` after them, and voltages of
+    both are lists. `windows`: sums and extremes in the order in which features request windows.
+    Without `windows` all values are NaN, and `requested` collects begin and end of each window.
     """
 
     t: np.ndarray
@@ -53,32 +53,32 @@ class Traces:
         return self.windows[len(self.requested) - 1] if self.windows else Window(none, none, none)
 
     def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
+        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN if empty."""
         some, sums = begin < end, self._window(begin, end).sums
         return np.where(some, sums / np.where(some, end - begin, 1), np.nan)
 
     def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
+        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN if empty."""
         return np.where(begin < end, self._window(begin, end).smallest, np.nan)
 
     def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
+        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN if empty."""
         return np.where(begin < end, self._window(begin, end).largest, np.nan)
 
     def of(self, feature: Callable[[Traces], _Value]) -> _Value:
-        """Return a feature, computed once."""
+        """Return a feature; compute it once."""
         if feature not in self.done:
             self.done[feature] = feature(self)
         return cast("_Value", self.done[feature])
 
 
 def first_from(t: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """(m,) int64: the first sample at or after each time; ``len(t)`` if there is none."""
+    """(m,) int64: first sample at or after each time; ``len(t)`` if none."""
     return np.searchsorted(t, times, side="left")
 
 
 def voltage_base(traces: Traces) -> np.ndarray:
-    """Mean of the last tenth of the time from 0 to the stimulus."""
+    """Mean over the last tenth of the time before the stimulus."""
     start, t = traces.stim_start, traces.t
     begin = first_from(t, 0.9 * start)
     end = np.searchsorted(t, start + _PRECISION, side="left")
@@ -86,7 +86,7 @@ def voltage_base(traces: Traces) -> np.ndarray:
 
 
 def steady_state_voltage_stimend(traces: Traces) -> np.ndarray:
-    """Mean of the last tenth of the stimulus."""
+    """Mean over the last tenth of the stimulus."""
     start, end = traces.stim_start, traces.stim_end
     begin = first_from(traces.t, end - 0.1 * (end - start))
     return traces.mean(begin, first_from(traces.t, end))
@@ -99,7 +99,7 @@ def steady_state_voltage(traces: Traces) -> np.ndarray:
 
 
 def voltage_after_stim(traces: Traces) -> np.ndarray:
-    """Mean of the middle half of the time after the stimulus."""
+    """Mean over the middle half of the time after the stimulus."""
     t, end = traces.t, traces.stim_end
     rest = t[-1] - end
     begin, last = end + rest * 0.25, end + rest * 0.75
@@ -120,12 +120,12 @@ def minimum_voltage(traces: Traces) -> np.ndarray:
 
 
 def maximum_voltage(traces: Traces) -> np.ndarray:
-    """Largest voltage during the stimulus: the peak of the trace there."""
+    """Largest voltage during the stimulus."""
     return traces.largest(*_stimulus(traces))
 
 
 def voltage_deflection(traces: Traces) -> np.ndarray:
-    """Five samples shortly before the end of the stimulus, minus the mean before it."""
+    """Mean of five samples shortly before the end of the stimulus, minus the mean before it."""
     t = traces.t
     before = first_from(t, traces.stim_start)
     after = np.searchsorted(t, traces.stim_end, side="right")
@@ -135,7 +135,7 @@ def voltage_deflection(traces: Traces) -> np.ndarray:
 
 
 Feature = Callable[[Traces], "np.ndarray | RaggedArray"]
-_SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
+_SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # spikes that adaptation_index skips
 
 
 def _during(traces: Traces) -> RaggedArray:
@@ -158,22 +158,22 @@ def peak_time(traces: Traces) -> RaggedArray:
 
 
 def time_to_first_spike(traces: Traces) -> np.ndarray:
-    """Time of the first peak after the begin of the stimulus, ms; negative if it comes before."""
+    """Time from the start of the stimulus to the first peak, ms; negative if it comes before."""
     return traces.of(peak_time).at(0) - traces.stim_start
 
 
 def time_to_last_spike(traces: Traces) -> np.ndarray:
-    """Time of the last peak after the begin of the stimulus, ms."""
+    """Time from the start of the stimulus to the last peak, ms."""
     return traces.of(peak_time).at(-1) - traces.stim_start
 
 
 def inv_time_to_first_spike(traces: Traces) -> np.ndarray:
-    """1000 over `time_to_first_spike`, Hz."""
+    """1000 / `time_to_first_spike`, Hz."""
     return 1000.0 / traces.of(time_to_first_spike)
 
 
 def mean_frequency(traces: Traces) -> np.ndarray:
-    """Spikes during the stimulus over the time until the last of them, Hz."""
+    """Spikes during the stimulus, divided by the time until the last one, Hz."""
     during = traces.of(_during)
     last = np.where(during.counts > 0, during.at(-1), 0.0)
     elapsed = last - traces.stim_start
@@ -193,7 +193,7 @@ def all_isi_values(traces: Traces) -> RaggedArray:
 
 
 def isi_values(traces: Traces) -> RaggedArray:
-    """Intervals between peaks but for the first, ms."""
+    """Intervals between peaks, ms, without the first one."""
     every = traces.of(all_isi_values)
     kept = np.ones(len(every.values), bool)
     kept[every.offsets[:-1][every.counts > 0]] = False
@@ -201,7 +201,7 @@ def isi_values(traces: Traces) -> RaggedArray:
 
 
 def isi_cv(traces: Traces) -> np.ndarray:
-    """Coefficient of variation of `ISI_values`, of two or more."""
+    """Coefficient of variation of `ISI_values`, if there are two or more."""
     intervals = traces.of(isi_values)
     count = np.maximum(intervals.counts, 1)
     mean = intervals.reduced(np.add) / count
@@ -211,7 +211,7 @@ def isi_cv(traces: Traces) -> np.ndarray:
 
 
 def irregularity_index(traces: Traces) -> np.ndarray:
-    """Mean of the absolute changes from one of `ISI_values` to the next, ms."""
+    """Mean absolute difference of successive `ISI_values`, ms."""
     changes = _intervals(traces.of(isi_values))
     absolute = RaggedArray(changes.offsets, np.abs(changes.values))
     return absolute.reduced(np.add) / np.maximum(absolute.counts, 1)
@@ -226,7 +226,7 @@ def doublet_isi(traces: Traces) -> np.ndarray:
 
 
 def adaptation_index(traces: Traces) -> np.ndarray:
-    """Mean of ``(b - a) / (b + a)`` of intervals in a row, without the first tenth of spikes."""
+    """Mean ``(b - a) / (b + a)`` of successive intervals, without the first tenth of spikes."""
     during = traces.of(_during)
     skipped = (during.counts * _SKIPPED_FRACTION + 0.5).astype(np.int64)
     skipped = np.minimum(skipped, _SKIPPED_MOST)
@@ -242,7 +242,7 @@ def adaptation_index(traces: Traces) -> np.ndarray:
 
 
 def ahp_depth(traces: Traces) -> RaggedArray:
-    """Minima after the peaks minus `voltage_base`, mV; empty without the latter."""
+    """Minima after peaks, minus `voltage_base`, mV; empty if that is NaN."""
     base, minima = traces.of(voltage_base), traces.minima_v
     depth = RaggedArray(minima.offsets, minima.values - base[minima.rows])
     return depth.where(~np.isnan(depth.values))
@@ -261,17 +261,17 @@ def _per_current(traces: Traces, deflection: np.ndarray) -> np.ndarray:
 
 
 def ohmic_input_resistance(traces: Traces) -> np.ndarray:
-    """`voltage_deflection` over the current, MΩ."""
+    """`voltage_deflection` / current, MΩ."""
     return _per_current(traces, traces.of(voltage_deflection))
 
 
 def ohmic_input_resistance_vb_ssse(traces: Traces) -> np.ndarray:
-    """`voltage_deflection_vb_ssse` over the current, MΩ."""
+    """`voltage_deflection_vb_ssse` / current, MΩ."""
     return _per_current(traces, traces.of(voltage_deflection_vb_ssse))
 
 
 def sag_amplitude(traces: Traces) -> np.ndarray:
-    """`steady_state_voltage_stimend` minus `minimum_voltage`, mV; of deflections downwards."""
+    """`steady_state_voltage_stimend` minus `minimum_voltage`, mV; for negative deflections."""
     sag = traces.of(steady_state_voltage_stimend) - traces.of(minimum_voltage)
     return np.where(traces.of(voltage_deflection_vb_ssse) <= 0, sag, np.nan)
 
@@ -282,12 +282,12 @@ def _per_fall(traces: Traces, numerator: np.ndarray) -> np.ndarray:
 
 
 def sag_ratio1(traces: Traces) -> np.ndarray:
-    """`sag_amplitude` over the fall from `voltage_base` to `minimum_voltage`."""
+    """`sag_amplitude`, divided by the fall from `voltage_base` to `minimum_voltage`."""
     return _per_fall(traces, traces.of(sag_amplitude))
 
 
 def sag_ratio2(traces: Traces) -> np.ndarray:
-    """Fall to `steady_state_voltage_stimend` over that to `minimum_voltage`."""
+    """Fall from `voltage_base` to the steady state, divided by the fall to `minimum_voltage`."""
     return _per_fall(traces, -traces.of(voltage_deflection_vb_ssse))
 
 
@@ -328,14 +328,14 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
 }
 
 
-WITHOUT_STIMULUS = (  # of the whole trace
+WITHOUT_STIMULUS = (  # features of the whole trace
     "spike_count peak_indices peak_time peak_voltage all_ISI_values ISI_values ISI_CV"
     " irregularity_index inv_first_ISI doublet_ISI min_AHP_indices min_AHP_values AHP_depth_abs"
 ).split()
 
 
 def check_stimulus(names: Iterable[str], start: object, end: object) -> None:
-    """Raise InputError if there is no stimulus, or half of one, and a feature needs it."""
+    """Raise InputError if a feature needs a stimulus that is missing or incomplete."""
     missing = [n for n, v in (("stim_start", start), ("stim_end", end)) if v is None]
     needs = [name for name in names if name in FEATURES and name not in WITHOUT_STIMULUS]
     if len(missing) == 1:

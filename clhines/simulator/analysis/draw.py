@@ -1,4 +1,4 @@
-"""Draw cells and results of simulations, in the style of ``clhines.mplstyle``."""
+"""Draw cells and simulation results, in the style of ``clhines.mplstyle``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_morphology", "plot_raster", "plot_result", "plot_traces", "style"]
 _THIN = 1.0  # points: width of the thinnest neurite
-_DRAWN = 10  # traces of a picture at most
+_DRAWN = 10  # most traces in a picture
 _LOW = 2.6  # inches
 
 
@@ -36,15 +36,15 @@ def __dir__() -> list[str]:
 def plot_raster(
     result: Any, title: str = "", ax: Axes | None = None, path: PathLike | None = None
 ) -> Figure:
-    """Draw the spikes of cells over time, a row for each cell.
+    """Draw the spikes of cells over time, one row per cell.
 
     Parameters
     ----------
     result : Result
-        Returned by `Simulation.run`. Events of sources that are not cells are not drawn.
+        From `Simulation.run`. Events of sources that are not cells are not drawn.
     title : str
     ax : matplotlib.axes.Axes, optional
-        Axes to draw into; default: those of a new figure.
+        Axes to draw into; default: a new figure.
     path : str or path, optional
         File to write, .png, .svg or .pdf.
 
@@ -55,7 +55,7 @@ def plot_raster(
     Raises
     ------
     InputError
-        matplotlib is not installed, or the ending of `path` is not supported.
+        matplotlib is not installed, or the suffix of `path` is not supported.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         _raster(axes, result)
@@ -73,12 +73,12 @@ def plot_traces(
     ax: Axes | None = None,
     path: PathLike | None = None,
 ) -> Figure:
-    """Draw records over time, a line for each place.
+    """Draw records over time, one line per place.
 
     Parameters
     ----------
     result : Result
-        Returned by `Simulation.run`.
+        From `Simulation.run`.
     record : int or str, optional
         The number that `Simulation.record` returned, or the record's name. Default: all voltages
         with rows, also with ``every``; without voltages, all records with rows in the unit of the
@@ -110,8 +110,7 @@ def plot_result(
 ) -> Figure:
     """Draw spikes as in `plot_raster`, and below them records as in `plot_traces`.
 
-    The default `title` has the numbers of spikes and cells; for the other arguments see
-    `plot_traces`.
+    The default `title` has the numbers of spikes and cells; for other arguments see `plot_traces`.
     """
     check_format(path)
     figure = new_figure(figsize=(9, 6))
@@ -127,7 +126,7 @@ def plot_result(
 
 
 def _top(result: Any) -> int:
-    """Return how many cells a raster shows: all up to the last cell that spikes, and some room."""
+    """Return how many cells a raster shows: up to the last one that spikes, with a margin."""
     cells = result.spike_cell[result.spike_cell < result.num_cells]
     few = max(10, int(1.2 * (cells.max() + 1))) if len(cells) else result.num_cells
     return min(result.num_cells, few)
@@ -136,7 +135,7 @@ def _top(result: Any) -> int:
 def _raster(axes: Any, result: Any) -> int:
     of_cells = result.spike_cell < result.num_cells
     when, cell, top = result.spike_time[of_cells], result.spike_cell[of_cells], _top(result)
-    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
+    size = min(max(2000.0 / top, 1.5), 60.0)  # points², small enough to separate many cells
     axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
     if top < result.num_cells:
         _note(axes, f"cells {top} to {result.num_cells - 1}, without spikes, are not shown")
@@ -156,7 +155,7 @@ def _traces(
     names: Sequence[str] | None,
     is_beside: bool = True,
 ) -> str:
-    """Draw the records, with a legend; return the note on lines that are left out."""
+    """Draw records with a legend; return a note if lines are left out."""
     lines, label, others = result.traces(record)
     default = [name for *_, names_of_record in lines for name in names_of_record]
     names = default if names is None else list(names)
@@ -181,14 +180,14 @@ def _traces(
 
 
 def _limit_times(axes: Axes, times: Sequence[np.ndarray]) -> None:
-    """Set the limits of the time axis to the first and last time, unless they are equal."""
+    """Limit the time axis to the first and last time, unless they are equal."""
     ends = [end for t in times if len(t) for end in t[[0, -1]]]
     if ends and min(ends) < max(ends):
         axes.set_xlim(float(min(ends)), float(max(ends)))
 
 
 def _note(axes: Axes, text: str) -> None:
-    """Write a note in small letters above a picture."""
+    """Write a small note above a picture."""
     axes.set_title(textwrap.shorten(text, 100), loc="right", fontsize=8, color="0.35")
 
 
@@ -221,23 +220,23 @@ def plot_morphology(
 ) -> Figure:
     """Draw values at the nodes of a cell as colours on its branches.
 
-    The cell is drawn in the plane of its two longest extents, with the diameters of its sections;
+    The cell is drawn in the plane of its two largest extents, with the diameters of its sections;
     neurites thinner than a line are drawn as a line.
 
     Parameters
     ----------
     cable : Cable
     values : (n,) or (k, n) array
-        A value for each node of the cable; each row gets a panel, with one common scale. Values at
-        junctions, which have no membrane, are not drawn. Values that are not finite are grey.
+        A value per node of the cable; each row gets a panel, on a common scale. Junctions, which
+        have no membrane, are not drawn. Values that are not finite are grey.
     label : str
         Label of the colour bar, with a unit.
     titles : sequence of str, optional
         Titles of the panels.
     limits : (float, float), optional
-        Values of the ends of the colour bar; default: the smallest and the largest.
+        Ends of the colour bar; default: the smallest and the largest value.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw into, for one row of values; default: those of a new figure.
+        Axes to draw into, for one row of values; default: a new figure.
     path : str or path, optional
         As in `plot_raster`.
 
@@ -287,7 +286,7 @@ def _panels(
     lines = -(-len(rows) // columns)
     side = min(4.0, 10.0 / columns)
     tall = side * min(2.0, high / wide) * lines
-    is_low = tall < _LOW  # too low for the label of a bar beside it
+    is_low = tall < _LOW  # no room for a label beside the colour bar
     size = side * columns + 1.0, max(tall, 1.0 * lines) + 0.9 if is_low else tall
     if ax is None:
         figure = new_figure(figsize=size)
@@ -327,7 +326,7 @@ def _frusta(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _outlines(ends: np.ndarray, diameters: np.ndarray) -> np.ndarray:
-    """Return the corners of each frustum in the plane, (m, 4, 2), in order around it."""
+    """Return the corners of each frustum in the plane, (m, 4, 2), in order."""
     along = ends[:, 1] - ends[:, 0]
     length = np.linalg.norm(along, axis=1, keepdims=True)
     across = np.stack((-along[:, 1], along[:, 0]), axis=1) / np.where(length > 0, length, 1.0)
@@ -339,7 +338,7 @@ def _outlines(ends: np.ndarray, diameters: np.ndarray) -> np.ndarray:
 def _drawn(
     axes: Axes, outlines: np.ndarray, width: np.ndarray, values: np.ndarray
 ) -> PolyCollection:
-    """Draw frusta, thin ones first; an edge in their colour closes gaps between neighbours."""
+    """Draw frusta, thin ones first; an edge in the same colour closes gaps between neighbours."""
     from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
 
@@ -353,7 +352,7 @@ def _drawn(
 
 
 def _scale_bar(axes: Axes, extent: float) -> None:
-    """Draw a scale bar of a round length, about a fifth of the cell."""
+    """Draw a scale bar with a round length, about a fifth of the cell."""
     power = 10.0 ** np.floor(np.log10(extent / 3))
     length = power * max(k for k in (1, 2, 5) if k * power <= extent / 3)
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()

@@ -1,4 +1,4 @@
-"""Features of a run: the request, and their values from sums and segments of its traces."""
+"""Features of a run: the request, and their values from sums and segments of traces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from clhines.simulator.common.checks import names_parameters
 
 @dataclass(frozen=True, eq=False)
 class WindowSums:
-    """Sums and extremes, (windows, m) float64, mV, of the windows of `Features.windows`."""
+    """Sums and extremes, (windows, m) float64, mV, in the windows of `Features.windows`."""
 
     segments: TraceSegments
     sums: np.ndarray
@@ -41,26 +41,26 @@ class WindowSums:
 class Features:
     """Features of voltages that a run computes: ``sim.record("v", nodes, reduce=Features(...))``.
 
-    They are those of `extract`, by eFEL's definitions, without interpolation, of the trace that a
-    run would record at every step. All of them come from sums and extremes in windows and from a
-    few samples of each spike, which the device finds as the run goes: no trace is kept.
+    They are those of `extract`: eFEL's definitions, without interpolation, for the trace sampled at
+    every step. They need only sums and extremes in windows and a few samples of each spike, which
+    the device finds during the run; no trace is stored.
 
     Parameters
     ----------
     names : iterable of str
         Keys of `FEATURES`, eFEL's names.
     stim_start, stim_end : float or (m,), ms, optional
-        Of the stimulus of each of the m recorded places. Not needed for features of the whole
-        trace, as ``spike_count``.
+        Stimulus of each of the m recorded places. Not needed for features of the whole trace, such
+        as ``spike_count``.
     stimulus_current : float or (m,), nA, optional
         Needed for input resistances.
     threshold : float, mV
-        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
+        Spikes are peaks above it; the default is eFEL's, not `Network.threshold`.
 
     Attributes
     ----------
     names : tuple of str
-        The keys of the features in a result.
+        Keys of the features in a result.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class Features:
         t : (k,) float64, ms
             Times of the samples.
         count : int
-            Traces.
+            Number of traces.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Features:
         return self._computed(Traces(t, *stimuli, *spikes, tuple(windows)))
 
     def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:
-        """Return NaN and empty lists, for a run that has failed."""
+        """Return NaN and empty lists, for a failed run."""
         t, none = np.arange(3.0), np.zeros(count)
         values = self._computed(_without_spikes(t, none, np.ones(count), none))
         return {
@@ -139,12 +139,12 @@ class Features:
         }
 
     def _of_none(self, t: np.ndarray, count: int) -> Traces:
-        """Return traces without spikes or windows, which note the windows asked for."""
+        """Return traces without spikes or windows; they note the windows that features request."""
         stimuli = checked_stimuli(t, count, self._begin, self._end, self._current)
         return _without_spikes(t, *stimuli)
 
     def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
-        with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
+        with np.errstate(divide="ignore", invalid="ignore"):  # coincident peaks: inf and NaN
             return {name: traces.of(FEATURES[name]) for name in self.names}
 
 
@@ -166,9 +166,9 @@ def extract(
     stimulus_current: ArrayLike | None = None,
     threshold: float = -20.0,
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Compute features of traces, by eFEL's definitions and default settings, from all samples.
+    """Compute features of traces by eFEL's definitions and default settings, from all samples.
 
-    eFEL first interpolates each trace to steps of 0.1 ms; here the samples stay as they are.
+    eFEL first interpolates each trace to steps of 0.1 ms; here the samples are used as they are.
 
     Parameters
     ----------
@@ -179,17 +179,16 @@ def extract(
     names : iterable of str
         Keys of `FEATURES`, eFEL's names.
     stim_start, stim_end : float or (m,), ms, optional
-        Of the stimulus of each trace. Not needed for features of the whole trace, as
-        ``spike_count``.
+        Stimulus of each trace. Not needed for features of the whole trace, such as ``spike_count``.
     stimulus_current : float or (m,), nA, optional
         Needed for input resistances.
     threshold : float, mV
-        Of spikes, which are peaks above it: eFEL's default, not `Network.threshold`.
+        Spikes are peaks above it; the default is eFEL's, not `Network.threshold`.
 
     Returns
     -------
     dict of str to (m,) array or RaggedArray
-        By name, in the order given. NaN where eFEL has no value.
+        By name, in the order of `names`. NaN where eFEL has no value.
 
     Raises
     ------

@@ -1,7 +1,10 @@
-"""Segments: the few samples of a trace that determine its peaks and the minima after them.
+r"""Segments: the few samples of a trace that determine its peaks and the minima after them.
 
-A trace is divided where the voltage crosses the threshold. Of each segment a few samples are kept,
-found in one pass: a kernel keeps no more than these and the two last samples.
+A trace is cut at the crossings of the threshold. One pass finds a few samples of each segment, so a
+kernel stores only these and the last two samples.
+
+    v      __/''\____/'\__           kind   FIRST | UP | DOWN  | UP | DOWN
+    cuts     |   |   |  |
 
 >>> import numpy as np
 >>> v = np.array([[-70.0, 10.0, 30.0, -60.0, -75.0, -70.0, -70.0]])  # mV
@@ -28,23 +31,23 @@ from clhines.simulator.analysis.spikes import (
     paired,
 )
 
-FIRST, UP, DOWN = 0, 1, 2  # how a segment begins: with the trace, or by a crossing
+FIRST, UP, DOWN = 0, 1, 2  # a segment begins with the trace, or with a crossing
 INTEGERS = ("kind", "begin", "top", "before", "after", "any_rest", "rest")
 REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 
 
 @dataclass(frozen=True, eq=False)
 class TraceSegments:
-    """Segments of traces, by trace and time: samples, int64, -1 for none, and voltages `_v`."""
+    """Segments, by trace and time: samples, int64, -1 for none, and their voltages `_v`."""
 
-    row: np.ndarray  # the trace
-    kind: np.ndarray  # how it begins, see `UP`
+    row: np.ndarray  # trace
+    kind: np.ndarray  # `FIRST`, `UP` or `DOWN`
     begin: np.ndarray
-    top: np.ndarray  # first of its largest samples
-    before: np.ndarray  # first of the smallest before that; inf: none
+    top: np.ndarray  # first of the largest samples
+    before: np.ndarray  # first of the smallest before the top; inf: none
     after: np.ndarray  # first of the smallest from the top on
-    any_rest: np.ndarray  # first that neither of the next two is below
-    rest: np.ndarray  # the same from the top on
+    any_rest: np.ndarray  # first sample with neither of the next two below it
+    rest: np.ndarray  # likewise, from the top on
     top_v: np.ndarray
     before_v: np.ndarray
     after_v: np.ndarray
@@ -62,7 +65,7 @@ class TraceSegments:
         return lists_of(rows, first_extreme(-self.top_v[None], none, begin, end), self.count)
 
     def peaks(self) -> RaggedArray:
-        """Sample of each peak: the first largest between crossings up and down, as in eFEL."""
+        """Return samples of peaks: the first largest between crossings up and down, as in eFEL."""
         highest = self._highest
         return RaggedArray(highest.offsets, self.top[highest.values])
 
@@ -71,10 +74,10 @@ class TraceSegments:
         return RaggedArray(highest.offsets, self.top_v[highest.values])
 
     def minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
-        """Sample of the minimum after each peak, and its voltage.
+        """Return the sample of the minimum after each peak, and its voltage.
 
-        The first sample that neither of the next two is below, else the smallest up to the next
-        peak; none at the end of the trace.
+        It is the first sample with neither of the next two below it, or else the smallest before
+        the next peak; none at the end of the trace.
         """
         peak, rows = self._highest.values, self._highest.rows
         begin = self.top[peak]
@@ -85,7 +88,7 @@ class TraceSegments:
         same = begin >= end  # two peaks that are one sample
         sample, v = np.where(same, begin, sample), np.where(same, self.top_v[peak], v)
         none = np.flatnonzero((sample + 2 >= end) & ~same)
-        # before and after the top of each segment in turn: the smallest from one top to the next
+        # the smallest from one top to the next: interleave each segment's `before` and `after`
         values = np.stack([self.before_v, self.after_v], axis=1).reshape(1, -1)
         samples = np.stack([self.before, self.after], axis=1).reshape(-1)
         beyond = np.searchsorted(self.row, rows, side="right")
@@ -97,7 +100,7 @@ class TraceSegments:
         return minima, RaggedArray(minima.offsets, v[kept])
 
     def _next_rest(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """First sample after each peak, and its voltage, that neither of the next two is below."""
+        """Return the first `rest` sample after each peak, and its voltage."""
         number = np.arange(len(self.row))
         with_any = np.where(self.any_rest < 0, len(number), number)
         following = np.minimum.accumulate(np.append(with_any, len(number))[::-1])[::-1]
@@ -126,7 +129,7 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
     following = following_local(v).reshape(-1)
 
     def extreme(values: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Return flat indices of the first smallest samples, -1 without samples."""
+        """Return flat indices of the first smallest samples; -1 for an empty range."""
         place, nonempty = np.full(len(first), -1), np.flatnonzero(first < stop)
         none = np.zeros(len(nonempty), np.int64)
         place[nonempty] = first_extreme(values[None], none, first[nonempty], stop[nonempty])
@@ -147,7 +150,7 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
 
 
 def packed(segments: TraceSegments) -> np.ndarray:
-    """(k, m) float64: counts of final and of all segments, `INTEGERS`, `REALS`; NaN to fill up."""
+    """(k, m) float64: counts of closed and of all segments, `INTEGERS`, `REALS`; NaN fills up."""
     number = np.bincount(segments.row, minlength=segments.count)
     fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
     most = int(number.max(initial=0))
@@ -159,7 +162,7 @@ def packed(segments: TraceSegments) -> np.ndarray:
 
 
 def joined(blocks: list[np.ndarray]) -> TraceSegments:
-    """Join `packed` segments of the chunks of a run; open segments are those of the last chunk."""
+    """Join `packed` segments of a run's chunks; only the last chunk's open segments count."""
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
     tables, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for k, block in enumerate(blocks):

@@ -1,4 +1,4 @@
-"""Voltages at shared times, checked; a list of values for each trace; sums and extremes."""
+"""Checks of traces and stimuli, lists of values per trace, sums and extremes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from clhines.simulator.common.checks import spread
 
 
 def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64: a reduction of ``v[k, begin[k]:end[k]]``; NaN if it is empty."""
+    """(m,) float64: reduce ``v[k, begin[k]:end[k]]``; NaN if empty."""
     reductions, nonempty = np.full(len(v), np.nan), np.flatnonzero(begin < end)
     length = v.shape[1]
     if not len(nonempty):
         return reductions
     bounds = np.stack([begin[nonempty], end[nonempty]], axis=1) + (nonempty * length)[:, None]
     flat = v.reshape(-1)
-    ends_there = bounds[-1, 1] == flat.size  # `reduceat` goes to the end by itself
+    ends_there = bounds[-1, 1] == flat.size  # without an end, `reduceat` goes to the last value
     places = bounds.reshape(-1)[: -1 if ends_there else None]
     reductions[nonempty] = ufunc.reduceat(flat, places)[::2]
     return reductions
 
 
 def summed(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64, mV: sum of ``v[k, begin[k]:end[k]]``, added in order as a lane does."""
+    """(m,) float64, mV: sum of ``v[k, begin[k]:end[k]]``, added in order as in a kernel."""
     sums, size = np.full(len(v), np.nan), v.shape[1] + 1
     windows, which = np.unique(begin * size + end, return_inverse=True)
     for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):
@@ -41,7 +41,7 @@ def summed(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def checked_traces(v: ArrayLike, t: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Check voltages, (m, k), and their times."""
+    """Check voltages, (m, k), and their times, (k,)."""
     rows, times = np.atleast_2d(as_real("v", v, "mV")), as_real("t", t, "ms")
     if times.ndim != 1 or len(times) < 3 or not (np.diff(times) > 0).all():
         raise InputError(f"t has shape {times.shape}; expected (k,) ascending times, 3 or more")
@@ -59,7 +59,7 @@ def checked_stimuli(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA.
 
-    Without stimulus: begin and end of the traces.
+    Without a stimulus: begin and end of the trace.
     """
     stim_start = t[0] if stim_start is None else stim_start
     stim_end = t[-1] if stim_end is None else stim_end
@@ -81,7 +81,7 @@ def checked_stimuli(
 
 @dataclass(frozen=True, eq=False)
 class RaggedArray:
-    """An array of values for each trace: ``ragged[k]`` is that of trace k, ``ragged[:3]`` of three.
+    """An array of values for each trace: ``ragged[k]`` for trace k, ``ragged[:3]`` for three.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class RaggedArray:
 
     @property
     def counts(self) -> np.ndarray:
-        """(m,) int64: values of each trace."""
+        """(m,) int64: number of values of each trace."""
         return np.diff(self.offsets)
 
     @property
@@ -128,11 +128,11 @@ class RaggedArray:
         return np.repeat(np.arange(len(self)), self.counts)
 
     def where(self, kept: np.ndarray) -> RaggedArray:
-        """Return the values for which `kept`, (count,) bool."""
+        """Keep the values selected by `kept`, (count,) bool."""
         return lists_of(self.rows[kept], self.values[kept], len(self))
 
     def reduced(self, ufunc: np.ufunc, empty: float = np.nan) -> np.ndarray:
-        """(m,) float64: a reduction of each list, `empty` for lists without values."""
+        """(m,) float64: reduce each list; `empty` if it has no values."""
         reductions = np.full(len(self), empty)
         nonempty = np.flatnonzero(self.counts)
         if len(nonempty):
@@ -140,7 +140,7 @@ class RaggedArray:
         return reductions
 
     def at(self, k: int) -> np.ndarray:
-        """(m,) float64: value k of each list, from the end if negative; NaN if it is too short."""
+        """(m,) float64: value k of each list, from the end if negative; NaN if too short."""
         values = np.full(len(self), np.nan)
         long = self.counts > k if k >= 0 else self.counts >= -k
         base = self.offsets[:-1] if k >= 0 else self.offsets[1:]
@@ -153,8 +153,8 @@ def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
 
 
 def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pair crossings, given as samples: row of each spike, entry of `ups`, and of `downs`."""
-    later = downs.values >= ups.at(0)[downs.rows]  # NaN: no crossing upwards
+    """Pair crossings up and down, as samples: row, entry of `ups`, entry of `downs`."""
+    later = downs.values >= ups.at(0)[downs.rows]  # False without a crossing upwards, NaN
     entry = np.flatnonzero(later)
     downs_after = lists_of(downs.rows[later], entry, len(downs))
     pairs = np.minimum(ups.counts, downs_after.counts)
@@ -166,7 +166,7 @@ def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray
 
 
 def following_local(v: np.ndarray) -> np.ndarray:
-    """(m, k) int64: from each sample on, the first that neither of the next two is below, or k."""
+    """(m, k) int64: from each sample on, the first with neither of the next two below it, or k."""
     length = v.shape[1]
     sample = np.arange(length - 2)
     local = (v[:, 1:-1] >= v[:, :-2]) & (v[:, 2:] >= v[:, :-2])
@@ -178,7 +178,7 @@ def following_local(v: np.ndarray) -> np.ndarray:
 def first_extreme(
     v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """(count,) int64: first of the smallest samples of each interval, none of which is empty."""
+    """(count,) int64: first of the smallest samples of each nonempty interval."""
     sizes = end - begin
     if not len(sizes):
         return np.zeros(0, np.int64)
