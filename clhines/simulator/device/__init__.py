@@ -1,5 +1,5 @@
-"""Arrays and kernels of runs on a device, beyond `solver.device`.
+"""Arrays and kernels of runs on a device, in addition to `solver.device`.
 
-`compiler`: PoCL's compiler, loaded early. `launches`: kernels with bound arguments, and launches
-side by side. `reads`: parts and copies of arrays, and values that the host reads with one wait.
+`compiler`: load PoCL's compiler early. `launches`: kernels with bound arguments, and concurrent
+launches. `reads`: parts and copies of arrays, and values that the host reads with one wait.
 """

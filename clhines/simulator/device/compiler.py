@@ -16,16 +16,16 @@ _SMALL = "__kernel void of_{}(__global float *x) {{ x[0] = exp(x[0]); }}"
 
 
 def load_compiler(device: object, name: str) -> threading.Thread | None:
-    """Let a thread load PoCL's compiler before the first program is built.
+    """Load PoCL's compiler in a thread, before the first program is built.
 
-    The first program of a process takes about 0.4 s of a core longer than later ones, as PoCL loads
-    its compiler. The thread builds a small one with this name in it. If PoCL has that in its cache,
-    it mostly has the programs of a model of this name, too, and needs no compiler. There is no
-    thread for other platforms, nor in a process that has built a program.
+    The first program of a process takes about 0.4 s of a core longer, because PoCL loads its
+    compiler. The thread builds a small program whose kernel contains `name`. If PoCL has it in its
+    cache, it mostly has the programs of a model of this name, too, and needs no compiler. None for
+    other platforms, and if the process has already built a program.
     """
     if build_seconds or not (device is None or isinstance(device, str | cl.Device)):
         return None
-    with suppress(ClhinesError, cl.Error):  # reported where the device is used
+    with suppress(ClhinesError, cl.Error):  # reported again when the device is used
         chosen = devices.choose(device)
         if devices.is_cpu(chosen) and "Portable Computing" in chosen.platform.name:
             context = devices.context_of(chosen)

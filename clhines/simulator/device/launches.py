@@ -1,4 +1,4 @@
-"""Kernels with bound arguments, of which some change, and launches that run at the same time."""
+"""Kernels with bound arguments, and concurrent launches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from clhines.solver.device import devices
 from clhines.solver.device.program import Kernel
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
-KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
+KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float
 _WHOLE = int, np.integer
 
 
 class BoundKernel:
-    """A kernel and all its arguments, of which those numbered `changing` change per launch."""
+    """A kernel with all its arguments; those numbered `changing` change between launches."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class BoundKernel:
         self._kernel = Kernel(built, name, self._types)
         self._arguments, self._changing = list(arguments), tuple(changing)
         self._cl_arguments = list(map(_as_argument, arguments))
-        # how pyopencl packs numbers, if it can set some arguments at once
+        # pyopencl's formats of numbers, if it can set several arguments at once
         self._pack = getattr(self._kernel, "_set_arg_buf_pack_multi", None)
         numbers = enumerate(arguments) if self._pack else ()
         self._formats = {
@@ -45,10 +45,7 @@ class BoundKernel:
         self._set([(index, argument)])
 
     def change(self, *arguments: KernelArgument) -> None:
-        """Set the arguments that change, all of them, in the order in which they were named.
-
-        A whole number may be an int.
-        """
+        """Set all changing arguments, in the order of `changing`; integers may be int."""
         old, changes = self._arguments, zip(self._changing, arguments, strict=True)
         self._set(
             [
@@ -94,13 +91,13 @@ class BoundKernel:
     def launch_columns(
         self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
     ) -> None:
-        """Enqueue it for `width` columns of some rows, at most `most` in a work-group."""
+        """Enqueue it for `width` columns, at most `most` per work-group, and `rows` rows."""
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 
 
 class SideBySide:
-    """Queues for launches that run at the same time: the first on the queue itself."""
+    """Queues for concurrent launches; the first launch uses `queue` itself."""
 
     def __init__(self, queue: cl.CommandQueue, count: int) -> None:
         self._queue = queue
@@ -109,7 +106,7 @@ class SideBySide:
     def launch(
         self, launches: Sequence[Callable[[cl.CommandQueue, list[cl.Event] | None], cl.Event]]
     ) -> None:
-        """Enqueue each on its queue; what is enqueued next on the first one waits for all."""
+        """Enqueue each launch on its queue; later work on `queue` waits for all."""
         first, *others = launches
         begin, ends = [], []
         if others:
@@ -136,7 +133,7 @@ def bind(
     arguments: Mapping[str, KernelArgument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
-    """Bind arguments by the names of the spec's parameters; `changes` are those of `change`."""
+    """Bind arguments by the parameter names of a spec; `changes` names those of `change`."""
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
     return BoundKernel(built, name, [arguments[n] for n in names], changing)

@@ -14,9 +14,9 @@ from clhines.solver.device import copies
 from clhines.solver.device.arrays import HOST, host_of, set_zero, values_of, within_reach
 from clhines.solver.device.devices import is_simulator
 
-_SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
-_SLOT_BYTES, _SLOTS = 512, 8  # of the buffer of small arrays of `Reads`
-_PLACE = "clhines_place"  # attribute of arrays of `Reads.zeros`
+_SOON_BYTES = 1 << 16  # arrays up to this size are copied by `Reads.wait`
+_SLOT_BYTES, _SLOTS = 512, 8  # in the buffer of small arrays of `Reads`
+_PLACE = "clhines_place"  # attribute of arrays from `Reads.zeros`
 
 
 def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
@@ -29,14 +29,14 @@ def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
 
 
 def copied(a: cla.Array, queue: cl.CommandQueue) -> cla.Array:
-    """Return a copy on the device, within reach of the host if the array is."""
+    """Return a copy on the device, mapped to the host if the original is."""
     copy = within_reach(queue, a.shape, a.dtype, zeros=False)
     copy_onto(copy, a, queue)
     return copy
 
 
 def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> None:
-    """Copy, or enqueue a copy of, all of an array onto another one of its size."""
+    """Copy an array onto another one of equal size, or enqueue that."""
     here, there = host_of(target), host_of(source)
     if here is not None and there is not None:
         queue.finish()
@@ -51,7 +51,7 @@ def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> N
 def read_parts(
     parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
 ) -> list[np.ndarray]:
-    """Wait once, and return the values of some arrays from one place until before another."""
+    """Wait once; return the values of arrays from one index to another."""
     values, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
     for a, begin, end in parts:
         host = host_of(a)
@@ -63,9 +63,9 @@ def read_parts(
 
 
 def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
-    """Wait once for all that is enqueued, with copies of buffers from some places on."""
-    events = []  # kept: one that is dropped waits for its copy
-    for k, (data, place, host) in enumerate(others, 1):  # the last one waits for all
+    """Wait once for all enqueued work; copy buffers from some offsets on."""
+    events = []  # kept: a dropped event waits for its copy
+    for k, (data, place, host) in enumerate(others, 1):  # blocking only the last one
         last = k == len(others)
         copied = cl.enqueue_copy(queue, host, data, src_offset=place, is_blocking=last)
         events.append(copied)
@@ -74,21 +74,21 @@ def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.
 
 
 class Reads:
-    """Copies of small arrays to the host that are waited for once; `zeros` lie in one buffer."""
+    """Copies small arrays to the host with one wait; `zeros` places them in one buffer."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device
         self._copies: dict[int, tuple[cla.Array, np.ndarray]] = {}
         self._places: dict[str, int] = {}
         self._page: cl.Buffer | None = None
-        aligned = device.mem_base_addr_align <= 8 * _SLOT_BYTES  # which that gives in bits
-        # Oclgrind takes what is filled through a part of a buffer for uninitialised
+        aligned = device.mem_base_addr_align <= 8 * _SLOT_BYTES  # the device reports bits
+        # Oclgrind reports values filled through a sub-buffer as uninitialised
         if aligned and not (copies.fine_grained(device) or is_simulator(device)):
             access = cl.mem_flags.READ_WRITE
             self._page = cl.Buffer(queue.context, access, _SLOTS * _SLOT_BYTES)
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> cla.Array:
-        """Return zeros on the device; they replace an earlier array of that name."""
+        """Return zeros on the device; they replace the earlier array with this name."""
         dtype = np.dtype(dtype)
         if self._page is None or math.prod(shape) * dtype.itemsize > _SLOT_BYTES:
             return within_reach(self._queue, shape, dtype)
@@ -100,7 +100,7 @@ class Reads:
         return a
 
     def wait(self, arrays: Iterable[cla.Array]) -> None:
-        """Wait for all that is enqueued, with copies of small `arrays` in place of those before."""
+        """Wait for all enqueued work; copy small `arrays` in place of the earlier ones."""
         self._copies, page = {}, None
         others = list[tuple[cl.Buffer, int, np.ndarray]]()
         shared = list[tuple[np.ndarray, np.ndarray]]()
