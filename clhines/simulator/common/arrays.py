@@ -30,7 +30,7 @@ def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
 
 
 def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return (count,) int64: the least member of each one's component, joined by pairs a, b."""
+    """Return the smallest member of each one's component, (count,) int64; pairs a, b join them."""
     least = np.arange(count)
     while True:
         smaller = np.minimum(least[a], least[b])

@@ -32,7 +32,7 @@ def check_parameter(of: str, name: object, expected: Collection[str]) -> None:
 
 
 def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Decorate a function so that unknown arguments raise an `InputError`."""
+    """Decorate a function so that unknown arguments raise `InputError`."""
     signature = inspect.signature(function)
     name = function.__qualname__.removesuffix(".__init__")
     parameter_names = [n for n in signature.parameters if n not in ("self", "cls")]
@@ -66,7 +66,7 @@ def _check_names(
 
 
 def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
-    """Decorate a class so that setting an attribute raises an `InputError` with advice."""
+    """Decorate a class so that setting an attribute raises `InputError` with advice."""
 
     def decorate(cls: _Class) -> _Class:
         def refuse(self: object, name: str, *value: object) -> None:
@@ -84,7 +84,7 @@ def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable
 def spread(
     name: str, value: object, count: int, writable: bool = True, unit: str | None = None
 ) -> np.ndarray:
-    """Return (count,) float64 of one number or `count` numbers; copy if `writable`."""
+    """Expand one number to (count,) float64, or check `count` numbers; copy if `writable`."""
     array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
@@ -95,7 +95,7 @@ def spread(
 def broadcast(
     values_by_name: Mapping[str, object], units: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
-    """Return 1-D arrays of equal length; `units` has the units of some arguments."""
+    """Return 1-D arrays of equal length; `units` are by name."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
         for name, values in values_by_name.items()

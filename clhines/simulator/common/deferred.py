@@ -9,14 +9,14 @@ import numpy as np
 
 from clhines.core.arrays import shifted, starts
 
-Makers = Mapping[str, Callable[[], object]]  # functions that make attributes at the first access
+Makers = Mapping[str, Callable[[], object]]  # functions that make attributes at first access
 _Object = TypeVar("_Object", bound="Deferred")
 
 
 class Deferred:
-    """Base of a class whose objects make some attributes at their first access."""
+    """Base of classes whose objects make some attributes at first access."""
 
-    if not TYPE_CHECKING:  # which would accept any attribute
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             if name not in vars(self).get("_made", {}):
@@ -29,16 +29,16 @@ class Deferred:
 
 
 def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
-    """Return an object with `values`, and attributes that functions in `made` make on demand."""
+    """Return an object with `values`; functions in `made` make other attributes on demand."""
     new = kind.__new__(kind)
     vars(new).update(values, _made=made)
     return new
 
 
 class Repeated:
-    """The values of one copy, an array or values by name, repeated for all copies on demand.
+    """Values of one copy, an array or values by name, that are repeated for all copies on demand.
 
-    Each copy adds `step` to the numbers of the copy before; single numbers stay.
+    From copy to copy `step` is added to integers; single numbers stay.
     """
 
     def __init__(self, once: Any, count: int, step: int = 0) -> None:
@@ -57,7 +57,7 @@ class Repeated:
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return (copies, m) int64: places of m items in blocks of `sizes`, each block copy by copy."""
+    """Return the places of m items in blocks of `sizes`, copy by copy, (copies, m) int64."""
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
     return base + np.repeat(each, each) * np.arange(copies)[:, None]

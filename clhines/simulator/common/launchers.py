@@ -1,4 +1,4 @@
-"""Ends of processes that an MPI launcher has started together."""
+"""End all processes that an MPI launcher has started together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of arrays whose members are checked when they are read; nothing is unpickled."""
+"""Files of arrays that are checked when read; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from clhines.core.files import PathLike, open_regular, path_text, short_text
 
 @dataclass(frozen=True)
 class Member:
-    """The expected shape, dtype with byte order, and range of an array in a file."""
+    """Expected shape, dtype with byte order, and range of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    low: float | np.ndarray | None = None  # included
-    high: float | np.ndarray | None = None  # included
+    low: float | np.ndarray | None = None  # inclusive
+    high: float | np.ndarray | None = None  # inclusive
 
 
 def check_values(name: str, array: np.ndarray, expected: Member) -> None:
@@ -44,7 +44,7 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An ``.npz`` file with checked members; nothing is unpickled. Messages call it `what`."""
+    """An ``.npz`` file with checked members; messages call it `what`."""
 
     def __init__(self, path: PathLike, what: str) -> None:
         self.name, self._what = path_text(path), what

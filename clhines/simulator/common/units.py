@@ -1,32 +1,31 @@
-"""Parse units of the mechanism language: a text becomes a dimension, and a factor to NEURON's unit.
+"""Parse units of the mechanism language: from a text to a dimension and a factor.
 
-A mechanism computes in NEURON's units: mV, ms, mA/cm2, nA and so on. `parse` reads the text of a
-unit and returns the factor that converts numbers to NEURON's unit. Grammar::
+A mechanism computes in NEURON's units: mV, ms, mA/cm2, nA and so on. `parse` returns the factor
+that converts numbers in a unit to NEURON's unit. Grammar::
 
     unit    = ["1"] { "/" factor } | product { "/" factor }
     product = power { ("*" | "-" | " ") power }
     factor  = power | "(" product ")"
     power   = NAME [ ["^" | "**"] EXPONENT ]         # cm2, ms-1, cm^2; EXPONENT from -9 to 9, not 0
 
-``a/b/c`` is ``a/(b c)``; a product after a division (``a/b c``, ``a/b*c``) has two readings and is
+``a/b/c`` is ``a/(b c)``; a product after a division (``a/b c``, ``a/b*c``) is ambiguous and
 refused. ``/ms`` is ``1/ms``; ``1`` is a pure number; ``-`` before a letter is a product, as in
 NMODL (``ohm-cm``), and before a digit the sign of an exponent. ``µ`` is ``u`` and ``Ω`` is
-``ohm``. `BASES` lists the names, which take at most one SI prefix. Units have no number but ``1``.
+``ohm``. `BASES` lists the names, which take at most one SI prefix. ``1`` is the only number.
 
-Which unit is NEURON's? Its units do not form one coherent system, so the dimension decides:
+NEURON's units are not one coherent system, so the dimension decides which unit is NEURON's:
 
-1. The dimensions of `NEURON_UNITS` have the unit of that table.
-2. Each other dimension that is a product of voltage, time, concentration, temperature difference
-   and *either* current *or* current per area, with whole exponents, has the product of mV, ms, mM,
-   K and nA or mA/cm2 (time at most squared). Within each of the two sets NEURON's units are
-   coherent (S/cm2 times mV is mA/cm2, uS times mV is nA), so that this product is unique. The
-   exception is capacitance per area, of rule 1: uF/cm2 times mV/ms is 0.001 mA/cm2.
-3. Any other dimension is refused (length per time, C/mol, J/K/mol ...): NEURON has no one unit
-   of it, and formulas differ in which they expect. Leave such a unit out; the number then counts
-   as it is written.
+1. Dimensions in `NEURON_UNITS` have the unit of that table.
+2. Every other dimension that is a product of voltage, time, concentration, temperature difference
+   and *either* current *or* current per area, with integer exponents, has the product of mV, ms,
+   mM, K and nA or mA/cm2 (time at most squared). Each of the two sets is coherent (S/cm2 times mV
+   is mA/cm2, uS times mV is nA), so this product is unique. The exception is capacitance per area,
+   by rule 1: uF/cm2 times mV/ms is 0.001 mA/cm2.
+3. Any other dimension is refused (length per time, C/mol, J/K/mol ...): NEURON has no single unit
+   for it, and formulas differ in which they expect. Without a unit, the number is used as written.
 
-``degC`` has an offset to K and is accepted alone only; a difference of temperatures inside a
-product is in K. Exact numbers are kept: ``parse("mS/cm2").exact`` is ``Fraction(1, 1000)``.
+``degC`` has an offset to K and is accepted only alone; a temperature difference inside a product is
+in K. Numbers are exact: ``parse("mS/cm2").exact`` is ``Fraction(1, 1000)``.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from typing import NoReturn
 from clhines.core.errors import InputError
 
 Dimension = tuple[int, ...]  # exponents of metre, kilogram, second, ampere, mole and kelvin
-Scaled = tuple[Fraction, Dimension]  # a unit as a multiple of the SI's unit of its dimension
+Scaled = tuple[Fraction, Dimension]  # a unit as a multiple of the SI unit of its dimension
 
 MAX_TEXT, MAX_EXPONENT, MAX_TIME = 100, 9, 2
 PREFIXES = {
@@ -68,7 +67,7 @@ _METRE, _MOLAR, _KELVIN = (1, 0, 0, 0, 0, 0), (-3, 0, 0, 0, 1, 0), (0, 0, 0, 0, 
 _SIEMENS, _FARAD, _OHM = (-2, -1, 3, 2, 0, 0), (-2, -1, 4, 2, 0, 0), (2, 1, -3, -2, 0, 0)
 _JOULE, _WATT, _HERTZ = (2, 1, -2, 0, 0, 0), (2, 1, -3, 0, 0, 0), (0, 0, -1, 0, 0, 0)
 _COMMON = """uV mV V us ms s pA nA uA mA A pS nS uS mS S mho mmho umho pF nF uF F ohm Mohm um
-    micron mm cm m nM uM mM M Hz kHz K""".split()  # names that a wrong one probably means
+    micron mm cm m nM uM mM M Hz kHz K""".split()  # suggested for wrong names
 _TABLE: dict[str, tuple[str | int, Dimension]] = {  # names: size, and dimension
     "m meter metre": (1, _METRE),
     "s sec second": (1, _SECOND),
@@ -117,17 +116,17 @@ class Unit:
     """A unit as written, with its factor to NEURON's unit and its dimension."""
 
     text: str
-    exact: Fraction  # NEURON's number is this times the number written
-    canonical: str  # NEURON's unit of this dimension; ``1`` for a pure number
+    exact: Fraction  # a written number times this is in NEURON's unit
+    canonical: str  # NEURON's unit for this dimension; ``1`` for a pure number
     dimension: Dimension  # exponents of metre, kilogram, second, ampere, mole and kelvin
 
     @property
     def factor(self) -> float:
-        """Factor of a number in this unit, rounded to float64."""
+        """`exact`, rounded to float64."""
         return float(self.exact)
 
     def per_time(self) -> Unit:
-        """NEURON's unit of the rate of a state in this unit, per ms, or UnitError."""
+        """Return NEURON's unit for the rate of a state in this unit, per ms, or raise UnitError."""
         scale, name = _neuron_unit(self.dimension, self.text)
         dimension = _product([(self.dimension, 1), (_SECOND, -1)])
         try:
@@ -142,7 +141,7 @@ class Unit:
         return Unit(rate_name, Fraction(1), rate_name, dimension)
 
 
-# NEURON's units, with the names in its programmers' reference and its mechanisms.
+# NEURON's units, with the names of its programmers' reference and its mechanisms.
 NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {
     _NONE: (Fraction(1), "1"),
     _VOLT: (_ten(-3), "mV"),
@@ -176,7 +175,7 @@ _OHMS = str.maketrans({"Ω": "ohm", "\u2126": "ohm", "°": "deg"})
 
 
 def parse(text: str) -> Unit:
-    """Read a unit, by the grammar of the module; nothing of the text is executed."""
+    """Read a unit by the grammar of this module; nothing in the text is executed."""
     if not isinstance(text, str):
         raise UnitError(f"unit is {type(text).__name__}; expected a text such as 'mS/cm2'")
     if len(text) > MAX_TEXT:
@@ -206,7 +205,7 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
 
 
 def number_in(text: str, unit: str) -> float | None:
-    """Convert a text like ``5 ms`` to a correctly rounded number in `unit`; None for others."""
+    """Convert a text such as ``5 ms`` to a correctly rounded number in `unit`; None for others."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return None
@@ -217,7 +216,7 @@ def number_in(text: str, unit: str) -> float | None:
 
 
 def unit_powers(text: str, unit_text: str) -> list[tuple[str, int]]:
-    """Return the names and exponents of a unit that the grammar accepts."""
+    """Return the names and exponents of a unit."""
     if not _GRAMMAR.fullmatch(text):
         if re.search(r"/[^()/]*[A-Za-z0-9]\s*[* ]\s*[A-Za-z]", text):
             _fail(
@@ -252,7 +251,7 @@ def _named(name: str, unit_text: str) -> Scaled:
 
 @lru_cache(maxsize=1)
 def all_names() -> dict[str, Scaled]:
-    """Return every name with its unit: bases, and bases with a prefix."""
+    """Return every name with its unit: bases, without and with a prefix."""
     units = {base: UNITS[base] for base in BASES}
     for prefixes, bases in ((PREFIXES, SYMBOLS), (LONG_PREFIXES, WORDS)):
         for prefix, base in product(prefixes, bases):
@@ -280,8 +279,8 @@ def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
     if dimension in NEURON_UNITS:
         return NEURON_UNITS[dimension]
     length, mass, time, current, substance, temperature = dimension
-    # Solve for exponents: only the volt has the kilogram, only mM the mole. Remaining lengths come
-    # from currents per area; then either all current is per area, or none.
+    # Solve for exponents: only the volt contains the kilogram, only mM the mole. The remaining
+    # lengths belong to currents per area; either all current is per area, or none.
     voltage, concentration = mass, substance
     rest = length - 2 * voltage + 3 * concentration
     amperes, seconds = current + voltage, time + 3 * voltage
@@ -299,7 +298,7 @@ def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
 
 
 def _text(parts: dict[str, int]) -> str:
-    """Write a product of powers in `parse`'s grammar, with names of conductances."""
+    """Write a product of powers in `parse`'s grammar, with names for conductances."""
     parts = dict(parts)
     powers: list[tuple[str, int]] = []
     for current, conductance in (("nA", "uS"), ("mA/cm2", "S/cm2")):
