@@ -10,14 +10,14 @@ The map. Each part imports only the parts above it::
 
 ========================  ========================================================================
 `solver.forest`           `Forest`: trees of cells, their shapes, branches, levels and heights
-`solver.reference`        the slow truth in NumPy: serial Hines, dense, residuals, pivot errors
+`solver.reference`        the oracle in NumPy: serial Hines, dense, residuals, pivot errors
 `solver.plan`             forest -> `Plan`: methods, layouts, schedules; without a device
 `solver.device`           OpenCL: devices, queues, programs, copies, times
 `solver`                  plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
 `simulator.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `simulator.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
-`simulator.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
-`simulator.model`         the arrays that a network becomes
+`simulator.network`       the user's description: `Network`, `Pairs`, `Rule`, the ring network
+`simulator.model`         the arrays of a network
 `simulator`               a network in time: `Simulation`, `Population`
 `simulator.analysis`      results: features of voltages by eFEL's definitions
 `neuron`                  models in NEURON's memory: `from_neuron`, `run`, `check`
@@ -28,7 +28,7 @@ Public modules have short names: `clhines.analysis`, `clhines.cells`, `clhines.d
 `clhines.draw`, `clhines.fields`, `clhines.library`, `clhines.plan`, `clhines.reference`,
 `clhines.ring`, `clhines.torch`, `clhines.jax`.
 
-Each package's docstring explains its words, what each module owns, and how to add to it.
+Each package's docstring defines its words, lists its modules, and says how to add to it.
 
 The data contract. Arrays are flat over all cells, cell after cell ("natural order"):
 
@@ -45,12 +45,12 @@ The data contract. Arrays are flat over all cells, cell after cell ("natural ord
 ``x``             like ``b``                  solution
 ================  ==========================  ====================================================
 
-Inputs are not destroyed unless the caller allows it. NumPy in gives NumPy out; pyopencl arrays in
-give pyopencl arrays out, asynchronously, on the caller's queue. Cells have 1 to 10^7 nodes
-with any number of children. The same input gives the same bits in every run. A pivot that is zero,
-negative or not finite is reported with its cell and node.
+Inputs are not changed unless the caller allows it. NumPy arrays in give NumPy arrays out; pyopencl
+arrays in give pyopencl arrays out, asynchronously, on the caller's queue. Cells have 1 to 10^7
+nodes with any number of children. The same input gives the same bits in every run. A pivot that is
+zero, negative or not finite is reported with its cell and node.
 
-The logger ``clhines`` says at INFO what was chosen and why; it is silent by default.
+The logger ``clhines`` reports at INFO which method was chosen and why; it is silent by default.
 
 Names are imported when first used: forests, cells, networks and plans work without pyopencl.
 """
@@ -64,7 +64,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 __version__ = "0.2.0"
-# Where each public name is defined; `__init__.pyi` tells type checkers the same.
+# The module of each public name; `__init__.pyi` lists them for type checkers.
 _HOMES = {
     "simulator.cells.cable": "Cable discretise discretize",
     "simulator.cells.morphology": "Morphology",
@@ -104,7 +104,7 @@ __all__ = sorted(_HOME_OF)
 
 
 class _SameModule:
-    """Give a second name to a module, which keeps its own spec."""
+    """Loader that gives a second name to a module, which keeps its own spec."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
@@ -117,7 +117,7 @@ class _SameModule:
 
 
 class _PublicModules:
-    """Import ``clhines.device.timing`` and other public modules from the part they lie in."""
+    """Finder of ``clhines.device.timing`` and other public modules in the part that holds them."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -134,7 +134,7 @@ sys.meta_path.insert(0, _PublicModules())  # a package below a public name has a
 
 
 def __dir__() -> list[str]:
-    # Completion in a terminal asks for each: not for what needs packages that may not be there.
+    # Completion in a terminal loads each name: leave out modules that need optional packages.
     return sorted({*_HOME_OF, *_MODULES, "__version__"} - {"jax", "torch"})
 
 
@@ -152,7 +152,7 @@ def __getattr__(name: str) -> object:
 
 
 _errors = import_module("clhines.core.errors")
-if _errors.launched():  # before the first use of MPI, which may be another rank's alone
+if _errors.launched():  # before the first use of MPI, possibly on another rank only
     import_module("clhines.simulator.common.launchers").stop_all_on_errors()
 if os.environ.get("CLHINES_NEURON", "0") not in ("", "0"):
     import_module("clhines.neuron.switch.enabled").enable_as(os.environ["CLHINES_NEURON"])

@@ -1,6 +1,6 @@
 """JAX: solves, and whole simulations, that `jax.grad` differentiates.
 
-`solve` is of `clhines.solver.jax`, which needs no simulator.
+`solve` comes from `clhines.solver.jax`, which needs no simulator.
 
 >>> import clhines  # doctest: +SKIP
 >>> loss = lambda g: clhines.jax.simulate(sim, 5.0, [(hh, "gnabar")], g)[0].sum()  # doctest: +SKIP
@@ -38,8 +38,8 @@ def simulate(
 ) -> JaxArrays:
     """Run from t = 0 with these values; return the rows of each record, differentiable once.
 
-    Arguments are as of `clhines.torch.simulate`. The run is a callback to the host; its gradient
-    is one more run, forward and back.
+    Arguments as in `clhines.torch.simulate`. The run is a callback to the host; its gradient is one
+    more run, forward and backward.
     """
     from clhines.simulator.gradients.outside import check_settable
 

@@ -1,6 +1,6 @@
 """PyTorch: solves, and whole simulations, that `torch.autograd` differentiates.
 
-`solve`, `factor` and `Factors` are of `clhines.solver.torch`, which needs no simulator.
+`solve`, `factor` and `Factors` come from `clhines.solver.torch`, which needs no simulator.
 
 >>> import clhines  # doctest: +SKIP
 >>> (v,) = clhines.torch.simulate(sim, 5.0, [(hh, "gnabar")], gnabar)  # doctest: +SKIP
@@ -26,7 +26,7 @@ __all__ = ["Factors", "TorchFactors", "factor", "simulate", "solve"]
 
 
 class _Simulate(torch.autograd.Function):
-    """Rows of records from values; inputs are simulation, duration, of, surrogate, values."""
+    """Rows of records as a function of values."""
 
     @staticmethod
     def forward(
@@ -74,12 +74,12 @@ def simulate(
         Its records are returned; the values stay set in it.
     duration : float, ms
     of : sequence
-        As of `Simulation.gradient`, of what a simulation sets: ``(group, parameter)``, ``v_init``
-        and ``weight``.
+        As in `Simulation.gradient`, but only values that `set` accepts: ``(group, parameter)``,
+        ``v_init`` and ``weight``.
     *values : tensors
         One for each of `of`: () for all instances, or (count,).
     surrogate : float, optional, mV
-        As of `Simulation.gradient`.
+        As in `Simulation.gradient`.
     """
     from clhines.simulator.gradients.outside import check_settable
 

@@ -1,28 +1,28 @@
 """Describe cells and networks, and advance them in time.
 
-`cells` reads morphologies and makes cables, `mechanisms` compiles equations, `network` is what a
-user describes, `model` the arrays that it becomes (NumPy, without OpenCL). `common` is what these
-share. `fields` has potentials outside of cells, and axons of the literature. `analysis` computes
-features of results; `refusals` is the catalogue of sentences for models that cannot be simulated.
-The other modules advance a model, or passive cells without connections.
+`cells` reads morphologies and makes cables, `mechanisms` compiles equations, `network` is the
+user's description, `model` its arrays (NumPy, without OpenCL). `common` holds shared tools.
+`fields` has extracellular potentials, and axon models from the literature. `analysis` computes
+features of results; `refusals` is the catalogue of messages for models that are not supported. The
+other modules advance a model, or passive cells without connections.
 
 Words: a *step* advances voltages and states by dt. An *epoch* is as many steps as the smallest
-delay: spikes of one epoch act in the next at the earliest, so that cells do not interact within
-it. A *chunk* is a whole number of epochs between two accesses of the host. An *engine* is a way to
-advance a network; a *run* is what an engine makes of one: its state, its kernels and the delivery
-of events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
+delay: spikes of one epoch act in the next at the earliest, so cells do not interact within it. A
+*chunk* is a whole number of epochs between two accesses of the host. An *engine* is a way to
+advance a network; a *run* is an engine's state and kernels for one network, and its delivery of
+events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
 
-Who owns what
-    `simulation`: `Simulation`, what users call, and `result`: `Result`. A simulation owns a
-    `runner`, the run in use and the network as a model, `updates` (`set`, `reset`) and
-    `recordings`; `course` is one call of `run`. `choose` chooses an engine. `engines`: the table of
-    engines, runs, the reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole
-    cells; `device`: launches and reads. `kinds`: all that a template needs to know of one
-    mechanism. `events`: spikes to targets, weights. `state`: values on the device, their start,
-    files, copies. `records`: recorded quantities. `gradients`: derivatives of a loss of these.
-    `ranks`: MPI. `population`: many sets of parameters; `thresholds`: amplitudes at which cells
-    fire. `interrupt`: Ctrl-C, at the end of a chunk. `known_answers`: problems for
-    `solver.device.trust`. `importing`: what an importer needs of a run.
+Modules
+    `simulation`: `Simulation`, the class of users; `result`: `Result`. A simulation owns a `runner`
+    (the run in use, and the network as a model), `updates` (`set`, `reset`) and `recordings`;
+    `course` is one call of `run`. `choose` chooses an engine. `engines`: the table of engines,
+    runs, and the reference in NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole cells;
+    `device`: launches and reads. `kinds`: a mechanism as templates need it. `events`: spikes to
+    targets, weights. `state`: values on the device, their start, files, copies. `records`:
+    recorded quantities. `gradients`: derivatives of a loss. `ranks`: MPI. `population`: many
+    parameter sets; `thresholds`: amplitudes at which cells fire. `interrupt`: Ctrl-C, at the end of
+    a chunk. `known_answers`: self-tests for `solver.device.trust`. `importing`: the parts of a run
+    that an importer needs.
 
 A cell with a current into its soma, on the device and by the oracle:
 
@@ -44,8 +44,8 @@ A cell with a current into its soma, on the device and by the oracle:
 >>> bool(close and (same.spike_time == result.spike_time).all())
 True
 
-To add an engine: a row of `engines.table` and a function that makes its run; to try it, give
-`Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more:
+To add an engine: a row of `engines.table` and a function that makes its run; to try it, pass a
+function as `engine` of `Simulation`, see `engines.run.Job.of_user`. To record more:
 `records.requests`, `engines.reference`, and `ArenaRun` in `engines.arena_run`.
 """
 

@@ -1,4 +1,4 @@
-"""Choose an engine, and make its run for one process or for a rank of several."""
+"""Choose an engine, and make its run for one process or for one of several ranks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from clhines.solver.plan.methods import METHODS
 from clhines.solver.solver import Solver
 
 _log = logging.getLogger(__name__)
-_NOT_SPLIT = {  # needs of networks that ranks cannot split, and their refusals
+_NOT_SPLIT = {  # needs of networks that ranks cannot split, and the refusals
     "bins": "network.ranks-bins",
     "written_pointers": "network.ranks-written-pointers",
     "read_pointers": "network.ranks-read-pointers",
@@ -57,7 +57,7 @@ _NOT_SPLIT = {  # needs of networks that ranks cannot split, and their refusals
 
 
 def check_options(options: Iterable[str], parameters: Iterable[str]) -> None:
-    """Refuse names that are no options of a `Solver`; `parameters` of `Simulation` are meant."""
+    """Refuse unknown `Solver` options; suggest also `parameters` of `Simulation`."""
     solver = [name for name in signature(Solver).parameters if name not in ("forest", "options")]
     solver_options = {*solver, *(name for row in METHODS.values() for name in row.options)}
     expected = [name for name in parameters if name not in ("self", "options")]
@@ -89,20 +89,20 @@ def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
 
 
 def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, device: str) -> str:
-    """Say which needs no engine of `engines` supports, and which other engines do."""
+    """Name the needs that no engine of `engines` supports, and other engines that do."""
     others = [repr(e.name) for e in ENGINES if e.supports(needs) and e.runs_on(device)]
     expected = listed(others or ["a network without"])
     lacking = min((needs & e.lacks for e in engines), key=len) if needs <= ALL else needs - ALL
     if not lacking:
         return f"engine={name!r} is for {engines[0].on.upper()}s; expected {expected}"
     if lacking & EXACT > {"exact_times"}:
-        lacking -= {"exact_times"}  # the others imply it
+        lacking -= {"exact_times"}  # implied by the others
     got = f"engine={name!r} takes no" if others else "no engine takes"
     return f"{got} {phrases(lacking)}; expected {expected}"
 
 
 def described() -> list[tuple[str, str, str, str, str]]:
-    """Return name, devices, description, missing needs and limits of each engine, in words."""
+    """Return name, devices, description, missing needs and limits of each engine, as text."""
     rows = []
     for e in ENGINES:
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
@@ -122,7 +122,7 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
         if shares:
             decisions = Decisions.of(model, split=True, overlap=overlap)
             part = shares[ranks.rank].model()
-        if model.has_sums:  # no epoch is cut short
+        if model.has_sums:  # chunks of whole epochs
             epoch = epoch_steps(model, overlap)
             request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))
         job = Job(part, request, decisions, by_name)
@@ -156,7 +156,7 @@ def make_own(
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
-    """Return the run of a rank: by steps if a cell of another rank is too large for epochs."""
+    """Use engine steps on all ranks if one needs it: its cells are too large for epochs."""
     by_steps = ranks.gather_numbers([engine == "steps"])[:, 0]
     with ranks.agreed():
         if by_steps.any() and engine.startswith(FAMILY):
@@ -166,7 +166,7 @@ def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str
 
 
 def check_split(needs: frozenset[str]) -> None:
-    """Refuse to split a network whose parts act on each other within a step."""
+    """Refuse to split a network whose parts interact within a step."""
     for word, name in _NOT_SPLIT.items():
         if word in needs:
             raise InputError(refusal(name))
@@ -175,7 +175,7 @@ def check_split(needs: frozenset[str]) -> None:
 def _engines(
     shares: Sequence[Share], model: Model, request: Request
 ) -> tuple[list[Engine], frozenset[str]]:
-    """Return the engines to try, none if the user has given one, and the needs of the model."""
+    """Return the engines to try, none for a user's function, and the model's needs."""
     needs, device = model.needs, "host"
     if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}
@@ -192,7 +192,7 @@ def _engines(
 
 
 def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[Run, str]:
-    """Make the run of the first engine that can; return its name too."""
+    """Make the run of the first engine that can; return also its name."""
     refusals = list[str]()
     for engine in engines:
         phase(f"planning for engine {engine.name}")
@@ -213,10 +213,10 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
 def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) -> Run:
     """Make a run of this rank's own network, joined to others, by the first engine that can.
 
-    `is_shared`: the ranks of this machine have one device, on which a GPU takes all their cells.
+    `is_shared`: the ranks of this machine share one device; a GPU then simulates all their cells.
     """
     needs = job.model.needs
-    joints.ranks.agree(None)  # a rank that has failed before this tells the others here
+    joints.ranks.agree(None)  # if a rank has failed before, all learn it here
     on_gpu = not devices.is_cpu(job.queue.device)
     wanted = on_gpu if OneDeviceRun.wanted is None else OneDeviceRun.wanted
     is_shared &= wanted and joints.ranks.local_size == joints.ranks.size
@@ -240,7 +240,7 @@ _Described = tuple[str, list[np.ndarray], Ends, np.ndarray, RankLayout]
 
 
 def _on_one_device(job: Job, engine: str, joints: Joints) -> OneDeviceRun | None:
-    """Make a run of all ranks' networks on rank 0's device; None if that is not supported."""
+    """Run all ranks' networks on rank 0's device; return None if that is not supported."""
     ranks, model, reason = joints.ranks, job.model, ""
     outbox = Outbox(joints, model)
     with joints.agreed():
@@ -290,10 +290,10 @@ def make_reference(job: Job) -> Reference:
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
-    """Return the request to go on by steps; DeviceError if the user has named an engine."""
-    assert request.queue is not None  # as of all engines of `FAMILY`
+    """Return the request for engine steps; DeviceError if the user named an engine."""
+    assert request.queue is not None  # all engines of `FAMILY` have one
     reason = str(error).splitlines()[0]
-    if isinstance(error, BuildError):  # which shows the source
+    if isinstance(error, BuildError):  # its text shows the source
         reason = "its kernel does not build"
         _log.debug("%s", error)
     what = f"engine={engine!r} does not run on {devices.label(request.queue.device)}: {reason}"

@@ -28,7 +28,7 @@ _COMPILES = "kernels compile before the first steps of a new model"
 
 
 class RunCourse:
-    """One call of `Simulation.run`: its chunks so far, their cost, and its failure."""
+    """One call of `Simulation.run`: its chunks, costs and failure."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RunCourse:
         self._records, self._warns = list(records), warns
         self._begin, self._end = progress.step, progress.step + steps
         self._chunks = recordings.first_values(self._records, self._begin)
-        self._exchanged = runner.ranks.seconds  # s in earlier exchanges
+        self._exchanged = runner.ranks.seconds  # s of earlier exchanges
         self._cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         self._failed = 0  # 1 + the first step with a voltage that is not finite, or 0
         self._failure: SimulationError | None = None
@@ -83,7 +83,7 @@ class RunCourse:
         return result
 
     def _advance(self, count: int) -> None:
-        """Advance by a chunk; note it, or that its steps are lost."""
+        """Advance by a chunk and note it, or that its steps are lost."""
         runner, progress = self._runner, self._progress
         try:
             with naming_memory(runner.model.network, count):
@@ -108,7 +108,7 @@ class RunCourse:
 
     @property
     def _last(self) -> int:
-        """Steps taken so far, before one that failed."""
+        """Steps taken, without a failed one."""
         return self._failed - 1 if self._failed else self._progress.step
 
     def _is_interrupted(self, interrupt: InterruptDelay) -> bool:
@@ -116,7 +116,7 @@ class RunCourse:
         return self._runner.ranks.any(interrupt.pending)
 
     def _show(self, shown: tqdm, count: int) -> None:
-        """Advance the bar, and show the speed since the first chunk, in which kernels compile."""
+        """Advance the bar; show the speed since the first chunk, during which kernels compile."""
         step, begin = self._timed_from
         simulated = (self._progress.step - step) * self._runner.model.compiled.dt  # ms
         speed = (time.perf_counter() - begin) / (simulated * 1e-3)
@@ -144,7 +144,7 @@ class RunCourse:
         )
 
     def _warn_of_runaways(self, failed: np.ndarray) -> None:
-        """Warn of the cell whose voltage was the first beyond `RUNAWAY` in a chunk."""
+        """Warn about the first cell whose voltage exceeded `RUNAWAY` in a chunk."""
         if not (self._runner.is_first or self._runner.apart):
             return
         step = -1 - int(failed[failed < 0].max())
@@ -157,12 +157,12 @@ class RunCourse:
         )
 
     def _named(self, cell: int) -> str:
-        """Return the number of a cell, and its gid, if it has one."""
+        """Return a cell's number, with its gid if it has one."""
         gids = self._runner.model.network.gids
         return f"{cell}" if gids is None else f"{cell} (gid {gids[cell]})"
 
     def _simulation_error(self, failed: np.ndarray) -> SimulationError:
-        """Return the error of a voltage that is not finite, still without result."""
+        """Return the error for a voltage that is not finite, still without a result."""
         model, cell = self._runner.model.compiled, int(np.flatnonzero(failed == self._failed)[0])
         node, t = int(model.soma[cell]), self._failed * model.dt
         self._progress.broken = message = (

@@ -1,13 +1,13 @@
-"""What an importer needs of a run beside `Simulation` and `Result`.
+"""Functions that an importer needs besides `Simulation` and `Result`.
 
 An importer reads a model from another simulator's memory, describes it as a `network`, and makes a
-`Simulation` of it. The run begins with the other simulator's values and gives its own back:
+`Simulation`. The run begins with the other simulator's values and returns its own:
 
-- `state_follows`: make or reset a simulation whose first state is about to be loaded.
-- `start_arrays`: the state of one copy at the start, which the importer fills with values.
-- `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets have not had.
-- `asked`, `check_unless`: conditions under which a mechanism would do what is not simulated.
-- `joined_options`: arguments of `Simulation` for a rank that describes its own part of a network.
+- `state_follows`: make or reset a simulation whose first state will be loaded at once.
+- `start_arrays`: the initial state of one copy, into which the importer writes values.
+- `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
+- `asked`, `check_unless`: conditions under which a mechanism would do something unsupported.
+- `joined_options`: arguments of `Simulation` for a rank with its own part of a network.
 - `load_compiler`: load PoCL's compiler while a model is read.
 """
 
@@ -46,12 +46,12 @@ __all__ = [
 
 
 def start_arrays(model: Model, dtype: DTypeLike) -> dict[str, np.ndarray]:
-    """Return the state of a model with exact times at its start, as `Run.save` gives it."""
+    """Return the initial state of a model with exact times, as `Run.save` does."""
     return started(model, wires_of(model))[0].save(np.dtype(dtype))
 
 
 def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return first entry and size of the ring of each source in a state, (sources,) int64."""
+    """Return the first entry and the size of each source's ring in a state, (sources,) int64."""
     size = ring_sizes(model)
     return starts(size), size
 
@@ -59,7 +59,7 @@ def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
 def joined_options(
     joints: Joints, device: object, dtype: DTypeLike, engine: str
 ) -> dict[str, object]:
-    """Return the arguments of `Simulation` for a network joined to those of other ranks."""
+    """Return the arguments of `Simulation` for a network joined to other ranks' networks."""
     is_shared = len(devices_to_share(device, dtype)) == 1
     chosen = as_choice("engine", engine, CHOICES)
     made_by = partial(make_joined, engine=chosen, joints=joints, is_shared=is_shared)

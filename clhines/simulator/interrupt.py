@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: it acts at the end of a chunk, when the state is complete."""
+"""Delay Ctrl-C during a run until the end of a chunk, when the state is complete."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import sys
 from contextlib import suppress
 from types import FrameType, TracebackType
 
-_signal = sys.modules.get("_signal", signal)  # without the enums of `signal`: 1 us, not 18
+_signal = sys.modules.get("_signal", signal)  # avoids the enums of `signal`: 1 us, not 18
 _LATER = "the run stops at the end of this chunk; Ctrl-C again stops it at once, without a state"
 
 
 class InterruptDelay:
-    """Delays Ctrl-C in the block; a second one raises KeyboardInterrupt.
+    """Delays Ctrl-C in its block; a second one raises KeyboardInterrupt.
 
-    Signals reach the main thread alone, and only Python's own handler is replaced.
+    Only the main thread receives signals, and only Python's own handler is replaced.
 
     Attributes
     ----------
     pending : bool
-        Whether Ctrl-C came.
+        Whether Ctrl-C was pressed.
     """
 
     def __init__(self, say: bool) -> None:

@@ -1,4 +1,7 @@
-"""Small networks with known voltages: the self-tests of engines, see `solver.device.trust`."""
+"""Small networks whose voltages the host computes, too: engines' self-tests.
+
+`solver.device.trust` runs them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 CELLS = 17  # more than fit into any vector
 STEPS = 30
-ROUNDINGS = 64  # of a voltage in a step, at most: a solve of 12 nodes, two currents, an exponential
+ROUNDINGS = 64  # most per step of a voltage: a solve of 12 nodes, two currents, an exponential
 _DT = 0.025  # ms
 _CHANNEL = """
     density known
@@ -40,13 +43,13 @@ _NMODL = """
 
 
 def epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells by epochs, on GPUs; exact times of NMODL need float64."""
+    """Advance cells by epochs, on GPUs; NMODL with exact times needs float64."""
     texts = [_CHANNEL, _NMODL] if devices.has_fp64(queue.device) else [_CHANNEL]
     return _network("epochs-gpu", texts, queue, dtype)
 
 
 def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells by blocks, on CPUs; not in scalars."""
+    """Advance cells by blocks, on CPUs; with vectors only."""
     if not trust.is_right(queue.device, "blocks", dtype):
         return ""
     texts = [_CHANNEL, _NMODL] if devices.has_fp64(queue.device) else [_CHANNEL]
@@ -58,7 +61,7 @@ def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: n
     from clhines.simulator.mechanisms.mechanism import Mechanism
     from clhines.simulator.simulation import Simulation
 
-    method = "flat" if engine == "steps" else "auto"  # soon compiled; `solve` is about others
+    method = "flat" if engine == "steps" else "auto"  # compiles fast; other problems test methods
     for text in texts:
         made = Mechanism.from_nmodl(text) if text is _NMODL else Mechanism(text)
         known = Simulation(_cells(made), _DT, engine="reference")
@@ -73,7 +76,7 @@ def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: n
 
 
 def _cells(made: Mechanism) -> Network:
-    """Return a ring of cells with a channel and a synapse each, all of which get an event."""
+    """Make a ring of cells, each with a channel, a synapse and an event."""
     from clhines.simulator.cells.cable import discretise
     from clhines.simulator.cells.synthetic import ring_cell
     from clhines.simulator.network.network import Network
@@ -88,7 +91,7 @@ def _cells(made: Mechanism) -> Network:
     return net
 
 
-# advance cells with a channel from a text, or from NMODL; on CPUs in vectors
+# channels from a text and from NMODL; on CPUs in vectors
 PROBLEMS: dict[str, trust.Problem] = {
     "steps": partial(_network, "steps", [_CHANNEL, _NMODL]),
     "epochs": epochs,
@@ -97,11 +100,11 @@ PROBLEMS: dict[str, trust.Problem] = {
 
 
 def main() -> None:
-    """Test the default device, for a process that is busy otherwise and finds the result later."""
+    """Test the default device, in a process started for that; other processes find the result."""
     from clhines.core.errors import ClhinesError
     from clhines.solver.device import devices
 
     import_module("clhines.simulator.engines.run")  # registers the families
-    with suppress(ClhinesError):  # which that process will meet
+    with suppress(ClhinesError):  # other processes meet it themselves
         device = devices.choose()
         trust.is_right(device, "blocks" if devices.is_cpu(device) else "epochs", np.float64)

@@ -1,4 +1,4 @@
-"""Recordings: the records of a simulation."""
+"""The records of a simulation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from clhines.solver.device import devices
 
 
 class Recordings:
-    """Records of the runs of a simulation, by number."""
+    """Records of a simulation's runs, by number."""
 
     def __init__(self, runner: Runner, dtype: np.dtype) -> None:
         self._runner, self._dtype = runner, dtype
         self._records: list[Record] = []
-        self.any_computed = False  # whether the host computes any from rows and parameters
-        self.any_beside_v = False  # whether anything but voltages is recorded
+        self.any_computed = False  # whether the host computes one from rows and parameters
+        self.any_beside_v = False  # whether one is not a voltage
 
     def __len__(self) -> int:
         return len(self._records)
@@ -70,7 +70,7 @@ class Recordings:
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
-        """Return the records of a run, and the steps of its chunks; their memory is checked."""
+        """Return the records of a run, and the steps per chunk; check their memory."""
         runner, model = self._runner, self._runner.model.compiled
         records = for_run(self._records, begin, steps, model.dt)
         exchanges = runner.ranks.size > 1 or model.has_sums
@@ -82,7 +82,7 @@ class Recordings:
         return records, chunk_of(records, steps, self._dtype.itemsize, chunk, epoch, memory)
 
     def first_values(self, records: list[Record], step: int) -> list[Chunk]:
-        """Return the values at t = 0; crossings begin with the values before any run."""
+        """Return the values at t = 0; crossings start from the values before any run."""
         if step and not any(r.follows for r in records):
             return []
         values = self._runner.run.now(records, step)

@@ -1,8 +1,8 @@
 """The catalogue of refusals: parts of NEURON models that are not supported, and alternatives.
 
-Each has an id, a sentence with fields in braces, and a way out. `refusal` fills in the fields; what
-it returns is a text that knows its id. What is refused is listed by `clhines.neuron.check`, raised
-by `run` and `from_neuron`, left to NEURON by the switch, and printed by ``docs/refusals.md``.
+Each has an id, a sentence with fields in braces, and a way out. `refusal` fills in the fields and
+returns a text that knows its id. `clhines.neuron.check` lists refusals, `run` and `from_neuron`
+raise them, the switch leaves such models to NEURON, and ``docs/refusals.md`` prints all.
 
 >>> refusal("mod.table-with", n=0).id
 'mod.table-with'
@@ -44,12 +44,12 @@ def refusal(id_: str, /, **fields: object) -> Sentence:
 
 
 def id_of(text: str) -> str:
-    """Return the id of a sentence, or an empty text."""
+    """Return the id of a sentence, or an empty string."""
     return text.id if isinstance(text, Sentence) else ""
 
 
 def sentence_of(error: Exception) -> Sentence:
-    """Return the sentence that an error was raised with."""
+    """Return the sentence with which an error was raised."""
     first = error.args[0] if error.args else ""
     return first if isinstance(first, Sentence) else refusal("network.message", message=error)
 

@@ -31,36 +31,36 @@ class Result:
     Attributes
     ----------
     t : (rows,) float64, ms
-        The ends of the steps, and 0 if the run began there.
+        Ends of the steps, and 0 if the run began there.
     values : list of arrays
-        One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``, also for a
+        One per call of `record`, in order; ``result[k]`` is ``result.values[k]``, also for a
         `Recording` or a name as ``k``: (rows, r), or with ``reduce`` (r,). Crossings are (m, r),
-        ms, and each column is filled up with NaN. Features are (0, r).
-        If a run has failed, extremes, means and integrals are NaN, and counts are -1.
+        ms; NaN fills up each column. Features are (0, r). If a run has failed, extremes, means and
+        integrals are NaN, and counts are -1.
     features : dict of int to dict of str to (r,) array or RaggedArray
-        By number of the record, then by name, see `simulator.analysis.Features`; NaN and empty
-        lists if a run has failed.
+        By record number, then by name, see `simulator.analysis.Features`; NaN and empty lists if a
+        run has failed.
     times : list of (rows,) float64, ms
-        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce``.
+        Times of each record's rows: `t` unless it has ``every``; empty with ``reduce``.
     spike_time : (k,) float64, ms
-        An event that is sent ahead of its time is in the run that sends it.
+        An event that is sent ahead of its time belongs to the run that sends it.
     spike_cell : (k,) int64
-        By time, then cell; gids, if the network has `Network.gids`. If events act at exact times,
-        the spikes of all sources by their numbers, see `Network.source_numbers`; the first sources
-        are the cells.
+        Sorted by time, then cell; gids, if the network has `Network.gids`. If events act at exact
+        times, spikes of all sources by number, see `Network.source_numbers`; the first sources are
+        the cells.
     cost : dict of str to float, s
-        ``all``, the wall time. ``steps``: the device's time for steps, external events and
-        recording. ``spikes``: its time for delivery. ``collect``: reading results after each chunk.
-        If the queue has no timestamps (a simulation's own queue has none, so that launches take
-        less time), and for ``reference``, the host's time instead; of a chunk in one launch on a
-        CPU until it was done. With several ranks the times of this rank, and ``exchange``, its time
-        in exchanges, waiting for others included.
+        ``all``: wall time. ``steps``: device time of steps, external events and recording.
+        ``spikes``: device time of delivery. ``collect``: reading results after each chunk. Without
+        timestamps (a simulation's own queue has none, which makes launches cheaper), and for
+        ``reference``, host times instead; for a chunk in one launch on a CPU, until it was done.
+        With several ranks: times of this rank, and ``exchange``, time in exchanges including
+        waiting.
     names : tuple of str
         Of the records: ``result[name]``.
     variables : tuple of str
-        Of the records, as ``v``.
+        Of the records, such as ``v``.
     units : tuple of str
-        Of their values, as ``mV``; empty if unknown.
+        Of the records, such as ``mV``; empty if unknown.
     num_cells : int
         Of the network.
     """
@@ -82,12 +82,12 @@ class Result:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Variables of the records, as ``v``."""
+        """Variables of the records, such as ``v``."""
         return tuple([record.name for record in self._records])
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Units of their values, as ``mV``; empty if unknown."""
+        """Units of the records, such as ``mV``; empty if unknown."""
         return tuple([record.unit for record in self._records])
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class Result:
         return isinstance(record, (int, np.integer)) and int(record) in range(len(self.values))
 
     def number(self, record: int | str) -> int:
-        """Return the number of a record, given its name or the result of `Simulation.record`.
+        """Return the number of a record, by name or by the result of `Simulation.record`.
 
         Raises
         ------
@@ -142,11 +142,11 @@ class Result:
         return k
 
     def columns(self, record: int | str) -> list[str]:
-        """Return the names of the columns of a record.
+        """Return the names of a record's columns.
 
-        For nodes: ``cell 3`` at the soma of cell 3, ``cell 3 node 7`` at node 7 of the cell, and
-        without the cell if there is only one. For a group: the mechanism and the instance. With
-        ``matrix``: the row.
+        For nodes: ``cell 3`` at the soma of cell 3, ``cell 3 node 7`` at its node 7; without the
+        cell if there is only one. For a group: the mechanism and the instance. With ``matrix``: the
+        row.
         """
         return self._records[self.number(record)].columns.names()
 
@@ -159,16 +159,16 @@ class Result:
         ----------
         record : int or str, optional
             Number or name of a record; default: all voltages with rows, else all records with rows
-            whose unit is that of the first.
+            in the unit of the first.
 
         Returns
         -------
         lines : list of (t, values, names)
-            One for each record: (rows,) float64, ms; (rows, r); and a name for each column.
+            For each record: (rows,) float64, ms; (rows, r); and a name for each column.
         label : str
-            What is drawn, with its unit.
+            Quantity and unit.
         others : list of str
-            Names of the records that are not drawn.
+            Names of records that are not drawn.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Result:
         return lines, label, [self._short(k) for k in others]
 
     def _drawn(self) -> list[int]:
-        """Return the records of a picture: voltages, or all with the unit of the first."""
+        """Return the records to draw: voltages, or else all in the unit of the first."""
         rows = self._with_rows()
         first = next((k for k in rows if self.variables[k] == "v"), rows[0] if rows else None)
         if first is None:
@@ -198,12 +198,12 @@ class Result:
         ]
 
     def _short(self, k: int) -> str:
-        """Return the name of a record for messages, with its number if it is not unique."""
+        """Return a record's name for messages, with its number if it is not unique."""
         name = f"{k} {self.names[k]}" if self.names.count(self.names[k]) > 1 else self.names[k]
         return f"{name} (features)" if k in self.features else name
 
     def _named(self, k: int, short: bool = False) -> list[str]:
-        """Return a name for each column of a record; if `short`, without the record's name."""
+        """Return names of a record's columns; if `short`, without the record's name."""
         name, columns = self.names[k], self._records[k].columns.names()
         if self.names.count(name) > 1:
             name = f"{k} {name}"
@@ -222,9 +222,9 @@ class Result:
     ) -> Figure:
         """Draw the spikes of cells above the records; see `analysis.draw.plot_result`.
 
-        With `ax`, what was recorded alone, into these axes; see `analysis.draw.plot_traces`. By
-        default these are all voltages with rows, also with ``every``; without voltages, all records
-        with rows in the unit of the first. The picture names the records that it leaves out.
+        With `ax`, draw only records, into these axes; see `analysis.draw.plot_traces`. By default
+        these are all voltages with rows, also with ``every``; without voltages, all records with
+        rows in the unit of the first. The picture names the records that it leaves out.
         """
         from clhines.simulator.analysis import draw
 
@@ -233,7 +233,7 @@ class Result:
         return draw.plot_result(self, record, title=title, path=path)
 
     def _rows(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return times (rows,), ms, and values (rows, r) of a record with rows."""
+        """Return times, (rows,), ms, and values, (rows, r), of a record with rows."""
         t, values = self.times[k], self.values[k]
         has_rows = values.ndim == 2 and len(values) == len(t)
         if not has_rows or (len(self.t) and not len(t)):
@@ -241,7 +241,6 @@ class Result:
         return t, values
 
     def _with_rows(self) -> list[int]:
-        """Return the numbers of the records that have rows."""
         return [k for k, t in enumerate(self.times) if len(t)]
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -259,10 +258,10 @@ def joined_result(
     source_names: Callable[[np.ndarray], np.ndarray],
     dtype: np.dtype,
 ) -> Result:
-    """Join the chunks of a run; if it has `failed`, leave out the last steps of the last chunk.
+    """Join the chunks of a run; if it has `failed`, drop the last steps of the last chunk.
 
-    `steps` are the steps taken before the run and before its failure or end, and its requested end.
-    `source_names` converts numbers of sources to the numbers that users know; records are `dtype`.
+    `steps`: steps before the run, before its failure or end, and until its requested end.
+    `source_names` maps source numbers to the users' numbers; records have this `dtype`.
     """
     begin, last, end = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
@@ -301,14 +300,14 @@ def joined_result(
 
 
 def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return times, ms, and sources of the spikes in the steps before `end`, by time."""
+    """Return times, ms, and sources of spikes in the steps before `end`, sorted by time."""
     chunks = [chunk for chunk in chunks if len(chunk.spike_step)]
     if not chunks:
         return np.zeros(0), np.zeros(0, np.int64)
     kept = np.concatenate([chunk.spike_step for chunk in chunks]) < end
     cell = np.concatenate([chunk.spike_cell for chunk in chunks])[kept]
     time = np.concatenate([chunk.spike_time for chunk in chunks])[kept]
-    if len(chunks) > 1 and (np.diff(time) < 0).any():  # some were sent ahead of their time
+    if len(chunks) > 1 and (np.diff(time) < 0).any():  # events sent ahead of their time
         order = np.lexsort((cell, time))
         cell, time = cell[order], time[order]
     return time, cell
@@ -330,10 +329,10 @@ def _reduced(
     failed: bool,
     dtype: np.dtype,
 ) -> np.ndarray:
-    """Return the reduction of a record over a run, from its reductions up to each chunk's end."""
+    """Return a record's reduction over a run, from reductions up to the end of each chunk."""
     begin, last = steps
     reduce, width = record.reduce, record.width
-    if reduce == "crossings":  # times of those in steps before `last`
+    if reduce == "crossings":  # of steps before `last`
         step = np.concatenate([np.zeros((0, width), np.int64), *blocks]).astype(np.int64)
         row, column = np.nonzero((step >= 0) & (step < last))
         return packed_columns(column, (step[row, column] + 1) * dt, width, np.nan)

@@ -38,11 +38,11 @@ from clhines.solver.plan.plan import real_name
 class Staleness(IntEnum):
     """Parts of a model that changed after it was compiled."""
 
-    NOTHING, VALUES, WIRING = range(3)  # WIRING: connections or events, and perhaps values
+    NOTHING, VALUES, WIRING = range(3)  # WIRING: connections or events, perhaps also values
 
 
 class CurrentModel:
-    """The network of a simulation as arrays; `compiled`, the last model, may be stale."""
+    """The network of a simulation as arrays; `compiled`, the latest model, may be stale."""
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
         self.network, self.settings, self.changes = network, dict(settings), Changes()
@@ -51,13 +51,13 @@ class CurrentModel:
 
     @property
     def current(self) -> Model:
-        """The model with all changes; compiled again if it was stale."""
+        """The model with all changes; compiled again if stale."""
         if self._staleness:
             self.replace(self.compile_changes())
         return self.compiled
 
     def compile_changes(self) -> Model:
-        """Return the model with all changes; `compiled` stays."""
+        """Return the model with all changes; keep `compiled`."""
         net, settings = self.network, self.settings
         if not self._staleness:
             return self.compiled
@@ -87,7 +87,7 @@ class CurrentModel:
 
 
 def _protect(model: Model) -> None:
-    """Make the arrays of a model read-only: a change there would have no effect."""
+    """Make a model's arrays read-only, because changes there would have no effect."""
     owners: list[object] = [model, *model.kinds, model.connections, model.events]
     arrays = [a for owner in owners for a in vars(owner).values()]
     arrays += [a for kind in model.kinds for a in vars(kind).get("parameters", {}).values()]
@@ -97,7 +97,7 @@ def _protect(model: Model) -> None:
 
 
 class Progress:
-    """Progress of a simulation; `broken`: why its state cannot be used further, or empty."""
+    """Progress of a simulation; `broken` says why its state cannot be used, or is empty."""
 
     def __init__(self) -> None:
         self.begin()
@@ -106,27 +106,27 @@ class Progress:
         self.step, self.at_start, self.broken, self.under_way = 0, True, "", UnderWay()
 
     def go_to(self, step: int, spikes: UnderWay | None = None) -> None:
-        """Go on at a step from a state that was loaded, with these spikes under way."""
+        """Continue at a step from a loaded state, with these pending spikes."""
         self.under_way.forget(step)
         self.under_way = self.under_way if spikes is None else spikes
         self.step, self.at_start, self.broken = step, False, ""
 
     def check(self, consequence: str) -> None:
-        """Raise InputError if there is no state to go on from."""
+        """Raise InputError if there is no state to continue from."""
         if self.broken:
             raise InputError(f"{self.broken}; {consequence}")
 
 
 @dataclass
 class PendingChanges:
-    """Changes that are not in the run or its model yet."""
+    """Changes that the run, or its model, does not have yet."""
 
     without_memory: list[str] = field(default_factory=list)  # parameters that need a new run
-    initial_states: set[tuple[int, str]] = field(default_factory=set)  # groups, and their states
+    initial_states: set[tuple[int, str]] = field(default_factory=set)  # group, state
     constants: bool = False  # parameters of constant mechanisms
-    start_values: bool = False  # values that the state at the start depends on
-    first_currents: bool = False  # values that only what the first step sets depends on
-    only_on_device: bool = False  # parameters that the device has, and the model of the run has not
+    start_values: bool = False  # the initial state depends on them
+    first_currents: bool = False  # only values that the first step sets depend on them
+    only_on_device: bool = False  # parameters that the run's model does not have
 
 
 class Runner:
@@ -140,7 +140,7 @@ class Runner:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that reads, writes and prints."""
+        """Whether this process reads, writes and prints."""
         return self.ranks.rank == 0
 
     @property
@@ -149,11 +149,11 @@ class Runner:
         return self.ranks.size > 1 and self.model.network.gids is not None
 
     def make(self, model: Model) -> EngineRun:
-        """Make a run of a model; InputError if its precision cannot hold a constant."""
+        """Make a run of a model; InputError if a constant does not fit the precision."""
         network, dtype, of_nodes = self.model.network, self.request.dtype, model.of_nodes
         with self.ranks.agreed():
             for group in network.groups:
-                if group.mechanism.constant:  # no kernel calls it: its numbers are checked here
+                if group.mechanism.constant:  # no kernel calls it, so check its numbers here
                     group.mechanism.functions(real_name(dtype), blocks=("current",))
             check_constants(
                 dtype,
@@ -175,7 +175,7 @@ class Runner:
         self.model.replace(model)
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Go to the start of a model with other values, see `Restarts`; whether the run could."""
+        """Go to the start of a model with other values, see `Restarts`; False if the run cannot."""
         run = self.run
         if not isinstance(run, Restarts) or not run.restart(model, in_place):
             return False
@@ -186,7 +186,7 @@ class Runner:
         return True
 
     def reset(self) -> bool:
-        """Go back to the start that the run has kept; False if there is none."""
+        """Return to the start that the run has kept; False if it has none."""
         if self.on_device is None or not self.on_device.reset():
             return False
         self.moved = False
@@ -198,18 +198,18 @@ class Runner:
 
     @property
     def saved_unit(self) -> float:
-        """Unit of pending events in arrays that leave the run: the unit of a new simulation."""
+        """Unit of pending events in saved arrays: that of a new simulation."""
         return incoming_scale(self.model.current) if self.model.compiled.has_sums else self.unit
 
     def save(self) -> dict[str, np.ndarray]:
         return in_unit(self.run.save(), self.unit, self.saved_unit)
 
     def load(self, saved: dict[str, np.ndarray], unit: float) -> None:
-        self.moved = True  # even if it fails on the way
+        self.moved = True  # also if loading fails
         self.run.load(in_unit(saved, unit, self.unit))
 
     def weights(self, step: int) -> np.ndarray:
-        """(m,) float64: of all connections at the begin of a step, in the order of `connect`."""
+        """(m,) float64: all weights at the beginning of a step, in the order of `connect`."""
         weights, model = self.run.weights(), self.model.compiled
         grid_weights, exact_weights = np.split(weights, [len(model.numbers)])
         rule = model.connections.rule
@@ -219,13 +219,13 @@ class Runner:
             grid_weights = saved.get("plastic_weight", grid_weights)
         every = model.given_weights.copy()
         every[model.numbers] = grid_weights
-        every[model.exact_numbers] = exact_weights[: len(model.exact_numbers)]  # then: from outside
+        every[model.exact_numbers] = exact_weights[: len(model.exact_numbers)]  # the rest: external
         return every
 
     def advance(
         self, step: int, count: int, records: Sequence[Record], cost: dict[str, float]
     ) -> Chunk:
-        """Take a chunk; by steps if the device rejects the kernels of the first one."""
+        """Take a chunk; use engine steps if the device rejects the kernels of the first one."""
         tried, self._tried = self._tried, True
         at_start, self.moved = not self.moved, True
         if tried or self.ranks.size > 1 or not self.engine_run.engine.startswith(FAMILY):

@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 _Self = TypeVar("_Self", bound="Simulation")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-# Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
+# Whether spikes are exchanged during the next epoch; None: `partition.exchanged_during` decides.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
 
 
 def collective(method: _Method) -> _Method:
-    """Make a method `exclusive`; MPI ranks, which all call it, compare its name first."""
+    """Make a method `exclusive`; MPI ranks, which all call it, first compare its name."""
 
     @functools.wraps(method)
     def met(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,20 +80,20 @@ class Simulation(Holder):
     network : Network
     dt : float, ms
     dtype : float64 or float32
-        Of all values on the device, also of the time in mechanisms: float32 distinguishes steps of
+        Of all values on the device, also the time in mechanisms: float32 distinguishes steps of
         0.025 ms up to 10^5 ms. ``reference`` computes in float64.
     device : pyopencl.Device or str, optional
         See `solver.device.devices.choose`; ignored with `queue`.
     queue : pyopencl.CommandQueue, optional
         An in-order queue to work on.
     method : str
-        Of the `Solver`, if the engine uses one.
+        Method of the `Solver`, if the engine uses one.
     engine : str, or callable
-        A name of `simulator.engines.table`. ``auto``: the first that supports the network on the
-        device; ``epochs``: ``epochs-cpu`` or ``epochs-gpu``. Or a function of a `Job` that returns
+        A name in `simulator.engines.table`. ``auto``: the first one that supports the network on
+        the device; ``epochs``: ``epochs-cpu`` or ``epochs-gpu``. Or a function that maps a `Job` to
         a `Run`, see `simulator.engines.run.Job.of_user`.
     v_init : float or (n,) float64, mV
-        Enclosing nodes, see `Network.from_arrays`, begin at 0 if it is one number.
+        If it is one number, enclosing nodes, see `Network.from_arrays`, begin at 0.
     secondorder : bool
         NEURON's ``secondorder = 2``: half an implicit step, then extrapolation.
     seed : int
@@ -103,12 +103,12 @@ class Simulation(Holder):
     max_spikes : int, optional
         Most spikes in a chunk on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
-        Simulate on its ranks together, see `simulator.ranks.mpi`. All ranks call the same methods,
-        except for properties. If each has the whole network, it simulates some of the cells, gets
-        the results of one process, and rank 0 reads and writes files. If each has a network of its
-        own cells, with `Network.gids`, its records and results are of these cells.
+        Simulate together on its ranks, see `simulator.ranks.mpi`. All ranks call the same methods,
+        except for properties. If each rank has the whole network, it simulates a part of the cells
+        and gets the results of one process, and rank 0 reads and writes files. If each rank has a
+        network of its own cells, with `Network.gids`, its records and results are of these cells.
     **options
-        Of the `Solver`.
+        For the `Solver`.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class Simulation(Holder):
     Raises
     ------
     InputError
-        No engine, or not this one, supports the network.
+        No engine supports the network, or the chosen one does not.
     DeviceMemoryError
         The network does not fit into the device's memory.
     RankError
@@ -182,7 +182,7 @@ class Simulation(Holder):
     def _overlaps(
         self, current: CurrentModel, on_host: bool, arguments: dict[str, object]
     ) -> bool | None:
-        """Whether spikes are exchanged during an epoch; the arguments of ranks must be equal."""
+        """Whether spikes are exchanged during an epoch; ranks' arguments must be equal."""
         if self.ranks.size == 1:
             check_complete(self.network)
             return False
@@ -206,7 +206,7 @@ class Simulation(Holder):
 
     @property
     def model(self) -> Model:
-        """The network as arrays, with all that `set` has changed; read-only."""
+        """The network as arrays, with all changes by `set`; read-only."""
         return self._runner.model.current
 
     @property
@@ -216,7 +216,7 @@ class Simulation(Holder):
 
     @property
     def engine(self) -> str:
-        """Name of the chosen engine; ``custom`` for a function."""
+        """Name of the engine; ``custom`` for a function."""
         return self._runner.engine_run.engine
 
     @property
@@ -225,7 +225,7 @@ class Simulation(Holder):
         return self._runner.engine_run.chunk
 
     def _check_together(self, what: str) -> None:
-        """Raise InputError, on all ranks, if each has described its own cells."""
+        """Raise InputError, on all ranks, if each rank has described its own cells."""
         if self._apart:
             raise InputError(
                 f"{what} is for one process, or ranks that all describe the whole network; each of "
@@ -239,7 +239,7 @@ class Simulation(Holder):
 
     @exclusive
     def close(self) -> None:
-        """Wait for the device, and drop the buffers, as the end of a ``with`` does."""
+        """Wait for the device and release its buffers, as at the end of a ``with`` block."""
         if not isinstance(self._runner, ClosedProxy):
             if self._runner.request.queue is not None:
                 self._runner.request.queue.finish()
@@ -248,7 +248,7 @@ class Simulation(Holder):
 
     @property
     def device_label(self) -> str:
-        """Name of the device of this process, or of the host."""
+        """Name of this process's device, or of the host."""
         device = self.runner.device
         return _HOST if device is None else devices.label(device)
 
@@ -266,7 +266,7 @@ class Simulation(Holder):
         duration : float, ms
             A whole number of steps.
         progress : bool
-            Show a bar, the seconds for each simulated second, and what compiles.
+            Show a progress bar, the seconds per simulated second, and kernels that compile.
 
         Returns
         -------
@@ -275,15 +275,15 @@ class Simulation(Holder):
         Raises
         ------
         SimulationError
-            A voltage was not finite after a step; its `result` has the steps before. Each exception
-            that ends a run has a `result` of the chunks until then.
+            A voltage was not finite after a step; its `result` has the steps before. Every
+            exception that ends a run has a `result` of the chunks until then.
         SpikeOverflowError
             More spikes in a chunk than `max_spikes`.
         DeviceMemoryError
-            The records of a chunk do not fit into the memory of the device.
+            The records of a chunk do not fit into the device's memory.
         RunInterrupt
-            Ctrl-C, at the end of its chunk, from which `run` and `save` go on. A second Ctrl-C acts
-            at once, and leaves no state.
+            Ctrl-C, at the end of a chunk; `run` and `save` continue from there. A second Ctrl-C
+            acts at once and leaves no state.
         """
         self._updates.settle(first_currents=self._recordings.any_beside_v)
         with self.ranks.agreed():
@@ -297,7 +297,7 @@ class Simulation(Holder):
         return course.run(chunk, show)
 
     def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
-        """Compare the arguments of ranks; return the smallest chunk if each has its own records."""
+        """Compare ranks' arguments; return the smallest chunk if each rank has its own records."""
 
         def arguments() -> dict[str, object]:
             digest = "" if self._apart else digest_of(records)
@@ -326,33 +326,34 @@ class Simulation(Holder):
         what : str
             ``v``, mV; ``i_membrane``, the current through a node's membrane and its capacitance,
             nA, outward, without electrodes (``iclamp``, ``inoise``, ELECTRODE_CURRENT); a state;
-            ``i``, the mechanism's current in the step before, outward (also of ``iclamp`` and
-            ``vclamp``: minus NEURON's), mA/cm² in membranes and nA of points; an output of a
-            ``.mod`` file, as a current; a variable of an ion, as ``cai``; a played parameter.
+            ``i``, the mechanism's current in the step before, outward (also for ``iclamp`` and
+            ``vclamp``: minus NEURON's), mA/cm² in membranes and nA at points; an output of a
+            ``.mod`` file, such as a current; a variable of an ion, such as ``cai``; a played
+            parameter.
         at : (r,) integer, (n,) bool, str, callable, or Group
             Nodes, as in `Network.insert`, for ``v``, ``i_membrane``, ions, and
-            ``MECHANISM.VARIABLE`` as ``hh.m``; or the group of a state.
+            ``MECHANISM.VARIABLE`` such as ``hh.m``; or the group of a state.
         index : (r,) integer or (count,) bool, optional
             Which of the group's instances; default: all.
         every : float, optional, ms
-            Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
+            Keep values at multiples of this time, a multiple of `dt`; default: after every step.
         reduce : str or Features, optional
-            Keep no rows. ``min``, ``max``, ``mean`` or ``integral`` (sum times `dt`, ms times the
-            unit) of the values at the ends of all steps of a run; ``count`` or times
-            (``crossings``) of their rises to `threshold` or above it; or, of ``v`` from t = 0 on,
+            Keep no rows, but ``min``, ``max``, ``mean`` or ``integral`` (sum times `dt`, in ms
+            times the unit) over the ends of all steps of a run; ``count`` or times (``crossings``)
+            of rises from below to at least `threshold`; or, for ``v`` from t = 0 on,
             `simulator.analysis.Features`.
         threshold : float, optional
-            Of ``count`` and ``crossings``.
+            For ``count`` and ``crossings``.
         matrix : (k, r) float, optional
             Keep k linear combinations, ``matrix @ values``, instead of r values.
         name : str, optional
-            Of the record: ``result[name]``; default: `what`.
+            Name of the record: ``result[name]``; default: `what`.
 
         Returns
         -------
         Recording
-            The number of the record, an int with a name, a unit and `plot`: ``result[recording]``,
-            or ``result.features[recording]``.
+            The record's number, an int with a name, a unit and `plot`: ``result[recording]``, or
+            ``result.features[recording]``.
         """
         reduction = {"every": every, "reduce": reduce, "threshold": threshold, "matrix": matrix}
         return self._recordings.add(what, at, index, name, **reduction)
@@ -367,33 +368,34 @@ class Simulation(Holder):
         surrogate: float | None = None,
         mode: str = "auto",
     ) -> Gradient:
-        """Return the derivatives of a loss of the records of a run from t = 0, as after `reset`.
+        """Differentiate a loss of the records of a run from t = 0, as after `reset`.
 
-        They are those of the steps as they are computed, with spikes and events in the steps in
-        which they came. The state of the simulation stays as it is.
+        These are the derivatives of the computed steps; spikes and events stay in their steps. The
+        state of the simulation does not change.
 
         Parameters
         ----------
         duration : float, ms
             A whole number of steps.
         loss : callable
-            Of the rows of each record, in the order of `record`; returns its value and its
-            derivatives by these rows: an array for each record, or one if there is one record.
+            Maps the rows of each record, in the order of `record`, to the loss and its derivatives
+            by these rows: one array per record, or an array if there is one record.
         of : sequence
-            ``(group, name)``, a parameter or a state of a group: shape () if it is one number for
-            all instances, else (count,); of a state by its value after INITIAL. ``v_init``, mV, and
+            ``(group, name)``, a parameter or a state of a group: shape () if one number serves all
+            instances, else (count,); a state by its value after INITIAL. ``v_init``, mV, and
             ``cm``, µF/cm²: (n,). ``Ra``, Ω·cm: (num_cells,). ``weight``: (m,), in the order of
             `weights`. ``played``: an array for each `Network.play`, by its ``y``.
         surrogate : float, optional, mV
-            Give spikes in whole steps the slope of a sigmoid of the voltage of this width.
+            Give spikes in whole steps the slope of a sigmoid of the voltage with this width.
         mode : {"auto", "forward", "reverse"}
-            Forward, with one more solve a step for each parameter, or back from the end at a cost
-            that does not grow with them. ``auto`` counts numbers: at most three go forward.
+            Forward needs one more solve per step for each number; reverse goes back from the end at
+            a cost independent of their count. ``auto``: forward for at most three numbers.
 
         Returns
         -------
         Gradient
-            ``gradient.value``, and ``gradient[one]`` for each of `of`; ``gradient.how`` says where.
+            ``gradient.value``, and ``gradient[one]`` for each of `of`; ``gradient.how`` says how it
+            was computed.
 
         Raises
         ------
@@ -411,10 +413,10 @@ class Simulation(Holder):
         surrogate: float | None = None,
         mode: str = "auto",
     ) -> RunGradient:
-        """Return a run from t = 0 whose records are differentiated; see `gradient`.
+        """Return a differentiable run from t = 0; see `gradient`.
 
-        ``run.forward()`` gives the rows of each record, ``run.backward(derivatives)`` the
-        derivatives of a loss by each of `of`, of its derivatives by the rows.
+        ``run.forward()`` returns the rows of each record. ``run.backward(derivatives)`` maps a
+        loss's derivatives by the rows to its derivatives by each of `of`.
         """
         self.ranks.check_alone("gradient()")
         self._updates.settle()
@@ -437,37 +439,37 @@ class Simulation(Holder):
         Parameters
         ----------
         group : Group, optional
-            Of the network, or of one that it was branched from.
+            Of the network, or of one from which it was branched.
         **values
-            With a group its parameters, as in `Network.insert`. Without a group: `v_init`, as of
+            With a group: its parameters, as in `Network.insert`. Without a group: `v_init`, as in
             `Simulation` or one value per cell, for the next `reset`; `weight`, (m,) float, of all
             connections in the order of `weights`, also for pending events, as in NEURON; `events`,
             a list of ``(group, index, time, weight)`` as in `Network.add_event`, none in the past,
-            in place of all external events.
+            which replaces all external events.
 
         Notes
         -----
-        A parameter that was one number for all instances is a constant of the kernels on GPUs, and
-        has no memory for several values elsewhere: the first change to several values plans the run
-        again, and the logger ``clhines`` says so at INFO. Other changes cost a copy to the device,
-        or less on CPUs. If an INITIAL block reads the parameter, the host computes INITIAL blocks
-        again at the start; a parameter of a TABLE plans the run again later. Weights plan again if
-        they grow, become much smaller, or are plastic; events, and several ranks, always do.
+        If a parameter was one number for all instances, GPUs compile it as a constant, and others
+        have memory for one value only: the first change to several values plans the run again, and
+        the logger ``clhines`` says so at INFO. Other changes cost a copy to the device, or less on
+        CPUs. If an INITIAL block reads the parameter, the host computes INITIAL blocks again at the
+        start; a parameter of a TABLE plans the run again later. Weights plan again if they grow,
+        become much smaller, or are plastic; events, and several ranks, always do.
 
         Raises
         ------
         InputError
-            A wrong value, with no effect; or weights, with pending events of spikes before
-            `restore` or `set_arrays`.
+            A value is wrong, and nothing changes; or weights, if events are pending whose spikes
+            came before `restore` or `set_arrays`.
         """
         self._check_together("set()")
         self._updates.set(group, values)
 
     @collective
     def reset(self) -> None:
-        """Go back to t = 0 with the current values; records stay.
+        """Return to t = 0 with the current values; records stay.
 
-        The state is the start of a new simulation, with the weights that were last set. The first
+        The state is the start of a new simulation, with the weights that were set last. The first
         call takes longer.
         """
         self._updates.reset()
@@ -476,9 +478,9 @@ class Simulation(Holder):
     def replicate(self: _Self, count: int) -> _Self:
         """Return a simulation of `count` copies of the network, each in the current state.
 
-        Node i of copy k is node ``k * n + i``, and its cell c is cell ``k * num_cells + c``. Groups
-        have their instances copy after copy; `set` accepts the groups of this network, too. The
-        copies have no records yet, and different noise in texts.
+        Node i of copy k is node ``k * n + i``; cell c is cell ``k * num_cells + c``. Groups have
+        their instances copy after copy; `set` also accepts the groups of this network. The copies
+        have no records yet, and different noise in texts.
         """
         count = as_whole_number("count", count, 1)
         self.ranks.check_alone("replicate()")
@@ -517,7 +519,7 @@ class Simulation(Holder):
 
     @collective
     def reward(self, reward: float) -> None:
-        """Apply ``on reward`` of the rule to each plastic connection, after all spikes until now.
+        """Apply the rule's ``on reward`` to each plastic connection, after all spikes until now.
 
         Parameters
         ----------
@@ -546,7 +548,7 @@ class Simulation(Holder):
         Parameters
         ----------
         path : str or path-like
-            With any suffix. A symbolic link stays, and its target is replaced; a target that is no
+            With any suffix. For a symbolic link, the target is replaced; a target that is not a
             regular file, such as a FIFO, is refused; see `core.files`.
         """
         self._check_together("save()")
@@ -560,15 +562,15 @@ class Simulation(Holder):
 
     @collective
     def restore(self, path: PathLike) -> None:
-        """Go on from a file that `save` has written, with the bits of a run that did not stop.
+        """Continue from a file that `save` has written, with the same bits as an uninterrupted run.
 
-        After a state of t = 0, row 0 of currents and other variables that only a step sets is NaN
-        with ``steps``, ``reference`` and exact times.
+        After a state of t = 0, with ``steps``, ``reference`` and exact times, row 0 is NaN for
+        currents and other variables that only a step sets.
 
         Parameters
         ----------
         path : str or path-like
-            Of a simulation by any engine with the same network, external events, `dt`,
+            From a simulation by any engine with the same network, external events, `dt`,
             `secondorder`, `seed` and `dtype` (``reference`` computes in float64). A wrong or
             damaged file leaves the simulation unchanged.
         """
@@ -591,10 +593,10 @@ class Simulation(Holder):
 
     @collective
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
-        """Go on at the begin of a step from all arrays of `arrays`, with other values.
+        """Continue at the beginning of a step, with all arrays of `arrays`, changed or not.
 
-        A missing array, another shape, or a value that no state has, such as an index out of range
-        or an event of the past, leaves the simulation unchanged.
+        A missing array, another shape, or an invalid value, such as an index out of range or an
+        event in the past, leaves the simulation unchanged.
         """
         self.ranks.check_alone("set_arrays()")
         if not isinstance(arrays, Mapping):
@@ -605,14 +607,14 @@ class Simulation(Holder):
         self._go_on(step, checked, "arrays were not set")
 
     def _go_on(self, step: int, saved: dict[str, np.ndarray], failure: str) -> None:
-        """Go on at a step from saved arrays; `failure`: why there is no state if that fails."""
+        """Continue at a step from saved arrays; `failure`: the message if that fails."""
         self._progress.broken, self._progress.at_start = failure, False
         self._runner.load(saved, self._runner.saved_unit)
         self._progress.go_to(int(self.ranks.gather_numbers([step])[0, 0]))
 
 
 def leave_warnings(simulation: Simulation) -> None:
-    """Leave warnings of voltages that run off to the caller of a simulation."""
+    """Let the caller of a simulation issue warnings about runaway voltages."""
     simulation._warns = False
 
 
@@ -623,7 +625,7 @@ def take_state(
     unit: float,
     spikes: UnderWay | None = None,
 ) -> None:
-    """Go on at a step from a state of `Run.save`, with its unit of events, and these spikes."""
+    """Continue at a step from a state of `Run.save`, with its unit of events and pending spikes."""
     simulation._take_state(step, saved, unit, spikes)
 
 

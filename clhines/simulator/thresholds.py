@@ -1,8 +1,8 @@
 """Thresholds: the smallest amplitude at which each cell of a network fires.
 
-Each run simulates all cells, each at its own amplitude. A cell first doubles its amplitude from the
-lower bound until it fires, then halves the ratio of the bounds. So a block of conduction far above
-the threshold, where the cell does not fire either, is not taken for one.
+Each run simulates all cells, each with its own amplitude. A cell doubles its amplitude from the
+lower bound until it fires, then bisects the ratio of the bounds. Starting from below keeps it from
+a conduction block far above the threshold, where the cell does not fire either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
 from clhines.simulator.simulation import Simulation
 
-_STEP = 2.0  # of amplitudes, until a cell fires
+_STEP = 2.0  # factor of amplitudes until a cell fires
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Thresholds:
     amplitude : (num_cells,) float64
         Smallest amplitude that fired; NaN if none did.
     below : (num_cells,) float64
-        Largest amplitude below it that did not fire.
+        Largest smaller amplitude that did not fire.
     runs : int
         Runs of all cells.
     """
@@ -70,12 +70,12 @@ def find_thresholds(
     network : Network
         Cells that do not interact.
     group : Group
-        Whose amplitudes are changed, as of `Network.field`.
+        Its amplitudes are changed; for example from `Network.field`.
     at : (num_cells,) integer
-        A node of each cell, in their order, far enough from the electrode that only a propagated
-        spike reaches it.
+        A node of each cell, in order, so far from the electrode that only a propagated spike
+        reaches it.
     low, high : float or (num_cells,) float
-        Bounds above 0, of the parameter `name`; the sign is that of the waveform.
+        Bounds above 0 of the parameter `name`; the waveform has the sign.
     duration : float, ms
         Of each run.
     after : float, ms
@@ -84,11 +84,11 @@ def find_thresholds(
     tolerance : float
         Largest relative difference between `amplitude` and `below`.
     name : str
-        Parameter of `group`; ``amp`` of an ``iclamp``.
+        Parameter of `group`; ``amp`` for an ``iclamp``.
     missing : "raise" or "nan"
-        If a cell does not fire at any amplitude until `high`.
+        If a cell does not fire at any amplitude up to `high`.
     **options
-        Of `Simulation`.
+        For `Simulation`.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def find_thresholds(
     Raises
     ------
     InputError
-        A cell fires at `low`, or does not at any amplitude.
+        A cell fires at `low`, or does not fire at any amplitude.
     """
     if not isinstance(network, Network) or not isinstance(group, Group):
         got = type(network).__name__, type(group).__name__
@@ -133,7 +133,7 @@ def find_thresholds(
 
 
 class _Trial:
-    """A simulation of all cells, run again and again."""
+    """A simulation of all cells that is run repeatedly."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Trial:
         self.runs = 0
 
     def fires(self, amplitude: np.ndarray) -> np.ndarray:
-        """(num_cells,) bool: which cells fire at their amplitudes."""
+        """(num_cells,) bool: cells that fire at their amplitudes."""
         simulation, network = self._simulation, self._simulation.network
         simulation.set(self._group, **{self._name: network.per_cell(amplitude)})
         simulation.reset()
@@ -170,7 +170,7 @@ class _Trial:
     def bracket(
         self, below: np.ndarray, most: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return amplitudes that fire, NaN if none does, and such below them that do not."""
+        """Return amplitudes that fire, NaN if none does, and smaller ones that do not."""
         above = np.full(len(below), np.nan)
         while True:
             climbs = np.isnan(above) & (below < most)

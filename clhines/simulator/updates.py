@@ -1,4 +1,4 @@
-"""Updates: other values for the network of a simulation, see `Simulation.set`."""
+"""Updates: new values for the network of a simulation; see `Simulation.set`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class NetworkValues:
-    """Checked values of the whole network; None: the value stays."""
+    """Checked values of the whole network; None: unchanged."""
 
     v_init: float | np.ndarray | None = None
     weight: np.ndarray | None = None
@@ -45,7 +45,7 @@ class NetworkValues:
 
 
 class Updates:
-    """Sets new values of the network of a simulation; see `Simulation.set` and `reset`."""
+    """Sets new values in a simulation; see `Simulation.set` and `reset`."""
 
     def __init__(self, runner: Runner, progress: Progress, recordings: Recordings) -> None:
         self._runner, self._model = runner, runner.model
@@ -137,11 +137,11 @@ class Updates:
             else:
                 pending.only_on_device = True
                 pending.first_currents |= device.run.keeps_currents
-        if without_memory:  # the run is made again when it is used next
+        if without_memory:  # made again at the next use
             pending.without_memory.append(f"{mechanism.name}: {', '.join(without_memory)}")
 
     def _put(self, device: DeviceChanges, group: Group, name: str, value: ParameterValue) -> bool:
-        """Change a parameter, and steps of a refractory time, in place; whether it could."""
+        """Change a parameter, and the steps of a refractory time, in place; False if it cannot."""
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:
             steps = refractory_steps(value.numbers, self._model.compiled.dt)
@@ -191,10 +191,10 @@ class Updates:
                 weight = np.repeat(weight, len(model.compiled.given_weights) or 1)
             changes.weight = weight
             model.mark_stale(Staleness.WIRING)
-            # not with events, which may be wrong, and then nothing changes
+            # together with events make a new run: they may be wrong, and then nothing changes
             if values.events is None and self._put_weights(weight):
                 new_run_for.remove("weight")
-                # spikes of the start have weights
+                # spikes at the start have weights
                 runner.pending.start_values |= bool(model.compiled.begins_above.any())
         if values.events is not None:
             changes.events = values.events
@@ -209,7 +209,7 @@ class Updates:
             raise
 
     def _put_weights(self, weight: np.ndarray) -> bool:
-        """Change weights, and pending events, in place; whether it could."""
+        """Change weights, and pending events, in place; False if it cannot."""
         run, device = self._runner.run, self._runner.on_device
         if device is None or weight.shape != self._model.compiled.connections.weight.shape:
             return False
@@ -220,7 +220,7 @@ class Updates:
         return True
 
     def _check_spikes_known(self) -> None:
-        """Raise InputError if other weights could not act on all pending events."""
+        """Raise InputError if new weights could not act on all pending events."""
         model, progress, spikes = self._model.compiled, self._progress, self._progress.under_way
         if progress.at_start or progress.broken or not model.has_sums or spikes.since < 0:
             return
@@ -231,8 +231,8 @@ class Updates:
     def _with_weights(
         self, saved: dict[str, np.ndarray], weight: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return a state whose pending events have other weights."""
-        if "incoming" not in saved:  # of other ranks, and networks with exact times
+        """Return a state whose pending events have new weights."""
+        if "incoming" not in saved:  # on other ranks, and in networks with exact times
             return saved
         model, unit, progress = self._model.compiled, self._runner.unit, self._progress
         sums = progress.under_way.sums(weight, model, unit, progress.step)
@@ -241,7 +241,7 @@ class Updates:
     # -- runs ----------------------------------------------------------------------------------
 
     def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
-        """Make a run with all changes, which goes on from the same state."""
+        """Make a run with all changes; continue from the same state."""
         runner = self._runner
         keep = not (self._progress.at_start or self._progress.broken)
         saved = runner.run.save() if keep else {}
@@ -263,7 +263,7 @@ class Updates:
                 saved = in_unit(saved, unit, runner.unit)
             else:
                 saved = self._with_weights(saved, weight)
-            for number, name in pending.initial_states if saved else ():  # the first rank has it
+            for number, name in pending.initial_states if saved else ():  # on the first rank
                 k, place = model.instances[number]
                 kind, states = model.kinds[k], model.schema.named(saved, "state", k)
                 states[name][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
@@ -276,7 +276,7 @@ class Updates:
     def settle(self, first_currents: bool = True) -> None:
         """Apply all changes to the run, before it is used.
 
-        With `first_currents` also values at the start that the first step sets again, as currents.
+        With `first_currents` also initial values that the first step sets again, such as currents.
         """
         self._settle_values()
         pending = self._runner.pending
@@ -294,7 +294,7 @@ class Updates:
 
 
 def _digest(group: int, values: Mapping[str, object]) -> str:
-    """Return a digest by which ranks compare new values."""
+    """Return a digest with which ranks compare new values."""
     digest = hashlib.sha256(repr((group, [*values])).encode())
     for value in values.values():
         if isinstance(value, list):
@@ -308,7 +308,7 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
 
 
 def _group_here(network: Network, group: object) -> Group:
-    """Return the group of the network, for itself or for the group of which it has copies."""
+    """Return the network's group, for itself or for the original of which it has copies."""
     if not isinstance(group, Group):
         raise InputError(
             f"group is {type(group).__name__}; expected a Group, from insert() or add()"
