@@ -69,6 +69,7 @@ class Geometry:
         return cls(begin, end, radius)
 
     def of(self, nodes: np.ndarray) -> Geometry:
+        """Return the segments of these nodes, (m,) int64."""
         return Geometry(self.begin[nodes], self.end[nodes], self.radius[nodes])
 
     @classmethod
