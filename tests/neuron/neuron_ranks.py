@@ -161,7 +161,9 @@ if COMPRESS:
 times, gids = h.Vector(), h.Vector()
 pc.spike_record(-1, times, gids)
 v, i = h.Vector(), h.Vector()
-if rank in cells:
+if "--unrecorded" in sys.argv:  # spikes alone
+    sys.argv.remove("--unrecorded")
+elif rank in cells:
     v.record(cells[rank].soma(0.5)._ref_v)
 if "--gaps" in sys.argv:
     sys.argv.remove("--gaps")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support import mod_files
@@ -188,6 +189,10 @@ def test_one_device_takes_the_cells_of_all_ranks(of_neuron):
     for engine, of_engine in (found | {"coin": runs}).items():
         compare(of_engine, of_neuron, engine)
     runs, _, (times,) = in_one_process(scenario="again")
+    for (spikes, _), (expected, _) in zip(
+        told(2, "--one", "--unrecorded", "auto")["auto"], of_neuron, strict=True
+    ):
+        np.testing.assert_allclose(spikes, expected, rtol=0, atol=TOLERANCE)
     again, made, called = told(3, "--one", "again-auto")["again-auto"]
     compare(again, runs, "again")
     assert made == [[1, 0, 1, 1, 0]] * 3 and called == [times] * 3

@@ -46,7 +46,7 @@ class WholeRun:
     def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
         self.run, self._model, self._parts = run, model, parts
         self._records: list[Record] = []
-        self._widths: list[int] = []  # number of records of each rank
+        self._widths = [0] * len(parts)  # number of records of each rank
         self._step = 0
 
     def _take(self, requests: Sequence[RankRequest]) -> None:
@@ -132,7 +132,7 @@ class OneDeviceRun:
                 error = caught
         joints.ranks.exchange(NO_WORDS, error)
         joints.told = False
-        answer: _Answer = comm.scatter(found or None)
+        answer: _Answer = comm.scatter(found if requests is not None else None)
         return answer
 
     def _ask(
