@@ -1,7 +1,7 @@
-"""Everything a template needs to know about the instances of one mechanism.
+"""Layout and kernel code of the instances of each mechanism.
 
-`spec`: facts, source, the calls that templates print, samples; `blocks`: those of a model. Values
-of a model: `layouts`: where they lie; `arenas`: put there, and read back; `played`: those that are
-played; `diffusing`: those that diffuse along cells; `locations`: those that are recorded.
-`event_errors`: what was wrong with an event, by the code of a kernel.
+`spec` has the facts of a mechanism and prints its calls in templates; `blocks` makes the spec of a
+model. `layouts` says where arenas keep values, `arenas` puts them there and reads them back.
+`played`, `diffusing` and `locations` do so for played parameters, diffusing states and records.
+`event_errors` translates error codes of kernels.
 """

@@ -1,4 +1,4 @@
-"""What arenas hold: fill them from a model's variables, and read them back."""
+"""Fill arenas from a model's variables, and read them back."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def filled_arenas(
     instant: np.dtype = _DOUBLE,
     tiler: Tiler | None = None,
 ) -> dict[str, Arena]:
-    """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
+    """Return the arenas ``mem``, ``clock`` and ``ints``, filled for a network.
 
-    Of copies that are alike the arrays by node and instance are of one, and repeated on the device
-    by `tiler`: `Tiler.find_places` then finds the places of active nodes. `dtype` is that of
-    ``mem``, `instant` that of ``clock``. `place` is that of each node in the solver's order; of
-    copies None, where no pointers need it.
+    Of identical copies, arrays by node and instance hold one copy, which `tiler` repeats on the
+    device; `Tiler.find_places` then finds the places of active nodes. `dtype` is the type of
+    ``mem``, `instant` of ``clock``. `place` has each node's place in the solver's order; None for
+    copies unless pointers need it.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
     model, once = variables.model, variables.once
@@ -63,8 +63,8 @@ def filled_arenas(
     _add_ions(variables, nodes, (mem, ints))
     for k, kind in enumerate(once.kinds):
         _add_kind(variables, k, kind, layout, (mem, ints))
-        for (of, name), node in model.pointers.items():
-            if of == k:
+        for (pointing_kind, name), node in model.pointers.items():
+            if pointing_kind == k:
                 assert place is not None
                 ints.add(f"pointer_{k}_{name}", place[node])
     _add_read(model, layout, mem, ints)
@@ -83,14 +83,14 @@ def filled_arenas(
 
 
 def add_turns(model: Model, mem: Arena, turns: int) -> None:
-    """Make room for values of the last instances, one for each of so many steps in turn."""
+    """Make room for values of the last instances, one per turn of a step."""
     for k in range(len(model.kinds)):
         for name in model.of_last(k):
             mem.room(f"turns_{k}_{name}", (turns,))
 
 
 def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add where pointers that are read point to."""
+    """Add the places that read pointers point to."""
     for (k, name), to in model.read.items():
         at = _states_at(model, layout, mem, (to.kind, to.state), to.instance)
         ints.add(f"pointer_{k}_{name}", at)
@@ -99,7 +99,7 @@ def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
 def _states_at(
     model: Model, layout: Layout, mem: Arena, state: tuple[int, str], instance: np.ndarray
 ) -> np.ndarray:
-    """(m,) int64: places in `mem` of a state, by kind and name, of instances."""
+    """Return the places in `mem` of a state (kind, name) of instances, (m,) int64."""
     (k, name), kind = state, model.kinds[state[0]]
     states = [q.name for q in kind.mechanism.program.states]
     columns = layout.columns(k, kind)
@@ -107,7 +107,7 @@ def _states_at(
 
 
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add where each sum of what instances set and add by pointers is, and what is added."""
+    """Add the places of states that pointers write, and of the terms to add."""
     sums, adds, puts = sums_of(model)
 
     def places(role: str, number: np.ndarray, instance: np.ndarray) -> np.ndarray:
@@ -117,8 +117,8 @@ def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
     at = np.zeros(sums.shape[1], np.int64)
     for k in np.unique(sums[0]).tolist():
         for line, state in enumerate(model.kinds[k].mechanism.program.states):
-            some = (sums[0] == k) & (sums[1] == line)
-            at[some] = _states_at(model, layout, mem, (k, state.name), sums[2, some])
+            here = (sums[0] == k) & (sums[1] == line)
+            at[here] = _states_at(model, layout, mem, (k, state.name), sums[2, here])
     ints.add("sum_at", at)
     ints.add("sum_row", layout.count + 1 + np.arange(len(at)))
     ints.add("sum_set", places("put", *puts))
@@ -138,7 +138,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 
 
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add where those of each active node begin, of things by node, and their end."""
+    """Add where the entries of each active node begin, and their end."""
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
 
 
@@ -147,14 +147,13 @@ def _add_kind(
 ) -> None:
     (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
-    given = [variables.parameters[k][n] for n, single in variables.singles[k] if not single]
-    alone = [n for n, single in variables.singles[k] if single]
-    # a number even where a rank has no instances
-    single = [np.append(variables.parameters[k][n], kind.parameters[n])[:1] for n in alone]
-    columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
-    for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
-        names = variables.wanted[k] if what == "outputs" else [*kept]
-        columns.put(mem, f"{what}_{k}", [kept[n] for n in names])
+    several = [variables.parameters[k][n] for n, single in variables.singles[k] if not single]
+    names = [n for n, single in variables.singles[k] if single]
+    # a number even if a rank has no instances
+    singles = [np.append(variables.parameters[k][n], kind.parameters[n])[:1] for n in names]
+    columns.put(mem, f"parameters_{k}", several, before=np.concatenate([np.zeros(0), *singles]))
+    columns.put(mem, f"states_{k}", [*variables.states[k].values()])
+    columns.put(mem, f"outputs_{k}", [variables.outputs[k][n] for n in variables.wanted[k]])
     diffusing = kind.mechanism.program.diffusing
     if diffusing:  # volumes and coefficients
         columns.put(mem, f"diffusing_{k}", [np.zeros(kind.count)] * (2 * len(diffusing)))
@@ -177,7 +176,7 @@ def _add_kind(
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
-    """Add what only vectors need: lists by active node, and room for v, d and b there."""
+    """Add lists by active node, and room for v, d and b there, for kernels with vectors."""
     layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
         arenas["mem"].add(name, np.zeros(layout.count))
@@ -185,7 +184,7 @@ def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
 
 
 def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) -> None:
-    """Add somas and detectors by node; `numbers`: of the cells too, which do not ascend."""
+    """Add somas and detectors by node; with `numbers` the cells too, which do not ascend."""
     soma = layout.number(model.soma)
     order = np.argsort(soma, kind="stable")
     ints.add("first_cell", layout.first(soma[order]))
@@ -196,12 +195,12 @@ def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) 
 
 
 def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
-    """(d,) int64: detectors by node, in the order of the arenas."""
+    """Return the detectors by node, the order of the arenas, (d,) int64."""
     return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
-    """Add rings, connections and queues; artificial cells go `ahead` steps first."""
+    """Add rings, connections and queues; artificial cells are `ahead` steps ahead."""
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model
     order, netcons, size = wires.order, model.netcons, wires.sizes_ahead(model, ahead)
@@ -235,7 +234,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
     ints.add("emitter_source", np.concatenate(emitters))
     for k, sources in model.sources.emitted.items():
         ints.add(f"emitted_{k}", sources)
-    number = np.append(np.argsort(order), -1)  # connections as kernels number them
+    number = np.append(np.argsort(order), -1)  # index of connections in kernels; -1: none
     for (k, name), to in model.steered.items():
         ints.add(f"steered_{k}_{name}", to.places(model))
         ints.add(f"steers_{k}_{name}", number[to.connection])
@@ -251,25 +250,25 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
 
 
 def _of_queues(mem: Arena, clock: Arena, ints: Arena) -> list[tuple[str, Arena]]:
-    """Arrays of a `Queue` that are in arenas as they are."""
+    """Return the arrays of a `Queue` that are stored without a conversion."""
     return [("time", clock), ("sent", clock), ("flag", mem), ("size", ints), ("last", ints)]
 
 
 def read_back(
     variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of `Variables.save`, those in arenas as they are on the device."""
+    """Return the arrays of `Variables.save` with the present values on the device."""
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes
     for k, kind in enumerate(model.kinds):
         columns, every = layout.columns(k, kind), np.arange(kind.count)
-        for what, kept, names in (
+        for role, arrays, names in (
             ("states", now.states[k], [*now.states[k]]),
             ("outputs", now.outputs[k], now.wanted[k]),
         ):
-            found = mem.get(f"{what}_{k}")
-            kept.update((n, found[columns.at(every, c, len(names))]) for c, n in enumerate(names))
+            read = mem.get(f"{role}_{k}")
+            arrays.update((n, read[columns.at(every, c, len(names))]) for c, n in enumerate(names))
         for name in {p.parameter for p in now.model.played if p.kind == k}:
             at = at_parameter(now, layout, k, name, every)
             now.parameters[k][name] = mem.get(f"parameters_{k}")[at]

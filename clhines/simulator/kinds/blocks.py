@@ -1,4 +1,4 @@
-"""The spec of the kernels that work on arenas: regions, and the blocks of each kind."""
+"""Make the spec of kernels on arenas from a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clhines.solver.plan.plan import real_name
 
 
 def _regions(variables: Variables, arenas: dict[str, Arena]) -> dict[str, int]:
-    """Return where regions of the arenas begin, and counts, by name."""
+    """Return the begins of the arenas' regions, and counts, by name."""
     model, wires = variables.model, variables.wires
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):
@@ -47,7 +47,7 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the kernels' spec and what ``at`` holds; `grouped` kinds have no vector functions."""
+    """Return the spec and the entries of ``at``; `grouped` kinds have no vector functions."""
     model, regions = variables.model, _regions(variables, arenas)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     every = range(len(model.kinds))
@@ -124,12 +124,12 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
         rows=width > 1 and bool(np.diff(kind.node).all()),
         last=model.of_last(k),
         plays=k in variables.wires.first_target and plays_into_events(model, k),
-        reads=tuple(name for of, name in model.read if of == k),
+        reads=tuple(name for kind_number, name in model.read if kind_number == k),
     )
 
 
 def _of_events(model: Model, k: int) -> dict[str, Any]:
-    """Return the fields of `KindBlocks` that say which events a kind takes and sends."""
+    """Return the fields of `KindBlocks` about events that a kind receives and sends."""
     mechanism = model.kinds[k].mechanism
     net = mechanism.program.net
     if net is None:
@@ -146,12 +146,12 @@ def _of_events(model: Model, k: int) -> dict[str, Any]:
 
 
 def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:
-    """Whether CPUs take several instances at once; `outputs` are variables that are recorded."""
+    """Whether a block has a version for vectors of instances; `outputs` are recorded variables."""
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False
-    of_one = "noise", "pointer", "assign"  # each instance has its own
-    if any(a.role in of_one for a in arguments):
+    scalar = "noise", "pointer", "assign"  # need an address or a stream for each instance
+    if any(a.role in scalar for a in arguments):
         return False
     ions = [a for a in arguments if a.role == "ion"]
     if block == "current":

@@ -1,4 +1,4 @@
-"""Arenas of states that diffuse along cells: where their values are, and rows of their systems."""
+"""States that diffuse along cells: their places in arenas, and the rows of their systems."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from clhines.solver.plan.by_segment.schedule import Contraction, contract
 
 
 class DiffusingRows:
-    """All states that diffuse as rows: cell after cell, in the rounds of their elimination.
+    """Rows of all diffusing states: cell after cell, in the rounds of their elimination.
 
-    The leaves are the first round, then come those of `contract`, and the roots are the last:
+    The leaves are the first round, then come the rounds of `contract`, and the roots are the last:
 
-        0-1-2-3-4       rounds of a tree: the leaves 4 and 6, 1 and 3, 5, 2, and the root 0
+        0-1-2-3-4       rounds of a tree: the leaves 4 and 6, then 1 and 3, 5, 2, and the root 0
             +-5-6
 
-    `entry` is the number of each row among all states, kind after kind, and instance after instance
-    of each. `above` is its parent's row, -1 of roots, and `links`, (n, 2), the rows that it has as
-    parent and child when it is eliminated, -1 for none. Children of a row are ``child[a:b]`` by
-    ``a, b = first_child[row : row + 2]``. Round k of cell c begins at ``first[c * rounds + k]``.
+    `entry` is the index of each row among all states: kind after kind, and state after state of all
+    its instances. `above` is the parent's row, -1 for roots. `links`, (n, 2), are the row's parent
+    and child when it is eliminated, -1 for none. The children of a row are ``child[a:b]`` with ``a,
+    b = first_child[row : row + 2]``. Round k of cell c begins at ``first[c * rounds + k]``.
     """
 
     def __init__(
         self, diffusions: Sequence[Diffusion], cells: Sequence[np.ndarray], num_cells: int
     ) -> None:
-        """Put into rows what diffuses in `cells`, by diffusion the cell of each instance."""
-        every = [(one, cell) for one, cell in zip(diffusions, cells) for _ in one.names]
+        """Order the diffusing states; `cells` has the cell of each instance, by diffusion."""
+        each_state = [(one, cell) for one, cell in zip(diffusions, cells) for _ in one.names]
         none = np.zeros(0, np.int64)
-        begin = starts(np.array([len(cell) for _, cell in every], np.int64))
-        above = [np.where(one.parent < 0, -1, one.parent + k) for (one, _), k in zip(every, begin)]
+        begin = starts(np.array([len(cell) for _, cell in each_state], np.int64))
+        above = [
+            np.where(one.parent < 0, -1, one.parent + k) for (one, _), k in zip(each_state, begin)
+        ]
         parent = np.concatenate([none, *above])
-        cell = np.concatenate([none, *(cell for _, cell in every)])
+        cell = np.concatenate([none, *(cell for _, cell in each_state)])
         plan = contract(parent)
         last = int(plan.round.max(initial=-1, where=plan.round != Contraction.KEPT)) + 1
         turn = np.where(plan.round == Contraction.KEPT, last, plan.round) + 1
         self.rounds = last + 2
         key = cell * self.rounds + turn
         self.entry = np.argsort(key, kind="stable")
-        row = np.append(inverse(self.entry), -1)  # the last: of none
+        row = np.append(inverse(self.entry), -1)  # the last entry: no row
         self.above = row[parent[self.entry]]
         self.links = np.stack((row[plan.parent[self.entry]], row[plan.child[self.entry]]), axis=1)
         self.first = np.searchsorted(key[self.entry], np.arange(num_cells * self.rounds + 1))
@@ -52,7 +54,9 @@ class DiffusingRows:
         self.child = order[self.above[order] >= 0]
         self.first_child = offsets(np.bincount(self.above[self.child], minlength=len(self.entry)))
         self.up, self.down = (
-            np.concatenate([np.zeros(0), *(getattr(one, name) for one, _ in every)])[self.entry]
+            np.concatenate([np.zeros(0), *(getattr(one, name) for one, _ in each_state)])[
+                self.entry
+            ]
             for name in ("up", "down")
         )
 
@@ -63,9 +67,9 @@ def diffusing_places(
     offset: Mapping[str, int],
     instances: Callable[[Diffusion], np.ndarray],
 ) -> np.ndarray:
-    """(3, n) int64: where in ``mem`` `instances` have state, volume and coefficient.
+    """Return the places in ``mem`` of state, volume and coefficient of `instances`, (3, n) int64.
 
-    State after state of one kind after the other, of whose instances `offset` has the regions.
+    The states of a kind follow one another; `offset` has the begins of the regions.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:
@@ -88,7 +92,7 @@ def diffusing_places(
 def add_diffusing_rows(
     model: Model, layout: Layout, mem: Arena, ints: Arena, order: np.ndarray
 ) -> DiffusingRows:
-    """Add the rows of what diffuses, of cells in an `order`, and room for their systems."""
+    """Add the rows of diffusing states, of cells in an `order`, and room for their systems."""
     rank = inverse(order)
     nodes = [model.kinds[one.kind].node for one in model.diffusions]
     cells = [rank[stretch_of(model.forest.cell_offsets, node)] for node in nodes]

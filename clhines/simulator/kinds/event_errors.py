@@ -1,4 +1,4 @@
-"""Errors of events that kernels report by a code."""
+"""Error codes of events in kernels."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ TOO_LATE = (
     "an event comes at the time, or before in the same step, at which another's event sets its "
     "weight by a POINTER; expected times that differ"
 )
-LATE = 1 << 20  # code of the first kind of which an event comes so
+LATE = 1 << 20  # code of TOO_LATE for the first kind
 
 
 def check_events(model: Model, code: int) -> None:
-    """Raise InputError for the code by which kernels say what was wrong with an event."""
+    """Raise InputError for a kernel's error code, if it is not 0."""
     if not code:
         return
     if code == 1:
         raise InputError(TOO_MANY_EVENTS)
     if code >= LATE:
         raise InputError(f"{model.kinds[code - LATE].mechanism.name}: {TOO_LATE}")
-    kind, what = divmod(code - 2, 4)
-    raise InputError(f"{model.kinds[kind].mechanism.name}: {WRONG_EVENTS[what]}")
+    kind, error = divmod(code - 2, 4)
+    raise InputError(f"{model.kinds[kind].mechanism.name}: {WRONG_EVENTS[error]}")

@@ -1,4 +1,4 @@
-"""Where arenas have the values of nodes and instances."""
+"""Order of nodes and instances in arenas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKe
 
 @dataclass(frozen=True, eq=False)
 class KindColumns:
-    """Where arenas have the values of instances: column after column, or node after node."""
+    """Columns of a kind's values: all instances of one variable, then those of the next."""
 
     by_node: ClassVar[bool] = True
     count: int
@@ -36,15 +36,19 @@ class KindColumns:
 
 
 class Layout:
-    """Where arenas have what belongs to nodes and instances: active nodes ascend.
+    """Order of active nodes and instances in arenas: active nodes ascend.
 
-    Of copies that are alike those of one are followed by those of the next, so that nothing is
-    looked up in arrays of all: with active nodes 1 and 3 of 4, node 7 of two copies, which is node
-    3 of the second, has number 2 + 1.
+    Active nodes have instances, ions or detectors. Identical copies follow one another, so arrays
+    of one copy suffice: with active nodes 1 and 3 of 4, node 7 is node 3 of the second copy and has
+    number 2 + 1.
+
+        node      0  1  2  3 | 4  5  6  7
+        active       *     * |    *     *
+        number   -1  0 -1  1 |-1  2 -1  3
     """
 
-    groups: Mapping[int, KindColumns] = {}  # by kind, where instances are in groups
-    ring_steps = 0  # by which artificial cells go ahead: their rings have room for these, too
+    groups: Mapping[int, KindColumns] = {}  # by kind, if its instances are in groups
+    ring_steps = 0  # steps that artificial cells are ahead: their rings have room for these
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -55,7 +59,7 @@ class Layout:
 
     @property
     def nodes(self) -> np.ndarray:
-        """(a,) int64: nodes in the order of the arenas."""
+        """Nodes in the order of the arenas, (a,) int64."""
         return active_nodes(self._model)
 
     @property
@@ -63,7 +67,7 @@ class Layout:
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        """Return where nodes are in the order of the arenas; -1 of no node."""
+        """Return the number of each node in the order of the arenas, -1 for no node."""
         once = self._model.once
         nodes, before = _active(once)
         n = once.forest.num_nodes
@@ -71,16 +75,16 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return where those of each node begin in numbers that ascend, and the end."""
+        """Return where the entries of each node begin in ascending node numbers, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:
         return KindColumns(kind.count)
 
     def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
-        """(r,) int64: who writes the rows of instances: their active nodes.
+        """Return the active node whose work-item writes each instance's records, (r,) int64.
 
-        Artificial cells have the next number, and sums of what pointers add those after it.
+        Artificial cells have the next number, sums of pointers the numbers after it.
         """
         kind = self._model.kinds[k]
         if is_artificial(kind):
@@ -93,21 +97,21 @@ class Layout:
 
 
 def active_nodes(model: Model) -> np.ndarray:
-    """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
+    """Return the nodes with instances, ions or detectors, (a,) int64, ascending."""
     if model.copies > 1:
         return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
     return _active(model)[0]
 
 
 def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return the active nodes of one copy, and how many come before each node, (n + 1,)."""
+    """Return the active nodes of one copy, and how many precede each node, (n + 1,)."""
     sources = model.sources
-    if sources not in _ACTIVE:  # which models with other values of parameters have, too
+    if sources not in _ACTIVE:  # models that differ in parameters share their sources
         nodes = [model.soma, model.sources.detector_node]
         nodes += [k.node for k in model.kinds] + [ion.node for ion in model.ions]
         active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
-        for some in nodes:
-            active[some] = True
+        for node in nodes:
+            active[node] = True
         active[-1] = False
         _ACTIVE[sources] = np.flatnonzero(active), np.cumsum(active) - active
         for a in _ACTIVE[sources]:
@@ -124,45 +128,46 @@ def num_active(model: Model) -> int:
 
 
 def is_artificial(kind: Kind) -> bool:
-    """Whether the instances of a kind are at no node."""
+    """Whether the instances of a kind have no node."""
     return kind.mechanism.kind == "artificial"
 
 
 def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Kind, number of the state and instance, (3, s), of what pointers write, and who writes it.
+    """Return the states that pointers write, and the instances that write them.
 
-    Of all that add, in NEURON's order, the sum to which each adds, number of its kind and pointer
-    in `Model.written`, and instance, (3, m); the last that sets each sum, likewise, -1 for none.
+    First the sums, (3, s): kind, index of the state, instance. Then all that add, in NEURON's
+    order, (3, m): the sum, index of kind and pointer in `Model.written`, instance. Last the
+    instance that sets each sum before, (2, s): index in `Model.written` and instance, -1 for none.
     """
     targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for number, ((k, name), to) in enumerate(model.written.items()):
         blocks, count = model.kinds[k].mechanism.program.blocks, len(to.instance)
         states = [q.name for q in model.kinds[to.kind].mechanism.program.states]
-        own = np.full(count, to.kind), np.full(count, states.index(to.state)), to.instance
-        targets.append(np.stack(own))
+        target = np.full(count, to.kind), np.full(count, states.index(to.state)), to.instance
+        targets.append(np.stack(target))
         for pointers, block, role in (
             (adds, "after_solve", "add"),
             (puts, "before_breakpoint", "put"),
         ):
             if any((a.role, a.name) == (role, name) for a in blocks.get(block, ())):
                 pointers.append(np.stack((np.full(count, number), np.arange(count))))
-    sums, of = np.unique(np.concatenate(targets, axis=1), axis=1, return_inverse=True)
+    sums, sum_of = np.unique(np.concatenate(targets, axis=1), axis=1, return_inverse=True)
     begin = offsets(np.array([len(to.instance) for to in model.written.values()], np.int64))
-    of = of.reshape(-1)
+    sum_of = sum_of.reshape(-1)
     none = np.zeros((2, 0), np.int64)
     number, instance = np.concatenate([none, *adds], axis=1)
-    to_sum = of[begin[number] + instance]
+    to_sum = sum_of[begin[number] + instance]
     kind = np.array([k for k, _ in model.written], np.int64)
     order = np.lexsort((kind[number], to_sum))
     set_by = np.full((2, sums.shape[1]), -1)
     setters = np.concatenate([none, *puts], axis=1)
     setters = setters[:, np.argsort(kind[setters[0]], kind="stable")]
-    set_by[:, of[begin[setters[0]] + setters[1]]] = setters
+    set_by[:, sum_of[begin[setters[0]] + setters[1]]] = setters
     return sums, np.stack((to_sum, number, instance))[:, order], set_by
 
 
 def cells_of_sums(model: Model) -> np.ndarray:
-    """(s,) int64: cell of the instance whose state each sum is."""
+    """Return the cell of the instance whose state each sum is, (s,) int64."""
     kind, _, instance = sums_of(model)[0]
     nodes = [model.kinds[k].node[j] for k, j in zip(kind, instance, strict=True)]
     return stretch_of(model.forest.cell_offsets, np.array(nodes, np.int64))
@@ -173,12 +178,12 @@ def num_sums(model: Model) -> int:
 
 
 def node_numbers(model: Model) -> np.ndarray:
-    """(n,) int32: number of each node among the `active_nodes`, -1 of others."""
+    """Return the index of each node among the `active_nodes`, -1 for others, (n,) int32."""
     return inverse(active_nodes(model), model.forest.num_nodes).astype(np.int32)
 
 
 def loose_targets(model: Model, wires: Wires) -> np.ndarray:
-    """(k,) int64: targets that are at no node."""
+    """Return the targets without a node, (k,) int64."""
     each = [
         first + np.arange(model.kinds[k].count)
         for k, first in wires.first_target.items()
@@ -190,8 +195,8 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
-    """Where a parameter that is not single is among the parameters of a kind."""
+    """Return the index among a kind's parameters of one with a number for each instance."""
     singles = variables.singles[k]
-    given = [n for n, single in singles if not single]
+    several = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])
-    return len(singles) - len(given) + columns.at(instance, given.index(name), len(given))
+    return len(singles) - len(several) + columns.at(instance, several.index(name), len(several))

@@ -1,4 +1,4 @@
-"""Where records find their values in arenas, and which work-items write them."""
+"""Where arenas hold recorded values, and which work-items write them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from clhines.simulator.state.variables import Variables
 
 
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
-    """(r,) int64: active nodes whose work-items write what is recorded; else how many there are.
+    """Return the active node whose work-item writes each recorded value, (r,) int64.
 
-    Sums of what pointers add have numbers after that. A state that another instance sets is written
-    by the work-item of that instance.
+    Values at no node have the number of active nodes, sums of pointers the numbers after it. The
+    setter's work-item writes a state that another instance sets.
     """
     if record.kind < 0:
         return layout.number(record.index)
@@ -34,9 +34,9 @@ def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray
     if not model.written or record.name not in states:
         return owners
     sums, line = sums_of(model)[0], states.index(record.name)
-    of_state = np.flatnonzero((sums[0] == k) & (sums[1] == line))
-    at = place_of(sums[2, of_state], record.index)
-    return np.where(at < 0, owners, layout.count + 1 + np.append(of_state, 0)[at])
+    state_sums = np.flatnonzero((sums[0] == k) & (sums[1] == line))
+    at = place_of(sums[2, state_sums], record.index)
+    return np.where(at < 0, owners, layout.count + 1 + np.append(state_sums, 0)[at])
 
 
 def locations(
@@ -46,9 +46,9 @@ def locations(
     place: Callable[[], np.ndarray],
     layout: Layout,
 ) -> list[tuple[str, np.ndarray]]:
-    """Return which array each record is in, ``v`` or ``mem``, and where in it its values are.
+    """Return the array (``v`` or ``mem``) and the indices in it of each record's values.
 
-    `place` is asked only if there are records.
+    `place` is called only if a record needs it.
     """
     mem, places = arenas["mem"], list[tuple[str, np.ndarray]]()
     for record in records:
@@ -60,12 +60,12 @@ def locations(
             places.append(("mem", mem.offset[f"ion_{name}"] + layout.number(index)))
             continue
         columns = layout.columns(k, variables.model.kinds[k])
-        kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
-        values = next((values for values, names in kept.items() if name in names), "parameters")
+        names_of = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
+        role = next((role for role, names in names_of.items() if name in names), "parameters")
         at = (
             at_parameter(variables, layout, k, name, index)
-            if values == "parameters"
-            else columns.at(index, kept[values].index(name), len(kept[values]))
+            if role == "parameters"
+            else columns.at(index, names_of[role].index(name), len(names_of[role]))
         )
-        places.append(("mem", mem.offset[f"{values}_{k}"] + at))
+        places.append(("mem", mem.offset[f"{role}_{k}"] + at))
     return places

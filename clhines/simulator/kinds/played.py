@@ -1,4 +1,4 @@
-"""What is played into parameters: its regions of arenas, and where it goes on."""
+"""Played parameters: their regions in arenas, and where playing resumes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from clhines.simulator.state.variables import Variables
 
 
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
-    """Add what is played, by active node; what is at none comes last."""
-    kinds, given = variables.model.kinds, variables.model.played
+    """Add played values by active node, then those at no node."""
+    kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
-    played = [given[k] for k in order]
+    played = [variables.model.played[k] for k in order]
     if played:
         ints.add("first_played", layout.first(owner[order]))
     else:
@@ -43,14 +43,14 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Owners of what is played, and its order in arenas."""
+    """Return the owner of each played value, and their order in arenas."""
     at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")
 
 
 def plays_into_events(model: Model, k: int) -> bool:
-    """Whether events of a kind read a parameter into which is played."""
+    """Whether events of a kind read a played parameter."""
     mechanism, of_kind = model.kinds[k].mechanism, [p for p in model.played if p.kind == k]
     played = {p.parameter for p in of_kind if not p.after_events}
     blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]
@@ -59,7 +59,7 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """(played,) int32: first entry of each after a time, ms, in the order and places of arenas."""
+    """Return each played value's first entry after a time, ms, (played,) int32, arena order."""
     _, order = order_of_played(model, layout)
     played = [model.played[n] for n in order.tolist()]
     came = np.array([entries_until(p, t) for p in played], np.int32)

@@ -1,4 +1,4 @@
-"""Kinds of instances in kernels: facts, source, and the calls that templates print."""
+"""Specs of kernels on arenas: the facts of each mechanism, and the calls that templates print."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 
 
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
-    """Check that a precision has the parameters of a kind: none would be infinite."""
+    """Raise InputError if a parameter of a kind is infinite in a precision."""
     for name, value in kind.parameters.items():
         check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
 
 
 def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
-    """Check that a precision has what is constant in each node: (m,) float64 by name, uS or nA."""
+    """Raise InputError if a node's constant, (m,) float64, uS or nA, overflows a precision."""
     most = np.finfo(dtype).max
     for name, sums in values.items():
         bad = np.flatnonzero(~(np.abs(sums) <= most))
@@ -38,59 +38,58 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
             )
 
 
-CallValues = dict[str, str]  # role, or role and name -> expression
+CallValues = dict[str, str]  # role ("v"), or role and name ("t now") -> expression
 
 
 def fields_of(spec: Any) -> dict[str, Any]:
-    """Return the fields of a spec, of which a more special one is made."""
+    """Return the fields of a spec by name, to make a more special one."""
     return {f.name: getattr(spec, f.name) for f in fields(spec)}
 
 
-def call_of(function: str, given: list[str], indent: int) -> str:
-    """Return the lines of a call; later ones begin below its first argument."""
-    text = wrapped([*given[:-1], given[-1] + ");"], indent + len(function) + 1)
+def call_of(function: str, passed: list[str], indent: int) -> str:
+    """Return the lines of a call; the arguments in later lines begin below the first one."""
+    text = wrapped([*passed[:-1], passed[-1] + ");"], indent + len(function) + 1)
     return f"{' ' * indent}{function}({text}\n"
 
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """Everything a template needs to know about one kind of a network with exact times."""
+    """The facts of one kind of mechanism in a network, as templates need them."""
 
     number: int
     name: str
     functions: str
     kind: str  # ``density``, ``point`` or ``artificial``
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # name, function, its arguments
-    parameters: tuple[tuple[str, bool], ...]  # names, and whether one number is of all instances
+    parameters: tuple[tuple[str, bool], ...]  # name, and whether all instances share one number
     states: tuple[str, ...]
     outputs: tuple[str, ...]
     queue: int
     emits: bool
     ions: tuple[str, ...]  # of the network
     weights: tuple[str, ...] = ()
-    sends: tuple[str, ...] = ()  # kinds of the places that send
+    sends: tuple[str, ...] = ()  # by statement that sends: event, self or move
     watch_flags: tuple[float, ...] = ()
     for_netcons: int = 0
-    has_net: bool = False  # events may come at exact times
-    summed: bool = False  # events of a step may come as the sum of their weights
-    vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
-    rows: bool = False  # a node has one instance at most
-    last: tuple[str, ...] = ()  # states of which blocks read the last instance's
-    plays: bool = field(default=False, repr=False)  # into what its events read
-    # pointers to states of others
-    reads: tuple[str, ...] = field(default=(), repr=False)
+    has_net: bool = False  # receives events at exact times
+    summed: bool = False  # receives the sum of the weights of a step's events
+    vectors: tuple[tuple[str, str], ...] = ()  # block and its function for `ArenaSpec.width`
+    rows: bool = False  # at most one instance per node
+    last: tuple[str, ...] = ()  # states that all instances read from the last one
+    plays: bool = field(default=False, repr=False)  # its events read a played parameter
+    reads: tuple[str, ...] = field(default=(), repr=False)  # pointers to states of others
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ()
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Blocks that functions of events call."""
+        """Blocks that event functions call."""
         return ("receive", "watch", *(f"for_netcons{n}" for n in range(self.for_netcons)))
 
     @property
     def takes_events(self) -> bool:
-        """Whether events come, at exact times or as sums of whole steps."""
+        """Whether the kind receives events, at exact times or as sums of whole steps."""
         return self.has_net or self.summed
 
     @property
@@ -98,7 +97,7 @@ class KindBlocks:
         return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
-        """Whether there is a block that sets anything."""
+        """Whether a block exists and sets anything."""
         argument_lists = [arguments for name, _, arguments in self.blocks if name == block]
         return any(a.direction != "in" for arguments in argument_lists for a in arguments)
 
@@ -106,7 +105,7 @@ class KindBlocks:
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
     def is_last(self, a: Argument) -> bool:
-        """Whether an argument is a state of which blocks read the last instance's."""
+        """Whether an argument is a state that is read from the last instance."""
         return a.role == "state" and a.direction == "in" and a.name in self.last
 
     def sets_states(self, block: str) -> bool:
@@ -120,12 +119,12 @@ class KindBlocks:
 
     @property
     def singles(self) -> list[str]:
-        """Parameters that are one number for all instances."""
+        """Parameters with one number for all instances."""
         return [name for name, single in self.parameters if single]
 
     @property
     def several(self) -> list[str]:
-        """The other parameters."""
+        """Parameters with a number for each instance."""
         return [name for name, single in self.parameters if not single]
 
     def parameter(self, name: str) -> str:
@@ -140,15 +139,15 @@ class KindBlocks:
         return f"mem[{role}s_{self.number} + {self.line_of(names.index(name), len(names))}]"
 
     def line_of(self, line: int, lines: int) -> str:
-        """Return the place of instance j in one of its kind's `lines` of numbers."""
+        """Return the index of instance j in one of the kind's `lines` of numbers."""
         return f"{line} * count_{self.number} + j"
 
     def turn(self, name: str, turn: str) -> str:
-        """Where epochs have the last instance's value of a state, by the turn of a step."""
+        """Return where epochs keep the last instance's value of a state in a step's turn."""
         return f"mem[turns_{self.number}_{name} + {turn}]"
 
     def bare_current(self, block: str) -> str:
-        """Where the current goes that is recorded and none of a mechanism's variables, if any."""
+        """Return where a recorded current goes that is no variable of the mechanism, or nothing."""
         if block != "current" or CURRENT not in self.outputs:
             return ""
         return "" if CURRENT in self.asks(block, "output") else self.kept("output", CURRENT)
@@ -156,8 +155,8 @@ class KindBlocks:
     def call(self, block: str, values: CallValues, indent: int) -> str:
         """Return statements that call a block of instance j at active node a.
 
-        `values` are expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
-        ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
+        `values` are expressions for ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``,
+        ``flag``, ``noise``. A result that is no variable stays in a local variable, ``ROLE_NAME``.
         """
         space = " " * indent
         before, passed, after = [], [*self.leading(block)], []
@@ -206,11 +205,11 @@ class KindBlocks:
     ) -> str:
         """Return statements that call a block of several instances.
 
-        `value` prints what an argument begins with, `keep` where its result, a local variable,
-        goes; or nothing.
+        `value` prints the initial value of an argument. `keep` prints the statement that stores a
+        result, a local variable, or nothing.
         """
         space = " " * indent
-        before, passed, after = list[str](), list[str](), list[str]()
+        before, passed, stores = list[str](), list[str](), list[str]()
         for a in self.arguments(block):
             if a.direction == "in":
                 passed.append(value(a))
@@ -219,11 +218,11 @@ class KindBlocks:
             start = f" = {value(a)}" if a.direction == "inout" else ""
             before.append(f"{space}{real} {local}{start};\n")
             passed.append(f"&{local}")
-            after.append(keep(a, local))
+            stores.append(keep(a, local))
         if self.bare_current(block):
-            after.append(keep(Argument("output", CURRENT), "i_i"))
-        kept = [f"{space}{line}\n" for line in after if line]
-        return "".join([*before, call_of(dict(self.vectors)[block], passed, indent), *kept])
+            stores.append(keep(Argument("output", CURRENT), "i_i"))
+        lines = [f"{space}{line}\n" for line in stores if line]
+        return "".join([*before, call_of(dict(self.vectors)[block], passed, indent), *lines])
 
     def _keep_vector(self, block: str, a: Argument, local: str) -> str:
         if a.role in ("parameter", "state", "output"):
@@ -237,7 +236,7 @@ class KindBlocks:
         return f"keep_{suffix}({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
 
     def adds_current(self, a: Argument, block: str) -> bool:
-        """Whether a result is added to the current of an ion, or to its slope."""
+        """Whether a result adds to the current of an ion, or to its slope."""
         is_own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
         return a.role == "ion_current" or (a.role == "ion" and is_own)
 
@@ -248,8 +247,8 @@ class KindBlocks:
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
-            own, last = self.kept("state", a.name), f" + last_{self.number}]"
-            return own.removesuffix(" + j]") + last if self.is_last(a) else own
+            place, last = self.kept("state", a.name), f" + last_{self.number}]"
+            return place.removesuffix(" + j]") + last if self.is_last(a) else place
         if a.role == "ion":
             return f"mem[ion_{a.name} + a]"
         if a.role == "t":
@@ -266,7 +265,7 @@ class KindBlocks:
         return values[a.role]
 
     def _weight(self, a: Argument, values: CallValues) -> str:
-        """Return a weight of the event's connection, of another one, or one that an event set."""
+        """Return the place of a weight: the event's, another connection's, or a steered one."""
         if a.role == "steered":
             return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
         number = self.weights.index(a.name)
@@ -275,7 +274,7 @@ class KindBlocks:
         return f"weight_at < 0 ? {values.get('sum', '0')} : mem[weight_at + {number}]"
 
     def _random(self, a: Argument) -> str:
-        """Return the names of a stream of random numbers, or how many words it has given."""
+        """Return the key of a random stream, or the number of words drawn from it."""
         if a.role == "stream":
             words = ", ".join(f"ints[stream_{self.number}_{a.name} + 4*j + {w}]" for w in range(4))
             return f"as_uint4((int4)({words}))"
@@ -283,7 +282,7 @@ class KindBlocks:
         return f"({low} | (ulong){high} << 32)"
 
     def _drawn(self, name: str) -> tuple[str, str]:
-        """Where the halves are of how many words a stream of random numbers has given."""
+        """Return the indices of the low and high half of a stream's count of words."""
         return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
@@ -291,8 +290,8 @@ class KindBlocks:
             return [f"{self.kept(a.role, a.name)} = {local};"]
         if a.role == "steer":
             place = f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
-            noted = f"clock[set_at + ints[steers_{self.number}_{a.name} + j]] = t;"
-            return [f"if ({place} != {local}) {noted}", f"{place} = {local};"]
+            note_time = f"clock[set_at + ints[steers_{self.number}_{a.name} + j]] = t;"
+            return [f"if ({place} != {local}) {note_time}", f"{place} = {local};"]
         if a.role == "assign":
             return [f"mem[ints[pointer_{self.number}_{a.name} + j]] = {local};"]
         if a.role in ("put", "add"):
@@ -321,10 +320,10 @@ class KindBlocks:
 
 @dataclass(frozen=True)
 class ArenaSpec(TemplateSpec):
-    """``steps.mako``, whose numbers are in arenas: ``mem`` of reals, ``clock`` of times, ``ints``.
+    """``steps.mako`` on arenas: ``mem`` of reals, ``clock`` of times, ``ints``.
 
-    Where functions are `calls`, and not copied to where they are called, a kernel of many
-    mechanisms is built several times faster, and is as fast on CPUs.
+    With `calls` the compiler does not inline functions. Kernels of many mechanisms then build
+    several times faster, and run as fast on CPUs.
     """
 
     template: ClassVar[str] = "simulator/steps"
@@ -375,24 +374,24 @@ class ArenaSpec(TemplateSpec):
         ),
     }
     sending: ClassVar[Word] = SENDING
-    blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
+    blocks: ClassVar[bool] = False  # whether blocks of cells exchange events after an epoch
     real: str  # ``double`` or ``float``
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
-    regions: tuple[str, ...]  # names of what `at` holds: begins of regions, and counts
+    regions: tuple[str, ...]  # names of the entries of `at`: begins of regions, and counts
     secondorder: bool
     second_order_currents: bool
     noise: str  # OpenCL source of `mechanisms.normal`
     played: bool
-    constant: bool  # there are constant mechanisms, whose currents are summed by node once
-    layered: bool  # events may come to another instance within a step, in launches of their own
-    width: int  # instances that CPUs advance at once, where work-items have many nodes
+    constant: bool  # currents of constant mechanisms are summed by node once
+    layered: bool  # events can reach another instance in their own step: one launch per layer
+    width: int  # instances that a CPU's vector advances at once; 1: a work-item per node
     calls: bool
     nernst: tuple[str, ...] = ()
     grid: bool = field(default=False, repr=False)
-    bins: int = field(default=0, repr=False)  # rounds of events in a step's bin, `events.sources`
+    bins: int = field(default=0, repr=False)  # rounds of events in a step's bin, `state.sources`
     by_cell: bool = field(default=False, repr=False)  # for `ArenaEpochSpec`: regions are a struct
-    far: bool = field(default=False, repr=False)  # voltages are not in local memory
+    far: bool = field(default=False, repr=False)  # voltages are in global memory
     instant: str = "double"  # type of times
     sets_v: bool = False  # events may set voltages
     sums: bool = False  # pointers write variables
@@ -401,12 +400,12 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """The spec that functions of blocks and events are printed for: itself."""
+        """The spec that functions of blocks and events are printed for."""
         return self
 
     @property
     def regions_name(self) -> str:
-        """Name of the argument that says where regions begin."""
+        """Name of the argument with the begins of regions."""
         return "regions" if self.by_cell else "at"
 
     @property
@@ -415,7 +414,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def one_v(self) -> bool:
-        """Whether functions of events are given the place of their node's voltage, not all."""
+        """Whether event functions get a pointer to their node's voltage, not all voltages."""
         pointed = any(
             k.points_to_voltages(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events
         )
@@ -423,14 +422,14 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def v_space(self) -> str:
-        """Address space of voltages, which other work-groups write where epochs give all."""
+        """Address space of voltages; volatile if other work-groups write them in an epoch."""
         if self.by_cell and not self.one_v:
             return "volatile __global"
         return "__local" if self.by_cell and not self.far else "__global"
 
     @property
     def v_type(self) -> str:
-        """Type of voltages, or of the place of one, that functions of events are given."""
+        """Type of the voltages, or of the pointer to one, that event functions get."""
         return f"{self.v_space} {'' if self.sets_v else 'const '}real *"
 
     @property
@@ -439,27 +438,27 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def wide(self) -> bool:
-        """Whether work-items have many nodes, and pass by targets of which no event is due."""
+        """Whether work-items have many nodes, and skip targets without due events."""
         return self.width > 1
 
     @property
     def soon(self) -> str:
-        """Until when an event is looked for in a step: a bin ends at about its middle."""
+        """Until when a step looks for due events: a bin ends at about its middle."""
         return "t_mid + (instant)0.01 * (t_mid - t_begin)" if self.bins else "t_mid"
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether it is known when a target has to be looked after next."""
+        """Whether each target keeps the time of its next due event."""
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
-        """Where the events of a connection's source are counted that its target may see."""
+        """Return the counter of the events of a connection's source that its target may see."""
         short = self.sending.read("short", word) if self.bins else word
         return f"{short} ? event_live : event_count"
 
     @property
     def static(self) -> str:
-        """Declaration of functions of the kernels."""
+        """Storage class and attributes of kernel functions."""
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:
@@ -471,12 +470,12 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def plays_into_events(self) -> bool:
-        """Whether events read a parameter into which is played."""
+        """Whether events read a played parameter."""
         return any(kind.plays for kind in self.net_kinds)
 
     @property
     def summed_kinds(self) -> tuple[KindBlocks, ...]:
-        """Kinds whose events may be sums of whole steps."""
+        """Kinds that may receive sums of whole steps."""
         return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
 
     @property
