@@ -1,14 +1,14 @@
-"""What a network becomes: one `Model`, the arrays that engines take.
+"""`Model`: a network as arrays, for engines.
 
 Who owns what
-    `compiling`: `compile`, from a `Network` to its `Model`, made lazily of copies. `model`: `Model`
-    and `Kind`, all instances of one mechanism, ions, everything that sends events, connections with
-    exact times; `instances` makes kinds of groups, and sums mechanisms that are constant.
-    `deliveries`: which events act in whole steps; `connections`: the connections that do.
-    `pointers`: where pointers lead. `diffusion`: trees of instances between which states diffuse.
-    `layers`: nodes around others, and the step that solves for these. `needs`: what a network asks
-    of an engine. `schema`: the fields of a saved state, which files, ranks, copies and NEURON's
-    values go through; a field more is an array more in all.
+    `compiling` makes a `Model` from a `Network`, lazily for copies. `model` has `Model`, `Kind`
+    (all instances of one mechanism), ions, sources of events, and connections with exact times.
+    `instances` makes kinds from groups and sums constant mechanisms. `deliveries` selects the
+    events that act in whole steps; `connections` are their connections. `pointers` says where
+    pointers lead, `diffusion` has trees of instances between which states diffuse, `layers` nodes
+    around others and their step. `needs` lists the features that a network requires of an engine.
+    `schema` has the fields of a saved state, which files, ranks, copies and NEURON's values use: a
+    new array is a new field.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
@@ -23,7 +23,7 @@ Connections(2 to expsyn × 3; weight 0.01, delay 1 ms)
 >>> model.connections.delay.tolist()  # steps
 [40, 40]
 
-To add what a user may say: `simulator.network`; its arrays: a field of `Model`, made in
+To add a call for users, see `simulator.network`; its arrays are a field of `Model`, made in
 `compiling`.
 """
 

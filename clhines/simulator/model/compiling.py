@@ -1,4 +1,4 @@
-"""Compiling: the arrays of a `Model` from all that a network was given."""
+"""Compile a `Network` to the arrays of a `Model`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def compile(
     seed: int = 0,
     changes: Changes | None = None,
 ) -> Model:
-    """Check the whole of a network and make the arrays that engines take.
+    """Check a network and make the arrays that engines use.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def compile(
     seed : int
         Of the noise.
     changes : Changes, optional
-        Values that `Simulation.set` has changed.
+        Values that `Simulation.set` changed.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def compile(
     Raises
     ------
     InputError
-        What was given does not go together.
+        If parts of the network contradict each other.
     """
     changes = changes or Changes()
     copied = inside(network).copy_numbers
@@ -192,7 +192,7 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Compile again with other values, from a model of the same connections and events."""
+    """Recompile a model with other values; connections and events stay."""
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = revalued(model.kinds, model.instances, now, changed, changes.stored, model.dt)
@@ -212,7 +212,7 @@ def with_values(
 
 
 def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
-    """Find what diffuses, of kinds in order."""
+    """Yield the diffusing states of kinds, in order."""
     diffusing = set[str]()
     for k, kind in enumerate(kinds):
         program = kind.mechanism.program
@@ -231,7 +231,7 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
                 "expected one of them"
             )
         diffusing |= ions
-        at = inverse(kind.node, len(axis.length) + 1)  # the last: of no node
+        at = inverse(kind.node, len(axis.length) + 1)  # the last entry: no node
         first, second, third = at[axis.before[:, kind.node]]
         parent = np.where(first >= 0, first, np.where(second >= 0, second, third))
         length = axis.length[kind.node]
@@ -241,7 +241,7 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
 
 
 def _second_order(value: object, exact: bool) -> bool:
-    """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
+    """Return whether a value selects second order; NEURON's 1 and 2 differ in ion currents."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     orders = (0, 1, 2) if exact else (0, 2)
@@ -251,7 +251,7 @@ def _second_order(value: object, exact: bool) -> bool:
 
 
 class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
-    """`Model.instances` of all copies, where each kind has one group."""
+    """`Model.instances` of all copies, if each kind has one group."""
 
     def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
         pairs = zip(once.instances, groups, strict=True)
@@ -296,7 +296,7 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
-    """Return the model of a network of copies that are alike, from `once`, that of one."""
+    """Return the model of a network of identical copies from `once`, the model of one copy."""
     parts, copies, n = inside(network), copied.count, once.forest.num_nodes
     added, wiring = parts.added, parts.wiring
     nothing, first = Wiring(network), np.zeros(0, int)
@@ -331,7 +331,7 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
 
 
 def are_alike(network: Network, model: Model) -> bool:
-    """Whether copies of a network are alike: no noise, no streams, no events from outside."""
+    """Whether copies of a network are identical: no noise, streams, or events from outside."""
     parts, kinds = inside(network), [k for k, _ in model.instances if k >= 0]
     streams = {(model.instances[g][0], name) for g, name, _ in parts.added.streams}
     return (
@@ -351,7 +351,7 @@ def are_alike(network: Network, model: Model) -> bool:
     )
 
 
-# needs of copies that are compiled as cells of one network
+# copies with these needs are compiled as cells of one network
 _NOT_ALIKE = {*("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers")}
 
 
@@ -372,7 +372,7 @@ def fields_of(
     source = [s.first + np.arange(len(s)) for s in trains]
     times = [t for s in trains for t in s.times]
     events, count = CallColumns(), added.num_sources
-    for group, index, time, weight in outside:  # each from a train of its own, without delay
+    for group, index, time, weight in outside:  # each event is a train without delay
         source.append(count + np.arange(len(time)))
         times += [np.array([t]) for t in time.tolist()]
         none = np.zeros(len(time))
@@ -410,9 +410,9 @@ def _played(added: Additions, instances: Spans) -> tuple[Played, ...]:
     )
 
 
-def _netcons(given: CallColumns, instances: Spans, kinds: Sequence[Kind]) -> NetCons:
+def _netcons(calls: CallColumns, instances: Spans, kinds: Sequence[Kind]) -> NetCons:
     kind, instance, weights, counts = [], [], [], []
-    for columns in given:
+    for columns in calls:
         group, index, rows = columns[1:4]
         if not len(group):
             continue
@@ -420,14 +420,14 @@ def _netcons(given: CallColumns, instances: Spans, kinds: Sequence[Kind]) -> Net
         net = kinds[k].mechanism.program.net if k >= 0 else None
         width = len(net.weights) if net is not None else 0
         row = np.zeros((len(group), width))
-        kept = min(width, rows.shape[1])
-        row[:, :kept] = rows[:, :kept]
+        common = min(width, rows.shape[1])
+        row[:, :common] = rows[:, :common]
         kind.append(np.full(len(group), k))
         instance.append(place[index])
         weights.append(row.ravel())
         counts.append(np.full(len(group), width))
     none = [np.zeros(0, np.int64)]
-    used = [c for c in given if len(c[1])]
+    used = [c for c in calls if len(c[1])]
     return NetCons(
         source=np.concatenate(none + [c[0] for c in used]).astype(np.int64),
         kind=np.concatenate(none + kind),
@@ -438,17 +438,11 @@ def _netcons(given: CallColumns, instances: Spans, kinds: Sequence[Kind]) -> Net
     )
 
 
-def _uses(kinds: Sequence[Kind]) -> Iterator[tuple[Kind, IonUse]]:
-    for kind in kinds:
-        for use in kind.mechanism.program.ions:
-            yield kind, use
-
-
 def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator[IonNodes]:
-    """Find where ions are, with values given or NEURON's, in the order of their first use."""
-    names = dict.fromkeys([use.name for _, use in _uses(kinds)] + [g.name for g in added.ions])
-    for name in names:
-        uses = [(kind, use) for kind, use in _uses(kinds) if use.name == name]
+    """Yield ions with their nodes and initial values, in the order of first use."""
+    every = [(kind, use) for kind in kinds for use in kind.mechanism.program.ions]
+    for name in dict.fromkeys([use.name for _, use in every] + [g.name for g in added.ions]):
+        uses = [(kind, use) for kind, use in every if use.name == name]
         declared = [g for g in added.ions if g.name == name]
         has_ion = np.zeros(of_nodes.count, bool)
         for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in declared)]:
@@ -474,7 +468,7 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
 
 
 def _valence(name: str, declared: Sequence[float | None]) -> float:
-    """Return an ion's valence, of which all that declare one must agree."""
+    """Return an ion's valence; raise InputError unless all declarations agree."""
     valences = {valence for valence in declared if valence is not None}
     if name in KNOWN_IONS:
         valences.add(KNOWN_IONS[name][0])
@@ -485,7 +479,7 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return the arguments of NEURON's `nrn_promote`, of concentrations and reversal potential."""
+    """Return `nrn_promote`'s arguments: access to concentrations and to the reversal potential."""
 
     def level(*names: str) -> int:
         if {*names} & {*use.writes}:
@@ -509,7 +503,7 @@ def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[
 def _streams(
     added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
-    """Return numbers of streams; NEURON's for those not set: 1, the rank, and a running number."""
+    """Return the ids of streams; NEURON's default ids are 1, the rank, and a running number."""
     streams, number = {}, 0
     for k, kind in enumerate(kinds):
         for name in kind.mechanism.program.random:

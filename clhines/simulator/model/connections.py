@@ -1,4 +1,4 @@
-"""Connections between sources of spikes and their targets."""
+"""Connections in whole steps between sources of spikes and their targets."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from clhines.simulator.common.arrays import each, once
 from clhines.simulator.network.plasticity import Rule
 
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32
-_SUM_BITS = 63  # of an int64, without its sign
-_LEAST_BITS = 40  # of the largest weight
+_SUM_BITS = 63  # bits of an int64 without its sign
+_LEAST_BITS = 40  # bits that the largest weight must have
 _CHUNK = 1 << 18  # connections compared at once
 _KEYS = 1 << 16
 
 
 class GridConnections:
-    """Connections from sources (cells) to targets (instances of mechanisms that take events).
+    """Connections from sources (cells) to targets (instances of mechanisms that receive events).
 
-    Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
-    given, so that all that spikes of a source at one time hand to one delay's targets lies together
-    (Brette and Goodman 2012, section 2.3). All arrays are (k,) or one number, in the order given;
-    what all connections have alike is kept once (`arrays.once`). A delay is 1 step at least: a
-    spike of step s has its effect at step s + 1 + delay. Without `num_sources` or `num_targets` it
-    is one above the largest number given. `rule` changes the weights of `plastic` connections.
+    Rows are compressed: sorted by source, then delay, then target, equal ones in the order of the
+    calls. So a spike reads the weights of one delay's targets from consecutive memory (Brette and
+    Goodman 2012, section 2.3). Arguments are (k,) or one number; a value that all connections share
+    is stored once (`arrays.once`). A delay is at least 1 step: a spike of step s acts at step s + 1
+    + delay. The default of `num_sources` and `num_targets` is one above the largest number. `rule`
+    changes the weights of `plastic` connections.
     """
 
     def __init__(
@@ -61,24 +61,24 @@ class GridConnections:
 
     @property
     def max_delay(self) -> int:
-        """Largest delay in steps; 1 where there are no connections."""
+        """Largest delay in steps; 1 without connections."""
         return int(once(self.delay).max(initial=1))
 
     @property
     def min_delay(self) -> int:
-        """Smallest delay in steps; a very large number where there are no connections."""
+        """Smallest delay in steps; a very large number without connections."""
         return int(once(self.delay).min()) if self.count else 1 << 30
 
     @property
     def largest(self) -> np.ndarray:
-        """(k,) float64: the largest magnitude that each weight can reach."""
+        """The largest magnitude that each weight can reach, (k,) float64."""
         if self.rule is None:
             return each(np.abs, self.weight)
         return self.rule.max_weight(self, self.plastic)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(k,) integer: connection at each position of the rows."""
+        """The connection at each position of the rows, (k,) integer."""
         if self.is_sorted:
             return np.arange(self.count, dtype=np.int32)
         if self._grouped and self.max_delay < _KEYS:
@@ -87,7 +87,7 @@ class GridConnections:
 
     @cached_property
     def is_sorted(self) -> bool:
-        """Whether the connections were given in the order of the rows."""
+        """Whether the connections were passed in the order of the rows."""
         return self._grouped and not self.delay.strides[0]
 
     @cached_property
@@ -101,7 +101,7 @@ class GridConnections:
         )
 
     def _by_delay(self) -> np.ndarray:
-        """(k,) int32: order of those that are grouped, a few sources after another."""
+        """Return the order of grouped connections, (k,) int32, some sources at a time."""
         order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):
@@ -119,25 +119,25 @@ class GridConnections:
 
     @cached_property
     def row(self) -> np.ndarray:
-        """(num_sources + 1,) int64: source i has the positions ``row[i]`` to ``row[i + 1]``."""
+        """Bounds of rows, (num_sources + 1,) int64: source i has ``row[i]`` to ``row[i + 1]``."""
         return offsets_of(self.source, self.num_sources)
 
     @cached_property
     def delays(self) -> np.ndarray:
-        """(distinct delays,) int32, ascending."""
+        """The distinct delays, int32, ascending."""
         return np.unique(once(self.delay))
 
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the connections by target: the backward rows.
+        """Return the backward rows: connections by target.
 
-        These are where each target's begin, (num_targets + 1,) int64, and their places in the
+        They are the bounds of each target's, (num_targets + 1,) int64, and their positions in the
         (forward) rows, (k,) int64, ascending for each target.
         """
         position = np.argsort(self.target[self.order], kind="stable")
         return offsets_of(self.target, self.num_targets), position
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return where the chunks of a delay and `columns` targets begin, source after source.
+        """Return the begins of the chunks of one delay and `columns` targets, source after source.
 
         They are (num_sources * delays * blocks + 1,) int64, with blocks = num_targets / `columns`,
         rounded up.
@@ -150,12 +150,12 @@ class GridConnections:
         )
 
     def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
-        """Return the unit of the integer weights, the finest in which no sum can overflow.
+        """Return the unit of the integer weights: the finest in which no sum overflows.
 
-        It is a power of two. `external` is the largest sum of the magnitudes of other events at
-        each target in one step, and `largest`, (k,), the largest magnitude that each weight can
-        reach, by default its own. Raises InputError where a target has so many connections that
-        less than 40 bits are left for a weight.
+        It is a power of two. `external` is the largest sum of magnitudes of other events at each
+        target in one step. `largest`, (k,), is the largest magnitude that each weight can reach, by
+        default its own. Raises InputError if a target has so many connections that less than 40
+        bits remain for a weight.
         """
         return unit_of(*self.most(external, largest))
 
@@ -170,7 +170,7 @@ class GridConnections:
 
 
 def unit_of(total: float, most: float, target: int) -> float:
-    """Return the unit of the largest sum, which is at `target`, and weight; see `scale`."""
+    """Return the unit for the largest sum, which is at `target`, and weight; see `scale`."""
     if total == 0:
         return 2.0**-_LEAST_BITS
     if not math.isfinite(total):
@@ -188,8 +188,8 @@ def unit_of(total: float, most: float, target: int) -> float:
 
 
 def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:
-    """As `bincount`, (count,) float64 or int64, but without copies of large arrays."""
-    # Values that are all one are counted and multiplied: their sums have one rounding.
+    """Return `bincount`, (count,) float64 or int64, without copies of large arrays."""
+    # Equal values are counted and multiplied: their sums have one rounding.
     if values is not None and len(key) and not values.strides[0]:
         return sums_of(key, None, count) * float(values[0])
     sums = np.zeros(count, np.int64 if values is None else float)
@@ -201,7 +201,7 @@ def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarra
 
 
 def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
-    """Return (count + 1,) int64: where the entries of each key begin, once sorted by it."""
+    """Return the begin of each key's entries in sorted order, (count + 1,) int64."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sums_of(key, None, count), out=offsets[1:])
     return offsets
@@ -227,19 +227,19 @@ def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> 
 def _numbers(
     name: str, values: ArrayLike, shape: tuple[int, ...], least: int, end: int | None
 ) -> tuple[np.ndarray, int]:
-    given = broadcast_numbers(name, as_array(name, values), shape)
+    array = broadcast_numbers(name, as_array(name, values), shape)
     if end is not None:
         end = as_whole_number(f"num_{name}s", end, 0, _MOST)
-    if given.size and not np.issubdtype(given.dtype, np.integer):
-        raise InputError(f"{name} has dtype {given.dtype}; expected integers")
-    numbers = once(given)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"{name} has dtype {array.dtype}; expected integers")
+    numbers = once(array)
     most = int(numbers.max(initial=least - 1))
     limit = most + 1 if end is None else int(end)
     if numbers.min(initial=least) < least or most >= min(limit, _MOST):
         k = int(np.argmax((numbers < least) | (numbers >= min(limit, _MOST))))
         expected = f"at least {least}" if end is None else f"{least} to {limit - 1}"
         raise InputError(f"{name} of connection {k} is {numbers[k]}; expected {expected}")
-    return each(lambda values: values.astype(np.int32, copy=False), given), max(limit, 0)
+    return each(lambda values: values.astype(np.int32, copy=False), array), max(limit, 0)
 
 
 def check_sizes(connections: GridConnections, num_targets: int, slots: int, capacity: int) -> None:

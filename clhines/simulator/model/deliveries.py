@@ -1,7 +1,7 @@
-"""Deliveries: which events act in whole steps, and their connections and events on that grid.
+"""Select the events that act in whole steps, and make their connections.
 
 An event whose delay is shorter than a step, or longer than the ring of sums, acts at its exact
-time; so do all events of networks with needs beyond the grid, except those that are sums.
+time. So do all events of networks with needs beyond the grid, except sums.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clhines.simulator.network.times import (
 from clhines.simulator.network.wiring import Wiring
 
 RING_STEPS = 2**13  # of a delay, for which a ring of sums of events always has room
-MOST_RING = 2**26  # sums of such a ring, unless it is as short as that
+MOST_RING = 2**26  # most sums in a ring that is longer than RING_STEPS
 
 
 def by_delivery(
@@ -42,14 +42,14 @@ def by_delivery(
     has_needs: bool,
     needs_times: bool,
 ) -> tuple[Wiring, Wiring, np.ndarray | None]:
-    """Divide a wiring into what acts in whole steps and what acts at exact times.
+    """Divide a wiring into connections in whole steps and connections at exact times.
 
     Parameters
     ----------
     targets : int
-        Places of the ring of sums.
+        Targets of the ring of sums.
     has_needs, needs_times : bool
-        Whether the network has needs at all, and some that exclude that all events are sums.
+        Whether the network has needs at all, and needs that exclude sums of all events.
 
     Returns
     -------
@@ -67,9 +67,9 @@ def by_delivery(
 def numbered(
     connections: GridConnections, numbers: np.ndarray, wiring: Wiring, on_grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return numbers of connections in whole steps, all weights, and numbers of those at times.
+    """Return numbers of connections in whole steps, all weights, and numbers at exact times.
 
-    `on_grid` has the numbers of the connections that act in whole steps, None if all do.
+    `on_grid` has the numbers of the connections in whole steps, None if all are.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.columns)
@@ -86,18 +86,18 @@ _COLUMNS: tuple[np.ndarray, ...] = tuple(
 
 
 def given_weights(wiring: Wiring) -> np.ndarray:
-    """(w,) float64: weights of all connections, in the order given."""
+    """Return the weights of all connections, (w,) float64, in the order of the calls."""
     rows = (columns[3] for columns in wiring.calls)
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
 
 def longest_on_grid(num_targets: int) -> int:
-    """Return the longest delay, in steps, for which a ring of sums of events has room."""
+    """Return the longest delay, in steps, for which a ring of sums has room."""
     return max(RING_STEPS, min(MOST_RING // max(num_targets, 1), MAX_SLOTS)) - 2
 
 
 def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: float) -> bool:
-    """Whether a delay of a cell or a detector is below `least`, or above `most` and not plastic."""
+    """Whether a cell's or detector's delay is below `least`, or above `most` and not plastic."""
     train = _trains(added)
     for source, _, _, _, delay, plastic in wiring.columns:
         short, long = once(delay) < least, once(delay) > most
@@ -110,10 +110,10 @@ def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: floa
 def divided(
     wiring: Wiring, added: Additions, groups: Sequence[Group], dt: float, most_steps: int
 ) -> tuple[Wiring, Wiring, np.ndarray]:
-    """Return connections on the grid, those at exact times, and places of weights of the former.
+    """Return connections on the grid, at exact times, and indices of the former's weights.
 
-    By the grid, as sums of whole steps, go events of cells, detectors and trains to mechanisms
-    whose events add up, unless the network asks for exact times, or a delay is too long.
+    Events of cells, detectors and trains act on the grid, as sums of whole steps, if the mechanism
+    adds them up, the network does not require exact times, and the delay is not too long.
     """
     parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
@@ -130,10 +130,12 @@ def divided(
         is_long = ~train[source] & (delay > dt * most_steps)
         on_grid = plastic if exactly else on_grid & (plastic | ~is_long)
         masks.append(np.repeat(on_grid, rows.shape[1]))
-        for (kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
+        for (columns_kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
             if mask.any():
                 first = rows[mask, 0] if rows.shape[1] else np.zeros(np.count_nonzero(mask))
-                kept.append((*(a[mask] for a in columns[:3]), first, delay[mask], plastic[mask]))
+                columns_kept.append(
+                    (*(a[mask] for a in columns[:3]), first, delay[mask], plastic[mask])
+                )
                 weights.append(rows[mask])
     grid, exact = (Wiring(wiring.network, *part) for part in parts)
     sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
@@ -153,9 +155,9 @@ def _on_grid(
     plastic: np.ndarray,
     dt: float,
 ) -> np.ndarray:
-    """(c,) bool: connections whose events may act as sums of whole steps; plastic ones have to.
+    """Whether each connection's events may act as sums of steps, (c,) bool; plastic ones must.
 
-    `sent` come from instances that send events, `short` have delays shorter than a step.
+    `sent` marks connections from instances that send events, `short` delays below a step.
     """
     sums = _sums(mechanism) and num_weights == 1
     able = ~sent & ~short & sums
@@ -173,7 +175,7 @@ def _on_grid(
 
 
 def _sums(mechanism: Mechanism) -> bool:
-    """Whether events of a step may act once, with the sum of their weights."""
+    """Whether the events of a step may act once, with the sum of their weights."""
     net = mechanism.program.net
     return net is not None and net.summed and mechanism.kind != "artificial"
 
@@ -193,7 +195,7 @@ def compiled_connections(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> tuple[GridConnections, np.ndarray]:
-    """Return the connections of cells and detectors, and their places among those given."""
+    """Return the connections of cells and detectors, and their indices among all."""
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()
@@ -301,7 +303,7 @@ def targets_of(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> np.ndarray:
-    """Look up the number among all targets of instances of groups."""
+    """Return the index among all targets of instances of groups."""
     if not len(group):
         return np.zeros(0, np.int64)
     used, which = np.unique(group, return_inverse=True)

@@ -1,11 +1,12 @@
-"""Diffusion along cells: trees of the instances of a mechanism, which a step solves for.
+"""Diffusion along cells: trees of the instances of a mechanism, and their step.
 
-NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after the states of all mechanisms implicit Euler of
+NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after the states of all mechanisms, one step of
+implicit Euler of
 
     volume dx/dt = d/ds (D dx/ds),   D = diffusion coefficient times cross section,
 
-between the centres of neighbouring segments, whose D is the mean of both; nothing flows at ends,
-and to segments without the mechanism.
+between the centres of neighbouring segments; D is the mean of both. Nothing flows at ends, nor to
+segments without the mechanism.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """States of a kind that diffuse, each by itself, along the same trees of instances."""
+    """Diffusing states of a kind, each by itself, along the same trees of instances."""
 
     kind: int
     names: tuple[str, ...]  # of states, or of concentrations of ions
-    parent: np.ndarray  # (count,) int64: the instance before each, or -1
-    up: np.ndarray  # (count,) float64, 1/µm²: of its D, over volume, in the row of the one before
+    parent: np.ndarray  # (count,) int64: the parent instance, or -1
+    up: np.ndarray  # (count,) float64, 1/µm²: factor of D / volume in the parent's row
     down: np.ndarray  # likewise in its own row
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """(count,) int64: instances, tree after tree."""
+        """Instances, tree after tree, (count,) int64."""
         return np.argsort(climb(self.parent)[0], kind="stable")
 
     @cached_property
@@ -50,7 +51,7 @@ class Diffusion:
     def solved(
         self, values: np.ndarray, volume: np.ndarray, diffusion: np.ndarray, dt: float
     ) -> np.ndarray:
-        """(count,) float64: a state after a step, by NumPy."""
+        """Return a state after a step, (count,) float64, in NumPy."""
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         mean = (diffusion[child] + diffusion[above]) / 2
@@ -63,15 +64,15 @@ class Diffusion:
         solution[rows], _ = reference.solve_with_pivots(self.forest, *system, self.steps)
         return solution
 
-    def part(self, some: slice) -> Diffusion:
-        """Return that of the instances of whole cells."""
-        parent = self.parent[some]
-        parent = np.where(parent < 0, -1, parent - some.start)
-        return replace(self, parent=parent, up=self.up[some], down=self.down[some])
+    def part(self, instances: slice) -> Diffusion:
+        """Return the diffusion of the instances of whole cells."""
+        parent = self.parent[instances]
+        parent = np.where(parent < 0, -1, parent - instances.start)
+        return replace(self, parent=parent, up=self.up[instances], down=self.down[instances])
 
 
 def trees_of(diffusions: Sequence[Diffusion]) -> Forest:
-    """Return the trees of all that diffuses: of each state its rows, one state after another."""
+    """Return the trees of all diffusing states, one state after another."""
     forests = [one.forest for one in diffusions for _ in one.names]
     first = starts(np.array([forest.num_nodes for forest in forests], np.int64))
     pairs = [*zip(forests, first, strict=True)]

@@ -1,4 +1,4 @@
-"""Instances: the groups of a network merged by mechanism, into the kinds of a `Model`.
+"""Merge the groups of a network by mechanism into the kinds of a `Model`.
 
 Constant mechanisms are summed by node, and summed again when their parameters change.
 """
@@ -27,18 +27,18 @@ from clhines.simulator.network.structure import NodeValues, Structure
 from clhines.simulator.network.times import refractory_steps
 from clhines.solver.forest import Forest
 
-ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no membrane's
+ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
     for kind in kinds:
         temperature = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
-            _check_own(kind.mechanism, temperature, celsius)
+            _check_celsius(kind.mechanism, temperature, celsius)
 
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
-    """Raise InputError for several instances of a mechanism of which there may be one."""
+    """Raise InputError for several instances of a mechanism that allows only one."""
     drawing = {k.mechanism.name: k.count for k in kinds if GENERATOR in k.mechanism.program.random}
     if sum(drawing.values()) > 1:
         which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
@@ -57,8 +57,8 @@ def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
             )
 
 
-def _check_own(mechanism: Mechanism, own: float | np.ndarray, celsius: float) -> None:
-    other = np.ravel(own)[np.ravel(own) != celsius]
+def _check_celsius(mechanism: Mechanism, values: float | np.ndarray, celsius: float) -> None:
+    other = np.ravel(values)[np.ravel(values) != celsius]
     if len(other):
         raise InputError(
             f"{mechanism.name}: celsius is {other[0]:g}, that of the network {celsius:g}; "
@@ -67,21 +67,21 @@ def _check_own(mechanism: Mechanism, own: float | np.ndarray, celsius: float) ->
 
 
 def kinds_of(
-    given: Sequence[Group],
+    all_groups: Sequence[Group],
     area_at: Callable[[np.ndarray], np.ndarray],
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
     last: Mapping[int, int] | None = None,
     every: bool = False,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`.
+    """Merge the groups of each mechanism, except constant ones; return kinds and `Model.instances`.
 
-    `last` are instances by number of the group, see `Kind.last`; None where all must agree.
-    `every`: mechanisms without instances are kinds, too.
+    `last` has instances by number of the group, see `Kind.last`; None if all must agree. With
+    `every`, mechanisms without instances are kinds, too: other ranks may have some.
     """
     together: dict[Mechanism, list[Group]] = {}
-    instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
-    for group in given:  # of a rank's own cells also those that other ranks alone have
+    instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in all_groups]
+    for group in all_groups:
         if not group.mechanism.constant and (len(group) or every):
             together.setdefault(group.mechanism, []).append(group)
     kinds: list[Kind] = []
@@ -94,7 +94,7 @@ def kinds_of(
             p: _merged(groups, p, order, (mechanism.name, p) in stored) for p in mechanism.settable
         }
         if "celsius" in mechanism.program.built_in:
-            _check_own(mechanism, values["celsius"], celsius)
+            _check_celsius(mechanism, values["celsius"], celsius)
             values["celsius"] = celsius
         factor = factor_of(mechanism, area_at(node))
         target = targets if mechanism.takes_events else -1
@@ -108,12 +108,12 @@ def kinds_of(
 
 
 def is_electrode(mechanism: Mechanism) -> bool:
-    """Whether a mechanism's current comes from an electrode, not from the membrane."""
+    """Whether a mechanism injects current rather than passing it through the membrane."""
     return mechanism.program.electrode or mechanism in [built_in(name) for name in ELECTRODES]
 
 
 def placed(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
-    """Return groups, with electrodes at the node around the one that they are in, see `Layers`."""
+    """Return groups with electrodes moved to the node around their own, see `Layers`."""
     if around is None or len(around.rows) == 1:
         return [*groups]
     inner, layers, moved_groups = around.rows[0], around.rows[1:-1], list[Group]()
@@ -140,7 +140,7 @@ def placed(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
 
 
 def _check_moved(mechanism: Mechanism, node: int) -> None:
-    """Refuse an electrode that depends on its node, which is not the one that gets its current."""
+    """Refuse to move an electrode whose current depends on its node."""
     roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
     if mechanism.program.electrode and roles & {"v", "ion", "pointer"}:
         raise InputError(
@@ -152,7 +152,7 @@ def _check_moved(mechanism: Mechanism, node: int) -> None:
 def spiking(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Kinds and thresholds, mV, of cells, where a text has a threshold of its own."""
+    """Return kinds and the cells' thresholds, mV, with those of texts that have ``spike:``."""
     changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
@@ -182,7 +182,7 @@ def spiking(
         has_text[cell], threshold = True, threshold.copy()
         threshold[cell] = at
         each = np.asarray(capacitance / kind.factor)
-        capacitance = each[0] if (each == each[0]).all() else each  # one for all, if it is
+        capacitance = each[0] if (each == each[0]).all() else each
         steps = {
             CAPACITANCE: capacitance,
             **held_steps(kind.mechanism.program, kind.parameters, dt),
@@ -194,7 +194,7 @@ def spiking(
 def held_steps(
     program: Program, values: Mapping[str, float | np.ndarray], dt: float
 ) -> dict[str, float | np.ndarray]:
-    """Return by name the steps of a text's refractory time, if a text has any."""
+    """Return the steps of a text's refractory time by name, if it has one."""
     if program.spike is None or HELD_STEPS not in program.built_in:
         return {}
     time = program.spike.refractory
@@ -210,13 +210,13 @@ def revalued(
     stored: Collection[tuple[str, str]],
     dt: float,
 ) -> tuple[Kind, ...]:
-    """Return kinds with other values of the parameters `changed`, as `kinds_of` gives them."""
+    """Return kinds with other values of the parameters `changed`."""
     groups_here = []
     for k, kind in enumerate(kinds):
         of_kind = [g for g in groups if instances[g.number][0] == k]
         mechanism, numbers = kind.mechanism, {g.number for g in of_kind}
         names = {name for number, name in changed if number in numbers}
-        names |= {name for of, name in stored if of == mechanism.name}
+        names |= {name for mechanism_name, name in stored if mechanism_name == mechanism.name}
         if names:
             order = inverse(np.concatenate([instances[g.number][1] for g in of_kind]))
             values = {p: _merged(of_kind, p, order, (mechanism.name, p) in stored) for p in names}
@@ -227,7 +227,7 @@ def revalued(
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Nodes of all instances of groups, ascending; the order that makes them so; ranks by group."""
+    """Return the nodes of groups' instances, ascending, their order, and ranks by group."""
     if len(groups) == 1 and ascending(groups[0].nodes):
         order = np.arange(len(groups[0]))
         return groups[0].nodes, order, [order]
@@ -238,10 +238,10 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
 
 
 def constant_sums(
-    given: Sequence[Group], structure: Structure, axial: bool = True
+    groups: Sequence[Group], structure: Structure, axial: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Conductances, µS, and negated currents at 0 mV, nA, of one round or of all nodes."""
-    constant = [group for group in given if group.mechanism.constant]
+    """Return conductances, µS, and negated currents at 0 mV, nA, of one round or of all nodes."""
+    constant = [group for group in groups if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
     d = d if axial else np.zeros_like(d)
     b, count = np.zeros(len(d)), 0
@@ -272,7 +272,7 @@ def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -
 
 
 def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
-    """(n,) or (1,) float64, mV: voltages at the start; a single number is of the nodes inside."""
+    """Return initial voltages, (n,) or (1,), mV; a single number is for inside nodes."""
     count, around = structure.forest.num_nodes, structure.around
     v = spread("v_init", v_init, count, writable=False, unit="mV")
     return v if around is None or np.ndim(v_init) else np.where(around.inner, v, 0)
@@ -283,7 +283,7 @@ def _repeats(group: Group) -> bool:
 
 
 def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
-    """Return the factors to µS and nA of a mechanism's conductance and current; see `Kind`."""
+    """Return the factors from a mechanism's units to µS and nA; see `Kind`."""
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 
@@ -319,7 +319,7 @@ def _merged(
 
 
 class ConstantSums:
-    """Conductances and currents at 0 mV of the constant mechanisms, with the bits of `kinds_of`."""
+    """Conductances and currents at 0 mV of constant mechanisms, bit for bit as `kinds_of`."""
 
     def __init__(
         self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
@@ -328,10 +328,10 @@ class ConstantSums:
         self._forest, self._area, self._g_total = forest, area, g_total
         self._cell: dict[int, np.ndarray] = {}
         self._factor: dict[int, np.ndarray] = {}
-        self._known: dict[int, tuple[list[ParameterValue], np.ndarray, np.ndarray]] = {}
+        self._products: dict[int, tuple[list[ParameterValue], np.ndarray, np.ndarray]] = {}
 
     def sums(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """(n,) float64 each: `Model.constant_d` and `constant_b` with parameters as changed."""
+        """Return `Model.constant_d` and `constant_b`, (n,) float64, with changed parameters."""
         if self._of_one_cell is not None and self._by_cell(changes):
             return self._repeated(changes)
         n = len(self._area)
@@ -343,7 +343,7 @@ class ConstantSums:
         return d, b
 
     def conductances(self, changes: Changes) -> np.ndarray:
-        """(n,) float64: `Model.constant_g` with parameters as changed."""
+        """Return `Model.constant_g`, (n,) float64, with changed parameters."""
         n = len(self._area)
         sums = np.zeros(n)
         for group in self._groups:
@@ -352,7 +352,7 @@ class ConstantSums:
 
     @cached_property
     def _of_one_cell(self) -> list[np.ndarray] | None:
-        """Axial conductances and each group's factors of cell 0, if all are alike, or None."""
+        """Axial conductances and each group's factors of cell 0 if all cells agree, or None."""
         n, cells = len(self._area), self._forest.num_cells
         columns = [self._g_total]
         for group in self._groups:
@@ -367,7 +367,7 @@ class ConstantSums:
         return [r[0] for r in rows] if all((r == r[0]).all() for r in rows) else None
 
     def _by_cell(self, changes: Changes) -> bool:
-        """Whether no parameter of the groups differs within a cell."""
+        """Whether no parameter differs within a cell."""
         return all(
             changes.value_of(group, name).by != "instance"
             for group in self._groups
@@ -375,7 +375,7 @@ class ConstantSums:
         )
 
     def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums of cells alike but for a value of each: the same products, the same bits."""
+        """Return the sums of cells that differ in a value each; products and bits are the same."""
         assert self._of_one_cell is not None
         cells = self._forest.num_cells
         g_total, *factors = self._of_one_cell
@@ -390,9 +390,9 @@ class ConstantSums:
         return d.reshape(-1), b.reshape(-1)
 
     def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Conductance and current of each instance, worked out again if a value is another one."""
+        """Return conductance and current of each instance, computed again if a value changed."""
         values = [changes.value_of(group, name) for name in group.mechanism.parameters]
-        place = self._known.get(group.number)
+        place = self._products.get(group.number)
         if place and all(a is b for a, b in zip(place[0], values, strict=True)):
             return place[1:]
         number, mechanism = group.number, group.mechanism
@@ -404,8 +404,8 @@ class ConstantSums:
         if any(v.by == "instance" for v in values):
             spread = {k: v.numbers[cell] if v.by == "cell" else v.numbers for k, v in named.items()}
             i, g = at_0_mv(mechanism, spread, len(group))
-        else:  # one cell after another
-            of_cells = {k: v.numbers for k, v in named.items()}
-            i, g = (a[cell] for a in at_0_mv(mechanism, of_cells, self._forest.num_cells))
-        self._known[number] = values, factor * g, factor * i
-        return self._known[number][1:]
+        else:
+            by_cell = {k: v.numbers for k, v in named.items()}
+            i, g = (a[cell] for a in at_0_mv(mechanism, by_cell, self._forest.num_cells))
+        self._products[number] = values, factor * g, factor * i
+        return self._products[number][1:]

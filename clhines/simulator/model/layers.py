@@ -1,11 +1,18 @@
-"""Layers: nodes around others (`simulator.cells.around`), which a step solves for with these.
+"""Layers: nodes around others (`simulator.cells.around`), solved together with these in a step.
 
-A step solves for the changes of all potentials of a cell at once. Its system is that of a network
-of conductances (capacitances are C/dt), in which each node with those around it, a column, is
-joined to those of its parent, layer by layer. Eliminating a potential x leaves the conductances
-``g_xj g_xk / sum of g_x`` between its neighbours (star to mesh), and columns are eliminated from
-the tips of the tree to its root. Nothing is subtracted, so that layers of 1e10 S/cm² beside others
-of 1e-9 do not round each other.
+A step solves for the changes of all potentials of a cell at once. A node with the nodes around it
+is a column. The system is a network of conductances (capacitances are C/dt):
+
+    layer 2      o ------ o ------ o     `axial[2]`
+                 |        |        |     `g[2]`, `c[2]` to the next layer, or to ground
+    layer 1      o ------ o ------ o     `axial[1]`
+                 |        |        |     membrane
+    inside       o ------ o ------ o     `axial[0]`
+               root      column    tip
+
+Columns are eliminated from the tips of the tree to its root. Eliminating a potential x leaves the
+conductances ``g_xj g_xk / sum of g_x`` between its neighbours (star to mesh). Nothing is
+subtracted, so layers of 1e10 S/cm² beside layers of 1e-9 do not round each other.
 """
 
 from __future__ import annotations
@@ -25,16 +32,16 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """All nodes of a model as (k, m) columns, k - 1 the layers; `of_cells`, (cells + 1,), bounds.
+    """The nodes of a model as (k, m) columns of k - 1 layers; `of_cells`, (cells + 1,), bounds.
 
-    The tree is that of the columns, layer by layer with conductances of its own.
+    Columns form the tree; each layer has its own axial conductances.
     """
 
-    node: np.ndarray  # (k, m) int64: nodes around none, and those around them, or -1
+    node: np.ndarray  # (k, m) int64: the inside nodes, then the nodes around them, or -1
     parent: np.ndarray  # (m,) int64: the column above, which comes before, or -1
     of_cells: np.ndarray
     axial: np.ndarray  # (k, m) float64, µS: to the column above
-    g: np.ndarray  # (k, m) float64, µS: to what is around; of row 0, 0
+    g: np.ndarray  # (k, m) float64, µS: to the next layer or ground; row 0 is 0
     c: np.ndarray  # (k, m) float64, nF: likewise
 
     @cached_property
@@ -42,30 +49,30 @@ class Layers:
         return reference.elimination_steps(Forest(self.parent, self.of_cells))
 
     def injected(self, nodes: np.ndarray) -> np.ndarray:
-        """Return where the electrodes in nodes inside are: in the node around each, if any."""
+        """Return where the current of electrodes at inside nodes goes: outwards, if possible."""
         column = inverse(self.node[0], int(self.node.max()) + 1)[nodes]
         around = np.where(column < 0, -1, self.node[1, column])
         return np.where(around < 0, nodes, around)
 
     def part(self, cells: slice) -> Layers:
-        """Return those of some cells, whose nodes count from 0."""
+        """Return the layers of some cells, whose nodes count from 0."""
         bounds = self.of_cells[cells.start : cells.stop + 1]
-        some = slice(int(bounds[0]), int(bounds[-1]))
-        node, above = self.node[:, some], self.parent[some]
+        columns = slice(int(bounds[0]), int(bounds[-1]))
+        node, above = self.node[:, columns], self.parent[columns]
         low = int(node[0].min())
         return replace(
             self,
             node=np.where(node < 0, -1, node - low),
-            parent=np.where(above < 0, -1, above - some.start),
-            of_cells=bounds - some.start,
-            **{name: getattr(self, name)[:, some] for name in ("axial", "g", "c")},
+            parent=np.where(above < 0, -1, above - columns.start),
+            of_cells=bounds - columns.start,
+            **{name: getattr(self, name)[:, columns] for name in ("axial", "g", "c")},
         )
 
     def change(self, d: np.ndarray, b: np.ndarray, v: np.ndarray, dt: float) -> np.ndarray:
-        """(n,) float64, mV: change of `v`, (n,), in a step of `dt`, ms, by NumPy.
+        """Return the change of `v`, (n,) float64, mV, in a step of `dt`, ms, in NumPy.
 
-        `d`, µS, and `b`, nA, (n,) both, are of the membranes of nodes around none. Of those in the
-        first layer `b` is the current of electrodes in the nodes inside, of the last their own.
+        `d`, µS, and `b`, nA, (n,) both, belong to the membranes of inside nodes. In the first layer
+        `b` is the current of electrodes in the inside nodes, in the last one their own.
         """
         has = self.node >= 0
         at = np.where(has, self.node, 0)
@@ -84,14 +91,14 @@ class Layers:
             row -= np.bincount(above, current, len(row))
         over = self.g + self.c / dt
         over[0] = d[at[0]]
-        found = self._solved(over, right.T).T
-        found[0] -= found[1]
+        solution = self._solved(over, right.T).T
+        solution[0] -= solution[1]
         change = np.zeros(len(v))
-        change[self.node[has]] = found[has]
+        change[self.node[has]] = solution[has]
         return change
 
     def _solved(self, over: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """(m, k) float64, mV: changes of potentials; `right`, nA, is used up."""
+        """Return the changes of potentials, (m, k) float64, mV; overwrite `right`, nA."""
         (m, k), has = right.shape, self.node >= 0
         between, ground = np.zeros((m, k, k)), np.zeros((m, k))
         for row in range(k):
@@ -99,39 +106,41 @@ class Layers:
             ground[:, row] = np.where(ends, over[row], 0)
             if row + 1 < k:
                 between[:, row, row + 1] = np.where(ends, 0, over[row])
-        ground.T[~has] = 1  # there is none
+        ground.T[~has] = 1  # no node: any pivot
         up, total = np.zeros((m, k, k)), np.zeros((m, k))
         up[:, range(k), range(k)] = self.axial.T
-        for some in reversed(self._levels):
-            above = np.maximum(self.parent[some], 0)
+        for columns in reversed(self._levels):
+            above = np.maximum(self.parent[columns], 0)
             for x in range(k):
                 inner, outer = range(x + 1, k), range(x + 1)
-                total[some, x] = ground[some, x] + between[some, x].sum(1) + up[some, x].sum(1)
-                part = {j: between[some, x, j] / total[some, x] for j in inner}
+                total[columns, x] = (
+                    ground[columns, x] + between[columns, x].sum(1) + up[columns, x].sum(1)
+                )
+                part = {j: between[columns, x, j] / total[columns, x] for j in inner}
                 for j, w in part.items():
-                    right[some, j] += w * right[some, x]
-                    ground[some, j] += w * ground[some, x]
-                    up[some, j] += w[:, None] * up[some, x]
+                    right[columns, j] += w * right[columns, x]
+                    ground[columns, j] += w * ground[columns, x]
+                    up[columns, j] += w[:, None] * up[columns, x]
                 for j, l in combinations(inner, 2):  # noqa: E741
-                    between[some, j, l] += part[j] * between[some, x, l]
+                    between[columns, j, l] += part[j] * between[columns, x, l]
                 for q in outer:
-                    w = up[some, x, q] / total[some, x]
-                    np.add.at(right[:, q], above, w * right[some, x])
-                    np.add.at(ground[:, q], above, w * ground[some, x])
+                    w = up[columns, x, q] / total[columns, x]
+                    np.add.at(right[:, q], above, w * right[columns, x])
+                    np.add.at(ground[:, q], above, w * ground[columns, x])
                     for r in range(q + 1, x + 1):
-                        np.add.at(between[:, q, r], above, w * up[some, x, r])
+                        np.add.at(between[:, q, r], above, w * up[columns, x, r])
         solution = np.zeros((m, k))
-        for some in self._levels:
-            above = np.maximum(self.parent[some], 0)
+        for columns in self._levels:
+            above = np.maximum(self.parent[columns], 0)
             for x in reversed(range(k)):
-                flow = right[some, x] + (between[some, x] * solution[some]).sum(1)
-                flow += (up[some, x] * solution[above]).sum(1)
-                solution[some, x] = flow / total[some, x]
+                flow = right[columns, x] + (between[columns, x] * solution[columns]).sum(1)
+                flow += (up[columns, x] * solution[above]).sum(1)
+                solution[columns, x] = flow / total[columns, x]
         return solution
 
 
 def layers_of(structure: Structure, second_order: bool) -> Layers | None:
-    """Return the layers around nodes of a network, None where there are none."""
+    """Return the layers around nodes of a network, or None."""
     around, forest = structure.around, structure.forest
     if around is None or len(around.rows) == 1:
         return None
@@ -164,7 +173,7 @@ def layers_of(structure: Structure, second_order: bool) -> Layers | None:
 
 
 def _depth(forest: Forest) -> np.ndarray:
-    found = np.zeros(forest.num_nodes, np.int64)
+    depths = np.zeros(forest.num_nodes, np.int64)
     for depth, nodes in enumerate(reference.elimination_steps(forest)):
-        found[nodes] = depth
-    return found
+        depths[nodes] = depth
+    return depths

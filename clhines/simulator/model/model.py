@@ -1,4 +1,4 @@
-"""Model: the arrays that a network becomes; sources, connections with exact times, ions, kinds."""
+"""`Model` and its parts: sources, connections with exact times, ions, kinds."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from clhines.solver.forest import Forest
 class ModelSources:
     """Everything that sends events.
 
-    Sources are numbered: first the cells (their somas), then in the order in which they were made
-    detectors, trains, and groups whose instances send events. `emitted` has of a kind that sends
-    events to others the source of each instance.
+    Sources are numbered: first the cells (their somas), then detectors, trains and groups that send
+    events, in the order of their creation. `emitted` has the source of each instance of a kind that
+    sends events to others.
     """
 
     count: int
@@ -40,7 +40,7 @@ class ModelSources:
     ring_size: np.ndarray | None = None  # (count,) room for events, in a rank's share
 
     def at_nodes(self, low: int, high: int) -> ModelSources:
-        """Return the detectors of some nodes, numbered from there; all else as it is."""
+        """Return the sources with only the detectors of nodes `low` to `high`, from `low`."""
         here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
         return replace(
             self,
@@ -52,7 +52,7 @@ class ModelSources:
 
     @property
     def is_emitted(self) -> np.ndarray:
-        """(count,) bool: sources that are instances."""
+        """Whether each source is an instance, (count,) bool."""
         emitted = np.zeros(self.count, bool)
         for sources in self.emitted.values():
             emitted[sources[sources >= 0]] = True
@@ -60,20 +60,20 @@ class ModelSources:
 
     @property
     def is_detected(self) -> np.ndarray:
-        """(count,) bool: sources that are crossings of a threshold."""
+        """Whether each source is a detector of threshold crossings, (count,) bool."""
         detected = np.zeros(self.count, bool)
         detected[self.detector_source] = True
         return detected
 
     def above(self, v: np.ndarray) -> np.ndarray:
-        """(d,) bool: detectors where voltages of all nodes, mV, are above the threshold."""
+        """Return which detectors are above threshold, (d,) bool; `v` of all nodes, mV."""
         is_above: np.ndarray = v[self.detector_node] > self.detector_threshold
         return is_above
 
 
 @dataclass(frozen=True, eq=False)
 class NetCons:
-    """Connections to instances, each with its delay (ms) and weights, in the order given."""
+    """Connections to instances, each with its delay (ms) and weights, in the order of the calls."""
 
     source: np.ndarray
     kind: np.ndarray
@@ -94,7 +94,7 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A state of a kind, to which a pointer of each instance of another kind points."""
+    """A state of a kind to which a pointer of another kind's instances points."""
 
     kind: int
     state: str
@@ -103,19 +103,19 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Steered:
-    """A weight of another connection to which a pointer of each instance of a kind points."""
+    """A weight of another connection to which a pointer of a kind's instances points."""
 
     connection: np.ndarray  # (count,) int64
     element: np.ndarray  # (count,) int64
 
     def places(self, model: Model) -> np.ndarray:
-        """(count,) int64: where these are among all weights."""
+        """Return the indices of these among all weights, (count,) int64."""
         return model.netcons.first_weight[self.connection] + self.element
 
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending."""
+    """Values `y` of a parameter of an instance at times `t`, ms, ascending."""
 
     kind: int
     instance: int
@@ -123,11 +123,11 @@ class Played:
     t: np.ndarray
     y: np.ndarray
     continuous: bool  # interpolated; otherwise ``y[k]`` holds from ``t[k]`` on
-    # no event sees it before the middle of a step, as of NEURON's Random.play
+    # events see it from the middle of a step on, as NEURON's Random.play
     after_events: bool = False
 
 
-# what NEURON gives ions: charge, mV, mM inside and outside
+# NEURON's defaults of ions: charge, mV, mM inside and outside
 KNOWN_IONS = {
     "na": (1.0, 50.0, 10.0, 140.0),
     "k": (1.0, -77.0, 54.4, 2.5),
@@ -141,12 +141,12 @@ INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 @dataclass(frozen=True, eq=False)
 class IonNodes(Deferred):
-    """An ion, where it is, and its initial values; `style` has NEURON's bits."""
+    """An ion, its nodes, and its initial values; `style` has NEURON's bits."""
 
     name: str
     valence: float
     node: np.ndarray  # int64, ascending
-    e: np.ndarray  # mV, which is replaced where the style says so
+    e: np.ndarray  # mV; the style says whether Nernst's equation replaces it
     ci: np.ndarray  # mM
     co: np.ndarray  # mM
     style: np.ndarray
@@ -158,14 +158,14 @@ class IonNodes(Deferred):
 
 
 def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
-    """Styles of an ion where a mechanism reads (1), writes (3) or ignores (0) its values."""
+    """Return styles of an ion that a mechanism reads (1), writes (3) or ignores (0)."""
     conc = np.maximum(style & CONCENTRATION, concentration)
     rev = np.maximum((style & REVERSAL) >> 3, reversal)
     rev = np.where((conc > 0) & (rev < 2), 2, rev)
-    found = conc + 8 * rev
-    found += np.where(conc == 3, INITIAL_CONCENTRATION, 0)
-    found += np.where((conc == 3) & (rev == 2), ADVANCE_REVERSAL, 0)
-    return found + np.where((conc > 0) & (rev == 2), INITIAL_REVERSAL, 0)
+    new_style = conc + 8 * rev
+    new_style += np.where(conc == 3, INITIAL_CONCENTRATION, 0)
+    new_style += np.where((conc == 3) & (rev == 2), ADVANCE_REVERSAL, 0)
+    return new_style + np.where((conc > 0) & (rev == 2), INITIAL_REVERSAL, 0)
 
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
@@ -177,14 +177,14 @@ class Kind(Deferred):
     """All instances of one mechanism, by node."""
 
     mechanism: Mechanism
-    node: np.ndarray  # (count,) int64: natural index, ascending; at one node in the order given
-    parameters: dict[str, float | np.ndarray]  # a float where all instances have the same value
-    # (count,) float64: what makes µS and nA of the mechanism's conductance and current: ``1e-2 *
-    # area`` in µm² for a mechanism of the membrane, 1 for a point process
+    node: np.ndarray  # (count,) int64: natural index, ascending; at one node in the order added
+    parameters: dict[str, float | np.ndarray]  # a float if all instances have the same value
+    # (count,) float64: factor from the mechanism's units to µS and nA: ``1e-2 * area`` in µm² for a
+    # density mechanism, 1 for a point process
     factor: np.ndarray
-    first_target: int  # number of instance 0 among all targets, -1 for one that takes no events
-    first_instance: int  # number of instance 0 among all instances; what noise is drawn by
-    last: int | None = None  # instance whose GLOBALs all have; None where they must agree
+    first_target: int  # index of instance 0 among all targets, -1 if the kind receives no events
+    first_instance: int  # index of instance 0 among all instances; the key of its noise
+    last: int | None = None  # instance whose GLOBALs all instances have; None: they must agree
 
     @cached_property
     def count(self) -> int:
@@ -192,12 +192,12 @@ class Kind(Deferred):
 
     @cached_property
     def singles(self) -> frozenset[str]:
-        """Names of the parameters that have one value."""
+        """Names of the parameters with one value for all instances."""
         return frozenset(name for name, value in self.parameters.items() if np.ndim(value) == 0)
 
     @property
     def varying(self) -> dict[str, np.ndarray]:
-        """Parameters that differ among instances; values before INITIAL, for the host, are none."""
+        """Parameters that differ among instances, but not values before INITIAL."""
         values = ((name, self.parameters[name]) for name in self.mechanism.parameters)
         return {name: value for name, value in values if isinstance(value, np.ndarray)}
 
@@ -220,57 +220,54 @@ class OfNodes:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network as arrays in natural order; what engines take."""
+    """A network as arrays in natural order, for engines."""
 
     forest: Forest  # each tree rooted at its soma
     soma: np.ndarray  # (num_cells,) int64: the roots
-    of_nodes: NodeValues  # of which `OfNodes` are properties
+    of_nodes: NodeValues  # the values of the `OfNodes` properties
     kinds: tuple[Kind, ...]  # all mechanisms but the constant ones
     # by number of a `Group`: its kind, -1 for a constant one, and (count,) int64 instances there
     instances: Sequence[tuple[int, np.ndarray]]
-    num_targets: int  # instances that take events
-    connections: GridConnections  # those in whole steps, in the order given
+    num_targets: int  # instances that receive events
+    connections: GridConnections  # connections in whole steps, in the order of the calls
     numbers: np.ndarray  # (k,) int64: places of the weights of `connections` in `given_weights`
-    exact_numbers: np.ndarray  # (m,) int64: of those of `netcons`; from outside there are none
-    given_weights: np.ndarray  # (w,) float64: of all connections in the order given
+    exact_numbers: np.ndarray  # (m,) int64: likewise of `netcons`, without events from outside
+    given_weights: np.ndarray  # (w,) float64: of all connections in the order of the calls
     events: Events
     sources: ModelSources  # the cells' somas first
     dt: float  # ms
     secondorder: bool
     seed: int  # of the noise
-    first_cell: int = 0  # number of cell 0 in the network; not 0 in a part of one
-    netcons: NetCons = field(default_factory=NetCons.none)  # whose events act at exact times
+    first_cell: int = 0  # index of cell 0 in the network; not 0 in a part of one
+    netcons: NetCons = field(default_factory=NetCons.none)  # connections with exact times
     celsius: float = 6.3
     ions: tuple[IonNodes, ...] = ()
-    # by kind and name (count,) int64: node whose voltage each instance's pointer points to
+    # pointers by kind and name: node whose voltage each instance reads, (count,) int64
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
-    # by kind and name: to what pointers point that a mechanism writes
-    written: Mapping[tuple[int, str], Written] = field(default_factory=dict)
-    # by kind and name: weights that pointers point to and events set
-    steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)
-    # by kind and name: variables that pointers point to which a mechanism reads
-    read: Mapping[tuple[int, str], Written] = field(default_factory=dict)
+    written: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # states written
+    steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)  # weights set
+    read: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # variables read
     played: tuple[Played, ...] = ()
-    # by kind and name (count, 3) uint32: numbers of each instance's stream of Random123
+    # by kind and name: ids of each instance's stream of Random123, (count, 3) uint32
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0  # the global index of Random123
     diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
-    # nodes around others; then `u` is 0, and axial conductances are here alone
+    # nodes around others; `u` is then 0, and the axial conductances are in `layers`
     layers: Layers | None = None
     second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
     # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
-    # that are due in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
+    # that are due in [t - dt/2, t + dt/2), all at its start, the last sent first.
     bins: bool = False
-    # (r,) float64, mV: at the start, of nodes of other ranks at which pointers of this one point;
-    # they have the numbers after those of its own nodes
+    # (r,) float64, mV: initial voltages of other ranks' nodes at which pointers point; their
+    # indices follow this rank's own nodes
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     stored: frozenset[tuple[str, str]] = frozenset()  # see `Changes`
-    needs: frozenset[str] = frozenset()  # in words of `simulator.model.needs`
-    alike: Alike | None = None  # of copies that do not differ
+    needs: frozenset[str] = frozenset()  # see `simulator.model.needs`
+    alike: Alike | None = None  # of identical copies
 
     @property
     def once(self) -> Model:
-        """The model of one copy, where this is that of copies which are alike."""
+        """The model of one copy, if copies are identical."""
         return self if self.alike is None else self.alike.once
 
     @property
@@ -279,22 +276,22 @@ class Model:
 
     @property
     def apart(self) -> Model:
-        """The model in which copies that are alike are cells as any others."""
+        """The model with identical copies as cells like any others."""
         return self if self.alike is None else replace(self, alike=None)
 
     @property
     def exact(self) -> bool:
-        """Whether events act at exact times, some or all of them."""
+        """Whether some events act at exact times."""
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """States of kind `k` of which blocks read the last instance's; -1 is no kind."""
+        """Return the states of kind `k` (-1: none) that all instances read from the last one."""
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 
     @property
     def leading_cells(self) -> np.ndarray:
-        """Cells of the last instances, whose values all cells read a step later; ascending."""
+        """Cells of last instances, whose values all cells read a step later; ascending."""
         cells = [self.last_cell(k) for k in range(len(self.kinds)) if self.of_last(k)]
         return np.unique(np.array(cells, np.int64))
 
@@ -305,7 +302,7 @@ class Model:
 
     @property
     def added_kinds(self) -> frozenset[int]:
-        """Kinds whose states change outside of their blocks: by pointers, or as they diffuse."""
+        """Kinds whose states change outside of their blocks: by pointers, or by diffusion."""
         assigned = {
             to.kind
             for (k, name), to in self.read.items()
@@ -315,7 +312,7 @@ class Model:
         return frozenset(assigned | written | {d.kind for d in self.diffusions})
 
     def states_read(self, k: int) -> tuple[str, ...]:
-        """States of kind `k` that other instances read by pointers."""
+        """Return the states of kind `k` that other instances read by pointers."""
         return tuple(sorted({to.state for to in self.read.values() if to.kind == k}))
 
     @cached_property
@@ -332,38 +329,38 @@ class Model:
 
     @property
     def threshold(self) -> np.ndarray:
-        """(num_cells,) float64, mV: of the somas."""
+        """Thresholds of the somas, (num_cells,) float64, mV."""
         return self.sources.detector_threshold[: len(self.soma)]
 
     @cached_property
     def detector_hold(self) -> np.ndarray:
-        """(d,) int32: what `held` of a detector becomes when it sends an event; see `detect`."""
+        """Value that `held` of a detector gets when it sends an event, (d,) int32."""
         steps = refractory_steps(self.sources.detector_refractory, self.dt)
         steps_held: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
         return steps_held
 
     @property
     def begins_above(self) -> np.ndarray:
-        """(d,) bool: detectors that are above their thresholds at the start."""
+        """Whether each detector starts above its threshold, (d,) bool."""
         v = self.of_nodes.at("v_init", self.sources.detector_node)
         is_above: np.ndarray = v > self.sources.detector_threshold
         return is_above
 
-    u = OfNodes()  # (n,) float64, µS: entry of a node and its parent; 0 at roots
+    u = OfNodes()  # (n,) float64, µS: matrix entry of a node and its parent; 0 at roots
     capacitance = OfNodes()  # (n,) float64, nF
     area = OfNodes()  # (n,) float64, µm²
-    constant_d = OfNodes()  # (n,) float64, µS: axial conductances and those of constant mechanisms
+    constant_d = OfNodes()  # (n,) float64, µS: axial and constant mechanisms' conductances
     constant_b = OfNodes()  # (n,) float64, nA: ``g v - i`` of the constant mechanisms
     constant_g = OfNodes()  # (n,) float64, µS: conductances of the constant mechanisms
     v_init = OfNodes()  # (n,) float64, mV
 
     @cached_property
     def connection_ranks(self) -> np.ndarray:
-        """(m,) int64: of events sent at the same time, that of the highest rank comes first.
+        """Rank of each connection, (m,) int64: the highest of simultaneous events is first.
 
-        Trains send first, then crossings of thresholds, then instances, each in the order of their
+        Trains send first, then threshold detectors, then instances, each in the order of their
         numbers. A source sends along its connections in their order; three or more of one delay are
-        one event of NEURON's, which delivers them in that order.
+        one event in NEURON, which delivers them in that order.
         """
         source, delay, m = self.netcons.source, self.netcons.delay, self.netcons.count
         place = np.full(self.sources.count, 2)
@@ -377,23 +374,23 @@ class Model:
 
     @cached_property
     def constant_factors(self) -> bool:
-        """Whether only the roots' conductances change, so that all other factors are constants."""
+        """Whether only conductances at roots change, so that all other factors are constant."""
         many = (k.mechanism.kind == "density" and k.count > len(self.soma) for k in self.kinds)
         return not any(many) and all(np.isin(k.node, self.soma).all() for k in self.kinds)
 
     @cached_property
     def capacitance_over_dt(self) -> np.ndarray:
-        """(n,) float64, µS: of the step that is solved, half as long for the second order."""
+        """Capacitance over the length of the solved step, (n,) float64, µS."""
         return self.capacitance / self.solved_dt
 
     @property
     def solved_dt(self) -> float:
-        """Length of the step that is solved, ms: half as long for the second order."""
+        """Length of the solved step, ms: half a step for the second order."""
         return self.dt / 2 if self.secondorder else self.dt
 
     @cached_property
     def schema(self) -> Schema:
-        """Every array of a saved state of a simulation of the model."""
+        """The arrays of a simulation's saved state."""
         return Schema(self._fields())
 
     def _fields(self) -> Iterator[Field]:
@@ -428,14 +425,14 @@ class Model:
                 yield from (Field(q.name, "instance", "real", k, what) for q in values)
 
     def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
-        """Yield group, name and numbers, (count, 3) uint32, of all streams of random numbers."""
+        """Yield group, name and ids, (count, 3) uint32, of all random streams."""
         for (k, name), ids in self.random_ids.items():
-            for number, (of, place) in enumerate(self.instances):
-                if of == k:
+            for number, (group_kind, place) in enumerate(self.instances):
+                if group_kind == k:
                     yield number, name, ids[place]
 
     def cell_of_target(self) -> np.ndarray:
-        """(num_targets,) int64: the cell of the network in which each target of events is."""
+        """Return the network's cell of each event target, (num_targets,) int64."""
         nodes = [k.node for k in self.kinds if k.first_target >= 0]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
         return stretch_of(self.forest.cell_offsets, node) + self.first_cell
@@ -444,7 +441,7 @@ class Model:
         return [self._initial_states(kind) for kind in self.kinds]
 
     def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:
-        """States of a kind; where all cells have the same numbers, those of one are repeated."""
+        """Return a kind's initial states; compute one cell if all cells have the same values."""
         v, cells = self.of_nodes.at("v_init", kind.node), self.forest.num_cells
         varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
         each = kind.count // cells
@@ -458,20 +455,20 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """The model of one copy, and the numbers of its sources and connections among those of all."""
+    """The model of one copy, and the indices of its sources and connections in all copies."""
 
     once: Model
     sources: np.ndarray  # (copies, num_sources) int64
     connections: np.ndarray  # (copies, m) int64
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources of one copy in all copies, copy after copy."""
+        """Return the indices of one copy's sources in all copies, copy after copy."""
         return self.sources[:, source].reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Events from outside by step, at whose begin each is due; none later than any run."""
+    """Events from outside, each due at the begin of its step."""
 
     target: np.ndarray
     step: np.ndarray
@@ -479,5 +476,5 @@ class Events:
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
-    """Whether the first `length` values of each array are repeated to its end."""
+    """Whether each array repeats its first `length` values to its end."""
     return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)

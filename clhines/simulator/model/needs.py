@@ -1,8 +1,7 @@
-"""Needs: what a network asks of the engine that advances it, in words.
+"""Needs: the features that a network requires of an engine.
 
-Most are known where a network is compiled, from its mechanisms and from what it was given; the
-others are found in the arrays of its `Model`. Any of `EXACT` has a network's events delivered at
-exact times.
+Most follow from its mechanisms and calls when it is compiled, others from the arrays of its
+`Model`. With a need in `EXACT`, events are delivered at exact times.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from clhines.simulator.network.additions import Additions
 from clhines.simulator.network.groups import Group
 from clhines.simulator.refusals import refusal
 
-NEEDS = {  # what users call them
+NEEDS = {  # need: its name in messages
     "grid_times": "events in whole steps",
     "exact_times": "events at exact times",
     "plastic": "plastic connections",
@@ -61,27 +60,27 @@ NEEDS = {  # what users call them
 GRID = frozenset(
     {"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver", "layers"}
 )
-EXACT = frozenset(NEEDS) - GRID  # of these any has events act at exact times
+EXACT = frozenset(NEEDS) - GRID  # with any of these, events act at exact times
 _PLAIN = {"initial", "current", "advance", "receive"}
-# blocks of the first kernel of a step, and of the second
+# blocks of the first and of the second kernel of a step
 _FIRST = "receive", "before_breakpoint", "current"
 _SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
 def phrases(words: Iterable[str], last: str = "or") -> str:
-    """Return needs as users call them, in the order of `NEEDS`."""
-    some = {*words}
-    return listed([phrase for word, phrase in NEEDS.items() if word in some], last)
+    """Return the names of needs in messages, in the order of `NEEDS`."""
+    needs = {*words}
+    return listed([phrase for need, phrase in NEEDS.items() if need in needs], last)
 
 
 def listed(names: Sequence[str], last: str = "or") -> str:
-    """Return names as one speaks them: ``a, b or c``."""
+    """Join names to a list in words: ``a, b or c``."""
     *most, end = names
     return f"{', '.join(most)} {last} {end}" if most else end
 
 
 def of_program(program: Program) -> set[str]:
-    """Needs of a mechanism: none where it has only v, parameters, states and summed events."""
+    """Return a mechanism's needs: none if it has only v, parameters, states and summed events."""
     net, sends = program.net, () if program.net is None else program.net.sends
     words = {
         "artificial_cells": program.kind == "artificial",
@@ -103,18 +102,18 @@ def of_program(program: Program) -> set[str]:
 
 
 def _has_more(program: Program) -> bool:
-    """Whether states are of all instances, or blocks take more than those of texts."""
+    """Whether a mechanism has GLOBAL states, or blocks with more arguments than a text's."""
     if any(q.is_global for q in program.states) or set(program.blocks) - _PLAIN:
         return True
-    given = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
+    values = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
     roles = {
         block: [a.role for a in arguments if a.role != "noise"]
         for block, arguments in program.blocks.items()
     }
     clocks = [a.name for a in program.blocks.get("advance", ()) if a.role == "t"]
-    advance, receive = ["v", "t", "dt", *given], ["weight", *given]
+    advance, receive = ["v", "t", "dt", *values], ["weight", *values]
     return (
-        roles.get("current") != ["v", "t", "dt", *given, "i", "g"]
+        roles.get("current") != ["v", "t", "dt", *values, "i", "g"]
         or roles.get("advance", advance) != advance
         or roles.get("receive", receive) != receive
         or clocks not in ([], ["begin"])
@@ -124,7 +123,7 @@ def _has_more(program: Program) -> bool:
 def of_network(
     added: Additions, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
-    """Needs that are known before a model is made; `connections` are `Wiring.calls`."""
+    """Return the needs that show before a model is made; `connections` are `Wiring.calls`."""
     words = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
@@ -134,7 +133,7 @@ def of_network(
         "random": added.streams,
         "sent_events": added.emitters,
         "weights": any(columns[3].shape[1] != 1 for columns in connections),
-        "begins": any(  # a state was given another value before INITIAL than its file has
+        "begins": any(  # a state's value before INITIAL differs from its file
             np.any(g.parameters.get(n, x) != x)
             for g in groups
             for n, x in g.mechanism.begins.items()
@@ -147,7 +146,7 @@ def of_network(
 
 
 def of_model(model: Model, exact: bool) -> frozenset[str]:
-    """Return the needs that the arrays of a model show; `exact`: its events act at exact times."""
+    """Return the needs that a model's arrays show; `exact`: its events act at exact times."""
     kinds = model.kinds
     words: dict[str, object] = {
         "noise": any(kind.mechanism.uses_noise for kind in kinds),
@@ -186,7 +185,7 @@ def artificial_sources(model: Model) -> np.ndarray:
 
 
 def within_cells(model: Model) -> np.ndarray:
-    """(m,) bool: connections between instances of one cell that are shorter than a step."""
+    """Whether each connection is shorter than a step and within one cell, (m,) bool."""
     netcons = model.netcons
     is_within = model.sources.is_emitted[netcons.source] & (netcons.delay < model.dt)
     if not is_within.any():
@@ -203,17 +202,18 @@ def within_cells(model: Model) -> np.ndarray:
 
 
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
-    """Blocks that read by a pointer, and those that set what it points to.
+    """Return the blocks that read through a pointer, and the blocks that set its target.
 
-    Where blocks set it by the pointer it is those that do so or read, and those that use it.
+    If blocks set the target through the pointer: the blocks that read or set it so, and the blocks
+    that use the target.
     """
     (k, name), other = pointer, model.kinds[to.kind].mechanism
     mechanism, blocks = model.kinds[k].mechanism, other.program.blocks.items()
     outputs = [q.name for q in mechanism.program.outputs]  # any of them may be recorded
-    given_to = ((b, mechanism.calls(b, outputs)) for b in mechanism.program.blocks)
+    calls = ((b, mechanism.calls(b, outputs)) for b in mechanism.program.blocks)
     reads = {
         b
-        for b, block in given_to
+        for b, block in calls
         if any(a.role in ("pointer", "assign") and a.name == name for a in block)
     }
     if name in mechanism.program.assigned:
@@ -227,12 +227,12 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
 
 
 def _event(block: str) -> str:
-    """Name of a block, ``receive`` of all that events call."""
+    """Return the name of a block, ``receive`` for all blocks that events call."""
     return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
 def _points_in_states(model: Model, k: int) -> bool:
-    """Whether more than a current and what comes before it reads a pointer to voltages."""
+    """Whether states or events read voltage pointers; currents and BEFORE BREAKPOINT may."""
     ours = ("initial", "current", "before_breakpoint")
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return any(
@@ -244,7 +244,7 @@ def _points_in_states(model: Model, k: int) -> bool:
 
 
 def _is_elsewhere(model: Model, pointer: tuple[int, str], to: Written) -> bool:
-    """Whether a pointer leads to a variable of another cell; artificial cells are cells."""
+    """Whether a pointer leads to another cell; each artificial cell is a cell."""
     kind, other = model.kinds[pointer[0]], model.kinds[to.kind]
     if "artificial" in (kind.mechanism.kind, other.mechanism.kind):
         return True
@@ -262,7 +262,7 @@ def _reads_currents(kind: Kind) -> bool:
 
 
 def check_set_voltages(model: Model) -> None:
-    """Refuse voltages that events set where the order of a step is not NEURON's order of events.
+    """Refuse events that set voltages if the order of a step differs from NEURON's order of events.
 
     Events of different instances have no order in time within a step, and thresholds are compared
     before the events that are due at its end.
@@ -278,7 +278,7 @@ def check_set_voltages(model: Model) -> None:
     among = np.bincount(np.concatenate(looks), minlength=model.forest.num_nodes)
     pointed = any(np.isin(nodes, node).any() for nodes in model.pointers.values())
     sources, used = model.sources, np.zeros(model.sources.count, bool)
-    used[model.forest.num_cells :] = True  # those of cells are used where connections come from
+    used[model.forest.num_cells :] = True  # a cell's source is used if it has a connection
     used[model.netcons.source] = used[model.connections.source] = True
     above = sources.detector_node[used[sources.detector_source]]
     for is_so, what in (
@@ -296,12 +296,11 @@ def check_set_voltages(model: Model) -> None:
 
 
 def check_written(model: Model) -> None:
-    """Refuse what depends on the order in which instances write a variable of another mechanism.
+    """Refuse written pointers if the result depends on the order of the writing instances.
 
-    The variable must be of the same cell: a cell is simulated without the others within a step.
-
-    All is added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use it. What
-    is set, in BEFORE BREAKPOINT, is set then, too: the other mechanism must not use it at all.
+    The target must belong to the same cell: a cell is simulated without the others within a step.
+    All terms are added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use the
+    target. A value is set in BEFORE BREAKPOINT: then the other mechanism must not use it at all.
     """
     set_before = dict[tuple[int, str], np.ndarray]()  # by kind and state: instances that are set
     for (k, name), to in model.written.items():
@@ -331,9 +330,9 @@ def check_written(model: Model) -> None:
 
 
 def check_steered(model: Model) -> None:
-    """Refuse weights that events of others set, where the order of events is not known.
+    """Refuse weights that other mechanisms' events set, if the order of events is unknown.
 
-    In a step the events of who sets a weight come before those with it; see `events.sources`.
+    In a step the events of the setter come before the events with the weight; see `state.sources`.
     """
     netcons, steered = model.netcons, np.zeros(0, np.int64)
     for (k, name), to in model.steered.items():
@@ -354,9 +353,9 @@ def check_steered(model: Model) -> None:
         if model.bins:
             raise InputError(refusal("network.pointer-weight-in-bins", own=own, said=said))
         by = np.flatnonzero(netcons.kind == k)
-        of = to.connection[netcons.instance[by]]
-        alike = (netcons.source[by] == netcons.source[of]) & (
-            netcons.delay[by] == netcons.delay[of]
+        steers = to.connection[netcons.instance[by]]
+        alike = (netcons.source[by] == netcons.source[steers]) & (
+            netcons.delay[by] == netcons.delay[steers]
         )
         if alike.any():
             at = int(by[np.argmax(alike)])
@@ -371,9 +370,9 @@ def check_steered(model: Model) -> None:
 
 
 def check_read(model: Model) -> None:
-    """Refuse pointers to variables that change in the order of events, or of instances.
+    """Refuse pointers to variables that change with the order of events or of instances.
 
-    A kernel acts on all nodes at once: of another node's variables it reads those that it leaves.
+    A kernel works on all nodes at once: it must not read another node's variables that it changes.
     """
     for (k, name), to in model.read.items():
         reads, sets = _blocks_at(model, (k, name), to)
@@ -394,7 +393,7 @@ def check_read(model: Model) -> None:
 
 
 def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> None:
-    """Refuse a pointer to what other pointers set in a phase in which it is read."""
+    """Refuse a pointer that reads a variable in a phase in which other pointers set it."""
     late = reads & {"after_initial", "after_solve", "before_step"}
     begins = reads & {"before_initial", "initial"}
     for pointer, at in model.written.items():
@@ -414,9 +413,12 @@ def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> Non
 
 
 def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:
-    """Refuse what BREAKPOINT sets by a pointer, where other pointers lead to it or it diffuses."""
-    every = [(of, at) for of, at in (*model.read.items(), *model.written.items()) if of != pointer]
-    others = [at.instance for _, at in every if (at.kind, at.state) == (to.kind, to.state)]
+    """Refuse a target that BREAKPOINT sets by a pointer if it is shared or diffuses."""
+    others = [
+        at.instance
+        for other, at in (*model.read.items(), *model.written.items())
+        if other != pointer and (at.kind, at.state) == (to.kind, to.state)
+    ]
     is_shared = any(np.isin(to.instance, instance).any() for instance in others)
     for is_so, what in (
         (pointer[0] == to.kind, "itself"),
@@ -428,7 +430,7 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
-    """Blocks in which a pointer that is written sets a variable, and does not add to it."""
+    """Return the blocks in which a written pointer sets its target, rather than adds to it."""
     k, name = pointer
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return {
@@ -437,7 +439,7 @@ def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:
-    """Whether events or conditions of a kind have arguments of these roles."""
+    """Whether events or conditions of a kind have arguments with these roles."""
     blocks = kind.mechanism.program.blocks.items()
     events = (
         arguments for name, arguments in blocks if name in ("receive", "watch") or "netcons" in name

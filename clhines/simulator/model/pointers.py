@@ -1,4 +1,4 @@
-"""Pointers of a model: to voltages, to variables of mechanisms, and to weights of connections."""
+"""Pointers of a model to voltages, variables of mechanisms, and weights of connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 
 def pointed(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
-    """Return the fields of a `Model` that say where pointers lead; InputError of one to nowhere."""
+    """Return the pointer fields of a `Model`; raise InputError for a pointer to nowhere."""
     every = _written(added, kinds, instances)
     written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}
     read = {k: to for k, to in every.items() if k not in written}

@@ -1,7 +1,7 @@
-"""The schema of a state: every array that a run changes, and what its values belong to.
+"""The schema of a state: every array that a run changes, and the meaning of its axes.
 
-Files, checks, MPI ranks, copies, the start and the importer go through the fields of
-`Model.schema`, so that a new array of a state is a new field and nothing else.
+Files, checks, MPI ranks, copies, the start and the importer use the fields of `Model.schema`: a new
+array of a state needs only a new field.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from clhines.simulator.network.plasticity import Rule
 class Field:
     """One array of a state.
 
-    `per` is what the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
-    ``plastic`` connection, ``sent`` (source of these), ``connection`` of `Model.netcons`,
-    ``weight`` of these, ``source``, ``ring`` entry, ``detector``, or ``remote`` node. `rows` is
-    what the first of two axes counts: ``slot`` of the ring, self ``event`` of a queue, or ``watch``
-    condition.
+    `per` names the last axis: ``node``, ``cell``, ``instance`` of `kind`, ``target``, ``plastic``
+    connection, ``sent`` (source of these), ``connection`` of `Model.netcons`, ``weight`` of these,
+    ``source``, ``ring`` entry, ``detector``, or ``remote`` node. `rows` names the first of two
+    axes: ``slot`` of the ring, self ``event`` of a queue, or ``watch`` condition.
     """
 
     name: str
     per: str
-    dtype: str = "real"  # ``real``: that of the simulation
-    kind: int | None = None  # number of a `Kind` in the model
-    what: str = ""  # family, as ``state`` or ``queue``; empty for one of its own
+    dtype: str = "real"  # ``real``: the simulation's dtype
+    kind: int | None = None  # index of a `Kind` in the model
+    what: str = ""  # family, such as ``state`` or ``queue``; or none
     rows: str = ""
-    refers: str = ""  # what the values are numbers of, -1 for none: ``connection``
+    refers: str = ""  # ``connection`` if the values are indices of connections, -1 for none
 
     @cached_property
     def key(self) -> str:
-        """Name of the array in a file, as ``v``, ``ion_cai`` or ``state3_m``."""
+        """Name of the array in a file, such as ``v``, ``ion_cai`` or ``state3_m``."""
         number = "" if self.kind is None else str(self.kind)
         return f"{self.what}{number}_{self.name}" if self.what else self.name
 
@@ -45,8 +44,7 @@ class Field:
         return np.dtype(real if self.dtype == "real" else self.dtype)
 
 
-# of events at exact times
-EXACT = (
+EXACT = (  # fields of events at exact times
     Field("weight", "weight"),
     Field("cursor", "connection", "int64"),
     Field("ring", "ring", "float64"),
@@ -67,7 +65,7 @@ _QUEUE = (
 
 
 def plastic_fields(rule: Rule) -> Iterator[Field]:
-    """Yield the fields of a rule: weights, and traces (``pre``, ``pre1``) with their last step."""
+    """Yield a rule's fields: weights, then traces (``pre``, ``pre1``) with their last step."""
     yield Field("weight", "plastic", "float64", what="plastic")
     for side, names in rule.kept.items():
         for k in range(len(names)):
@@ -79,13 +77,13 @@ def plastic_fields(rule: Rule) -> Iterator[Field]:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Return whose the trace of a field is, and its number."""
+    """Return side and index of the trace of a field."""
     side = name.rstrip("0123456789")
     return side, int(name[len(side) :] or 0)
 
 
 def queue_of(kind: int) -> Iterator[Field]:
-    """Yield the fields of the self events and WATCH conditions of a kind."""
+    """Yield the fields of a kind's self events and WATCH conditions."""
     for name, dtype, rows, refers in _QUEUE:
         yield Field(name, "instance", dtype, kind, "queue", rows, refers)
 
