@@ -32,7 +32,7 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import EXACT, listed, phrases
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.stored import packed, unpacked
-from clhines.simulator.ranks.described import gathered
+from clhines.simulator.ranks.described import gather_parts
 from clhines.simulator.ranks.exchange import ErrorGuard, HeardExchange, exchange_of
 from clhines.simulator.ranks.joining import Ends, join_networks
 from clhines.simulator.ranks.joints import JoinedExchange, Joints, Outbox, agreed_epoch
@@ -141,7 +141,7 @@ def make_own(
 ) -> EngineRun:
     """Make the run of a rank that has described its own cells."""
     on_host = request.queue is None or devices.is_cpu(request.queue.device)
-    whole = gathered(ranks, network, model, on_host, overlap)
+    whole = gather_parts(ranks, network, model, on_host, overlap)
     with ranks.agreed():
         epoch = whole.decisions.epoch
         request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))

@@ -28,7 +28,7 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import LAST_STEP, whole_steps
 from clhines.simulator.ranks.described import check_complete
 from clhines.simulator.ranks.mpi import own_queue
-from clhines.simulator.ranks.partition import check_same, exchanged_during, ranks_of
+from clhines.simulator.ranks.partition import check_same, overlaps, ranks_of
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.columns import Recording
 from clhines.simulator.records.records import Record, digest_of
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _Self = TypeVar("_Self", bound="Simulation")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-# Whether spikes are exchanged during the next epoch; None: `partition.exchanged_during` decides.
+# Whether spikes are exchanged during the next epoch; None: `partition.overlaps` decides.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
 
@@ -192,7 +192,7 @@ class Simulation(Holder):
             return OVERLAP
         check_same(self.ranks, current.compiled, current.signature, arguments)
         delay = current.compiled.connections.min_delay
-        return exchanged_during(self.ranks, delay, on_host, OVERLAP)
+        return overlaps(self.ranks, delay, on_host, OVERLAP)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):

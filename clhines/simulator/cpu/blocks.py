@@ -1,8 +1,12 @@
-"""A network with exact times on a CPU: many steps in one launch, of blocks of whole cells.
+"""Advance a network with exact times on a CPU: one launch takes many steps of blocks of cells.
 
-The state is that of `steps`, in the same arenas. A work-item has a block of cells, solves
-for them from the tips to the roots, and sees events of its own cells at once; events of other
-blocks are seen by the next launch, as a launch is no longer than their smallest delay.
+The state is the one of `steps`, in the same arenas. A work-item has a block of whole cells, solves
+for them from the tips to the roots, and sees events of its own cells at once. The next launch sees
+events of other blocks: a launch is no longer than their smallest delay.
+
+    launch        1                  2
+    work-item 0   cells 0..9  |      cells 0..9  |      events between blocks
+    work-item 1   cells 10..19|      cells 10..19|      at the bars
 """
 
 from __future__ import annotations
@@ -56,28 +60,28 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Tiles block after block: cells side by side, and the places of nodes in them.
+    """Tiles block after block: cells side by side, and the places of their nodes.
 
-    Where a tile has L lanes, each of its slots has L places; slots are nodes in the order of
-    elimination, first those with constant pivots, the roots last. So a vector of L numbers is a
-    node of L cells of one shape:
+    In a tile of L lanes each slot has L places. Slots are nodes in the order of elimination: first
+    nodes with constant pivots, the roots last. So a vector of L numbers is a node of L cells of one
+    shape:
 
         places of a tile of 2 lanes   slot 0: a0 b0   slot 1: a1 b1   slot 2 (the roots): a2 b2
 
-    A tile may have several times L cells, of several shapes: nodes that follow each other are then
-    mostly of different cells, and do not wait for each other.
+    A tile may have several times L cells, of several shapes: then consecutive nodes mostly belong
+    to different cells, and do not wait for each other.
     """
 
     node: np.ndarray  # (n,), at each place
     block_place: np.ndarray  # (blocks + 1,), first place of each block
-    block: np.ndarray  # this and the next are by tile
+    block: np.ndarray  # by tile, as the next ones
     width: np.ndarray  # lanes
     place: np.ndarray  # first place
     slots: np.ndarray
-    constant: np.ndarray  # slots whose pivots are constant
+    constant: np.ndarray  # slots with constant pivots
     roots: np.ndarray
     parents: np.ndarray  # where its entries of `parent` begin
-    parent: np.ndarray  # slots, -1 of roots
+    parent: np.ndarray  # slots, -1 for roots
 
     @property
     def widths(self) -> list[int]:
@@ -87,9 +91,9 @@ class Tiles:
 def make_tiles(
     model: Model, blocks: CellRanges, widest: int, variable: np.ndarray, classes: np.ndarray
 ) -> Tiles:
-    """Put cells of each block into tiles of powers of two lanes.
+    """Put cells of each block into tiles with a power of two of lanes.
 
-    `variable` nodes of the shapes have pivots that change, and `classes` are of `node_classes`.
+    `variable` nodes of the shapes have changing pivots; `classes` are from `node_classes`.
     """
     forest, trees = model.forest, model.forest.trees
     keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0, variable
@@ -104,12 +108,12 @@ def make_tiles(
             nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
             parents.append(parent)
             tiles.append((block, width, int((~variable[at]).sum()), len(rows)))
-    of_block, width, constant, roots = np.array(tiles, np.int64).T
-    size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))
+    tile_block, width, constant, roots = np.array(tiles, np.int64).T
+    size, slots = (np.array([len(a) for a in arrays]) for arrays in (nodes, parents))
     return Tiles(
         node=np.concatenate(nodes),
-        block_place=offsets(np.bincount(of_block, size, blocks.count).astype(np.int64)),
-        block=of_block,
+        block_place=offsets(np.bincount(tile_block, size, blocks.count).astype(np.int64)),
+        block=tile_block,
         width=width,
         place=starts(size),
         slots=slots,
@@ -137,12 +141,12 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
 
 
 class BlockLayout(layouts.Layout):
-    """Where the arenas of blocks of cells have what belongs to nodes and instances: by place."""
+    """Order of nodes and instances in the arenas of blocks of cells: by place."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
         self.tiles, self._place = tiles, inverse(tiles.node)
-        self.most = most  # numbers of a vector
+        self.most = most  # numbers per vector
         self.groups: dict[int, Groups] = {
             k: make_groups(self._place[kind.node], tiles.block_place, most, twice)
             for k, kind in enumerate(model.kinds)
@@ -166,13 +170,13 @@ class BlockLayout(layouts.Layout):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group."""
+    """A kind whose instances are in groups of `width`, with the functions `wide` for a group."""
 
     width: int = 1
     wide: str = ""
-    constants: tuple[str, ...] = ()  # what ``NAME_constants`` works out
+    constants: tuple[str, ...] = ()  # results of ``NAME_constants``
     conducts: bool = True  # its conductance is not always 0
-    level: tuple[str, ...] = ()  # ions' variables that are one number, which nothing changes
+    level: tuple[str, ...] = ()  # ion variables that are one constant number
 
     @classmethod
     def of(
@@ -185,10 +189,10 @@ class GroupedKind(KindBlocks):
     ) -> GroupedKind:
         vectors = [name for name, _ in kind.vectors]
         single = tuple(name for name, alone in kind.parameters if alone)
-        declared = [q.name for q in mechanism.program.outputs]  # others are currents as they are
+        declared = [q.name for q in mechanism.program.outputs]  # others are the current itself
         outputs = tuple(name for name in kind.outputs if name in declared)
-        how = real, groups.width, single, outputs
-        printed = Functions(mechanism.compiled, *how, share=True)
+        print_options = real, groups.width, single, outputs
+        printed = Functions(mechanism.compiled, *print_options, share=True)
         takes_events = kind.summed and printed.takes_events
         blocks = vectors + ["receive"] * takes_events
 
@@ -196,23 +200,23 @@ class GroupedKind(KindBlocks):
             text, constants = printed.lifted(blocks) if blocks else ("", [])
             return text, constants, {name: printed.calls(name) for name in blocks}
 
-        key = "lifted", *how, *blocks
+        key = "lifted", *print_options, *blocks
         wide, constants, calls = mechanism.compiled.once(key, lifted)
-        known = {name: (f, arguments) for name, f, arguments in kind.blocks}
-        known |= {name: (known[name][0], calls[name]) for name in vectors}
-        scalar = [n for n in known if n not in vectors]
+        functions = {name: (f, arguments) for name, f, arguments in kind.blocks}
+        functions |= {name: (functions[name][0], calls[name]) for name in vectors}
+        scalar = [n for n in functions if n not in vectors]
         wide_names = [(name, f"{printed.prefix}_{name}") for name in vectors]
         if takes_events:  # of several instances at once
             wide_names.append(
-                ("events", printed.prefix + known["receive"][0].removeprefix(kind.name))
+                ("events", printed.prefix + functions["receive"][0].removeprefix(kind.name))
             )
-            known["events"] = "", calls["receive"]
+            functions["events"] = "", calls["receive"]
         names = [*(["initial"] if f"{mechanism.name}_initial(" in kind.functions else []), *scalar]
         return cls(
             **{
                 **fields_of(kind),
                 "functions": mechanism.functions(real, outputs, names),
-                "blocks": tuple((name, *found) for name, found in known.items()),
+                "blocks": tuple((name, *found) for name, found in functions.items()),
                 "vectors": tuple(wide_names),
                 "rows": False,
             },
@@ -229,7 +233,7 @@ class GroupedKind(KindBlocks):
 
     @property
     def has_exponentials(self) -> bool:
-        """Whether steps take so long that a loop of their own is faster: measured, by 5 %."""
+        """Whether steps take so long that a separate loop is faster: measured, by 5 %."""
         return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
@@ -238,7 +242,7 @@ class GroupedKind(KindBlocks):
         return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
 
     def places(self) -> str:
-        """Return declarations of where the values of its groups are; stores may change `at`."""
+        """Return declarations of the addresses of the groups' values; stores may change `at`."""
         k = self.number
         lines = [
             f"__global const int *lanes = ints + lane_{k}, *runs = ints + run_{k};",
@@ -263,14 +267,14 @@ class GroupedKind(KindBlocks):
     def call_group(
         self, block: str, values: CallValues, always: tuple[str, ...], indent: int
     ) -> str:
-        """Return statements that call a block of group q, and add up ions' currents `always`."""
+        """Return statements that call a block of group q, and sum ions' currents in `always`."""
         keep = partial(self._keep, block, always)
         return self.call_wide(
             block, self.vector, lambda a: self._where(a) or self._value(a, values), keep, indent
         )
 
     def _where(self, a: Argument) -> str:
-        """Return the vector in memory that an argument is; empty if it is none."""
+        """Return the vector in memory that an argument refers to, or nothing."""
         w, names = self.width, list[str]()
         if self.is_last(a):
             return ""
@@ -312,7 +316,7 @@ class GroupedKind(KindBlocks):
         return f"{test}add_{w}({local}, {where}, place, run);"
 
     def currents_of_ions(self) -> set[str]:
-        """Ions whose currents a block needs or gives one instance at a time."""
+        """Return ions whose currents a block reads, or sets for one instance at a time."""
         names = {f"i{ion}": ion for ion in self.ions}
         currents = set()
         for block, _, arguments in self.blocks:
@@ -322,7 +326,7 @@ class GroupedKind(KindBlocks):
         return currents
 
     def is_early(self, always: tuple[str, ...]) -> bool:
-        """Whether events and currents of a step need nothing but what the step before has left."""
+        """Whether events and currents of a step need only the values that the last step left."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
         # sums of events of the next step may come early, too
         events = {"receive", "events"} if self.summed else set[str]()
@@ -341,7 +345,7 @@ _CHANGES = ("first_block", "first_step", "num_steps", "first_time", "first_row")
 
 @dataclass(frozen=True)
 class CellBlocksSpec(ArenaSpec):
-    """``blocks.mako``; `played_kinds` are kinds with parameters that take values in time."""
+    """``blocks.mako``; `played_kinds` are kinds with played parameters."""
 
     template: ClassVar[str] = "simulator/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -374,8 +378,8 @@ class CellBlocksSpec(ArenaSpec):
 
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
-    turns: int = 0  # steps of which values of last instances are kept; 0: none are read
-    rounds: int = 0  # in which what diffuses along cells is eliminated; 0: nothing does
+    turns: int = 0  # steps for which values of last instances are kept; 0: none are read
+    rounds: int = 0  # elimination rounds of diffusing states; 0: nothing diffuses
     played_kinds: tuple[int, ...] = ()
     added_kinds: tuple[int, ...] = ()  # kinds whose states others set by pointers, or add to
     kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
@@ -390,7 +394,7 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Return the spec of blocks for `spec` of steps; `network` is that of all ranks."""
+        """Return the spec of blocks from the `spec` of steps; `network` is all ranks' model."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -407,7 +411,7 @@ class CellBlocksSpec(ArenaSpec):
         )
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
-        """Kinds and their states of which a block reads the last instance's value."""
+        """Return kinds and states whose last instance's value a block reads."""
         arguments = (
             (kind, a)
             for kind in self.grouped
@@ -428,7 +432,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def shared_helpers(self) -> str:
-        """Functions that those of several kinds call for groups, once for each width."""
+        """Functions that several kinds' group functions call, once for each width."""
         texts = {w: "".join(k.wide for k in self.grouped if k.width == w) for w in self.widths}
         return "".join(all_helpers(t, shared_prefix(w), self.real, w) for w, t in texts.items())
 
@@ -438,13 +442,13 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def always(self) -> tuple[str, ...]:
-        """Ions whose currents are added up in every step: something may need them."""
+        """Ions whose currents are summed in every step, as something may read them."""
         currents = set().union(*(kind.currents_of_ions() for kind in self.grouped))
         return tuple(ion for ion in self.ions if ion in currents)
 
     @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
-        """Kinds whose currents come first in a step, as they may be worked out before it."""
+        """Kinds whose currents come first in a step, as they need only the last step's values."""
         return tuple(
             kind
             for kind in self.grouped
@@ -458,9 +462,10 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def ahead(self) -> tuple[GroupedKind, ...]:
-        """Those of them whose currents are worked out when their states have advanced.
+        """Kinds whose currents are computed as soon as their states have advanced.
 
-        Neither they nor their currents leave anything that is recorded at the end of the step.
+        Neither these kinds nor their currents change a value that is recorded at the end of the
+        step.
         """
         kinds = () if self.sets_v else self.early
         return tuple(
@@ -486,7 +491,7 @@ class CellBlocksSpec(ArenaSpec):
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """Regions that only blocks of cells have in the arenas."""
+    """Regions of the arenas that only blocks of cells have."""
 
     model: Model
     wires: Wires
@@ -521,26 +526,26 @@ class BlockTables:
             (tiles.place, tiles.slots, tiles.constant, tiles.roots, tiles.parents), axis=1
         )
         for width in tiles.widths:
-            some = tiles.width == width
-            ints.add(f"tiles_{width}", columns[some])
-            ints.add(f"tile_{width}", self.blocks.first(tiles.block[some]))
+            of_width = tiles.width == width
+            ints.add(f"tiles_{width}", columns[of_width])
+            ints.add(f"tile_{width}", self.blocks.first(tiles.block[of_width]))
 
     def _add_groups(self, mem: Arena, ints: Arena) -> None:
         model = self.model
         for k, groups in self.layout.groups.items():
-            kept = groups.member >= 0
+            used = groups.member >= 0
             ints.add(f"group_{k}", groups.first)
             ints.add(f"lane_{k}", groups.place)
-            run = np.where(groups.side_by_side, groups.place[:, 0], -kept.sum(axis=1))
+            run = np.where(groups.side_by_side, groups.place[:, 0], -used.sum(axis=1))
             ints.add(f"run_{k}", run)
             ints.add(f"aside_{k}", groups.first_members)
             ints.add(f"position_{k}", groups.position)
-            ints.add(f"member_{k}", np.where(kept, groups.member, -1))
+            ints.add(f"member_{k}", np.where(used, groups.member, -1))
             area = model.area[model.kinds[k].node][groups.source].astype(mem.dtype)
             mem.add(f"share_{k}", area * mem.dtype.type(0.01))
 
     def _mark_connections(self, ints: Arena) -> None:
-        """Mark connections that come from other blocks."""
+        """Mark connections from other blocks."""
         crosses = self.blocks.crossing[self.wires.order]
         word = ints.get("connection_short")
         apart = word | SENDING.pack(short=0, crossed=0, apart=1) if self.model.bins else 2
@@ -558,9 +563,9 @@ class BlockTables:
             self._add_list(ints, "sum", np.arange(len(block)), block)
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():
-            some = np.flatnonzero(sources >= 0)
-            of = blocks.target[wires.first_target[k] + some]
-            emitters.append(np.stack((sources[some], of)))
+            instance = np.flatnonzero(sources >= 0)
+            block = blocks.target[wires.first_target[k] + instance]
+            emitters.append(np.stack((sources[instance], block)))
         self._add_list(ints, "emitter", *np.concatenate(emitters, axis=1))
         loose = [p for p in model.played if layouts.is_artificial(model.kinds[p.kind])]
         where = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
@@ -568,7 +573,7 @@ class BlockTables:
         self._add_list(ints, "loose_play", number, np.array(where, np.int64))
 
     def _add_list(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
-        """Add values block by block, in the order given, and where those of each block begin."""
+        """Add values sorted by block, in the order given within one, and each block's begin."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
         ints.add(f"block_{name}", self.blocks.first(block))
 
@@ -576,7 +581,7 @@ class BlockTables:
 def make(job: Job) -> ArenaRun:
     model = job.apart
     always, units = job.asked, devices.limits(job.queue.device).compute_units
-    if job.decisions is not None and not always:  # a choice for all ranks, by the whole network
+    if job.decisions is not None and not always:  # choose for all ranks by the whole network
         network, always = job.decisions.network, True
         all_units = devices.limits(devices.whole_device(job.queue.device)).compute_units
         if plan_blocks(network, wires_of(network), all_units, split=True) is None:
@@ -615,7 +620,7 @@ class CellBlocks(ArenaKernels):
         self.place = self.layout.number(np.arange(self.layout.count))
         self.v = [within_reach(self.queue, (len(self.place),), self.dtype)]
         self._variable = variable
-        self._given = {
+        self._arguments = {
             "num_blocks": np.int32(self.blocks.count), "num_nodes": np.int32(len(self.place)),
             "num_sources": np.int32(model.sources.count), "v": self.v[0],
             "u": self._packed(model.u), **self._constants(),
@@ -624,19 +629,19 @@ class CellBlocks(ArenaKernels):
         }  # fmt: skip
 
     def _constants(self) -> dict[str, cla.Array]:
-        """Return constant conductances and currents on the device, and what pivots need of them."""
+        """Return constant conductances and currents on the device, and constant parts of pivots."""
         model = self.model
         base, diagonal = constant_pivots(model, self._variable)
-        of_nodes = {"constant_g": model.constant_g, "constant_b": model.constant_b}
-        of_nodes |= {"base": base, "d": diagonal}
-        return {name: self._packed(values) for name, values in of_nodes.items()}
+        columns = {"constant_g": model.constant_g, "constant_b": model.constant_b}
+        columns |= {"base": base, "d": diagonal}
+        return {name: self._packed(values) for name, values in columns.items()}
 
     def renew(self, before: Model) -> bool:
         return same_constants(before, self.model) or self.renew_constants()
 
     def renew_constants(self) -> bool:
         for name, values in self._constants().items():
-            copy_onto(self._given[name], values, self.queue)
+            copy_onto(self._arguments[name], values, self.queue)
         return True
 
     def _packed(self, natural: np.ndarray) -> cla.Array:
@@ -658,7 +663,7 @@ class CellBlocks(ArenaKernels):
 
     @property
     def _turns(self) -> int:
-        """Steps of which values of last instances are kept; 0 if none are read."""
+        """Steps for which values of last instances are kept; 0 if none are read."""
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
@@ -669,21 +674,21 @@ class CellBlocks(ArenaKernels):
         level = tuple(level_ions(self.run.variables, self.network))
         spec = CellBlocksSpec.of(spec, self.network, self.layout, level, self.alone)
         spec = replace(spec, turns=self._turns, rounds=self._rounds)
-        self._given["at"] = cla.to_device(self.queue, at)
+        self._arguments["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
         self.run.times.forget()
         recorded, sources = self.run.recorded_at, self.run.rows.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
-        lists = self._of_records(at[: int(recorded["num_v"])], sources)
+        lists = self._record_lists(at[: int(recorded["num_v"])], sources)
         # events of the next step may change these before a step's states are recorded
         changing = {kind.number for kind in self._built[1].ahead if kind.summed}
         arguments = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
             "keeps_states": np.int32(any(r.kind in changing for r in sources)),
             **{name: cla.to_device(self.queue, values) for name, values in lists.items()},
-            **self._given, **self.run.arguments,
+            **self._arguments, **self.run.arguments,
             **(self.run.grid.tables if self.alone and self.run.grid is not None else {}),
         }  # fmt: skip
         publish = launches.bind(*self._built, "publish", arguments, ("first_time",))
@@ -693,28 +698,28 @@ class CellBlocks(ArenaKernels):
         self.run.times.put(first, count)
         publish, advance = self._kernels
         for done in range(0, count, self.blocks.epoch):
-            some = min(self.blocks.epoch, count - done)
+            steps = min(self.blocks.epoch, count - done)
             begin = first + done - self.run.times.steps.start
             if self.blocks.crossing.any():
                 publish.change(begin)
                 publish.launch(self.queue, 1, 1)
             bounds = (0, 1, self.blocks.count) if self.blocks.leads else (0, self.blocks.count)
             for block, end in pairwise(bounds):
-                numbers = block, first + done, some, begin, row + done
+                numbers = block, first + done, steps, begin, row + done
                 advance.change(*numbers)
                 advance.launch(self.queue, end - block, 1)
 
     # -- records --------------------------------------------------------------------------------
 
-    def _of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Int32 lists by block: of voltages at places, and of variables that are at no node."""
+    def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
+        """Return int32 lists by block: of voltages at places, and of variables at no node."""
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]
         for record in records:
             if record.kind >= 0 and layouts.is_artificial(kinds[record.kind]):
                 first = self.run.wires.first_target.get(record.kind)
-                of = np.zeros(len(record.index), np.int64)
-                loose.append(of if first is None else self.blocks.target[first + record.index])
+                block_0 = np.zeros(len(record.index), np.int64)
+                loose.append(block_0 if first is None else self.blocks.target[first + record.index])
         tables = {
             "v_first": self.blocks.first(block),
             "v_column": np.argsort(block, kind="stable"),
@@ -724,7 +729,7 @@ class CellBlocks(ArenaKernels):
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:
-    """Variables of ions that are one number wherever the network has the ion, all the time."""
+    """Return ion variables that have one constant number at all nodes of the ion."""
     changing = _changing_ions(network)
     values = {
         name: variables.ions[name][ion.node]
@@ -736,7 +741,7 @@ def level_ions(variables: Variables, network: Model) -> dict[str, float]:
 
 
 def _changing_ions(network: Model) -> set[str]:
-    """Variables of ions that something writes, or that are not the same at all nodes."""
+    """Return ion variables that something writes, or that differ between nodes."""
     written = {
         a.name
         for kind in network.kinds
@@ -758,7 +763,7 @@ def _changing_ions(network: Model) -> set[str]:
 
 
 def consecutive(places: np.ndarray, width: int) -> np.ndarray:
-    """(n,) bool: whether each number and the next ones, as many as `width`, ascend by one."""
+    """Return whether each number and the next `width` - 1 ascend by one, (n,) bool."""
     breaks = np.append(0, np.cumsum(np.append(np.diff(places) != 1, [True])))
     ends = np.minimum(np.arange(len(places)) + width - 1, len(places))
     return breaks[ends] == breaks[: len(places)]

@@ -19,7 +19,7 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: roots, and nodes with a conductance at or below them."""
+    """Return which nodes of all shapes are roots or have a conductance at or below them."""
     trees = model.forest.trees
     variable = trees.parent < 0
     for kind in model.kinds:
@@ -31,7 +31,7 @@ def variable_nodes(model: Model) -> np.ndarray:
 
 
 def conducts(mechanism: Mechanism) -> bool:
-    """Whether a mechanism has a conductance: that of an electrode's current, say, is 0."""
+    """Whether a mechanism has a conductance; an electrode's current, for example, has none."""
     body = mechanism.compiled.bodies.get("current")
     if body is None or mechanism.kind == "artificial":
         return False
@@ -44,7 +44,7 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) int64: number of the set of kinds that cells of the shape have."""
+    """Return a number for the set of kinds at each node of all shapes, int64."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":
@@ -56,7 +56,7 @@ def node_classes(model: Model) -> np.ndarray:
 
 
 def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
-    """(num_nodes of all shapes,) int64: how often the class changes from a node to its root."""
+    """Return how often the class changes from each node of all shapes to its root, int64."""
     changes = ((classes != classes[trees.parent]) & (trees.parent >= 0)).astype(np.int64)
     for nodes in by_level(trees.depth)[1:]:
         changes[nodes] += changes[trees.parent[nodes]]
@@ -64,7 +64,7 @@ def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
 
 
 def nodes_in_part(model: Model, network: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) int64: the nodes of the network's shapes that a part's are."""
+    """Return the nodes of the network's shapes that belong to a part's shapes, int64."""
     whole, shapes = network.forest, model.forest.shape_of_cell
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
@@ -72,10 +72,10 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
 
 
 def constant_pivots(model: Model, variable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eliminate the nodes whose pivots are constant, those that are not `variable`.
+    """Eliminate the nodes with constant pivots, the ones that are not `variable`.
 
-    Return two arrays by node, in natural order: inverse pivots of constant nodes and the reduced
-    diagonal of the others, and factors of the constant nodes and again that diagonal.
+    Return two arrays by node, in natural order. The first has the inverse pivots of constant nodes,
+    the second their factors; both have the reduced diagonal of the other nodes.
     """
     forest = model.forest
     diagonal = model.capacitance_over_dt + model.constant_d
@@ -85,22 +85,22 @@ def constant_pivots(model: Model, variable: np.ndarray) -> tuple[np.ndarray, np.
         return diagonal, diagonal
     parent, u = forest.parent, model.u
     for nodes in reversed(reference.elimination_steps(forest)[1:]):
-        some = nodes[constant[nodes]]
-        np.subtract.at(diagonal, parent[some], u[some] ** 2 / diagonal[some])
+        i = nodes[constant[nodes]]
+        np.subtract.at(diagonal, parent[i], u[i] ** 2 / diagonal[i])
     inverse = 1 / diagonal
     return np.where(constant, inverse, diagonal), np.where(constant, u * inverse, diagonal)
 
 
-_WIDEST = 16  # numbers of OpenCL's vectors
-_OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
-TOGETHER = 4096  # nodes of the cells of a block, about
-_SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are chosen
-_PAIR = 1.9  # groups of one register, over those of two, from which the latter are chosen
-_WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
+_WIDEST = 16  # most numbers of an OpenCL vector
+_OF_MANY = 64  # bytes of a register of processors with enough registers for pairs
+TOGETHER = 4096  # nodes per tile of several shapes, about
+_SPARE = 1.1  # narrower vectors may need at most so many times the groups of the widest
+_PAIR = 1.9  # pairs of registers must save at least this factor of groups
+_WASTE = 1.25  # most lanes per cell in vectors of cells of one shape
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
-    """Choose the cells of one shape in a vector: at `most`, few idle, a block for each unit."""
+    """Return the cells of one shape per vector: at most `most`, few idle, a block for each unit."""
     counts = np.bincount(forest.shape_of_cell)
     lanes = most
     while lanes > 1:
@@ -112,7 +112,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 
 
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """(parts + 1,) int64: begins of parts of about the same size, `count` at most, and the end."""
+    """Return the begins of at most `count` parts of about equal size, and the end, int64."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
@@ -121,7 +121,7 @@ def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
 def eliminated(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """By slot: node, row, parent's slot or -1, of trees by turns, sorted by `keys`, last first."""
+    """Return node, row and parent's slot (or -1) by slot, of trees sorted by `keys`, last first."""
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((row, *(key[at] for key in keys)))
@@ -135,8 +135,12 @@ def eliminated(
 class Groups(KindColumns):
     """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
 
-    A lane without an instance has ``~instance`` of another one of the block: it computes with the
-    same numbers, and nothing of it is kept.
+        member    0  1  2  3 | 4  5 ~5 ~5     5 instances of a block in groups of 4: 6 and 7 are
+        idle
+        columns   m0 m1 m2 m3  h0 h1 h2 h3 | m4 m5 m5 m5  h4 h5 h5 h5
+
+    An idle lane has ``~instance`` of the block's last one: it computes with the same numbers, and
+    nothing of it is stored.
     """
 
     by_node: ClassVar[bool] = False
@@ -150,27 +154,27 @@ class Groups(KindColumns):
 
     @property
     def source(self) -> np.ndarray:
-        """(groups, width) int64: instances whose numbers lanes have."""
+        """Instances whose numbers the lanes have, (groups, width) int64."""
         return np.where(self.member < 0, ~self.member, self.member)
 
     @property
     def side_by_side(self) -> np.ndarray:
-        """(groups,) bool: whether places follow each other."""
+        """Whether the places of each group are consecutive, (groups,) bool."""
         return (np.diff(self.place, axis=1) == 1).all(axis=1)
 
     @property
     def first_members(self) -> np.ndarray:
-        """(groups,) int64: the first of instances that follow each other; -1 where they do not."""
+        """First instance of each group of consecutive instances, -1 for others, (groups,) int64."""
         follow = (np.diff(self.member, axis=1) == 1).all(axis=1) & (self.member[:, 0] >= 0)
         return np.where(follow, self.member[:, 0], -1)
 
     @cached_property
     def position(self) -> np.ndarray:
-        """(count,) int64: of each instance ``group * width + lane``."""
+        """Position of each instance, ``group * width + lane``, (count,) int64."""
         member = self.member.reshape(-1)
-        kept = np.flatnonzero(member >= 0)
+        used = np.flatnonzero(member >= 0)
         position = np.empty(self.count, np.int64)
-        position[member[kept]] = kept
+        position[member[used]] = used
         return position
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
@@ -180,7 +184,7 @@ class Groups(KindColumns):
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
-        """Add a region to an arena: some numbers, then the lines of a group, one after another."""
+        """Add a region to an arena: the numbers `before`, then the lines of each group."""
         source = self.source
         lines = np.stack([v[source] for v in values], axis=1) if values else NONE
         mem.add(name, np.concatenate([before, lines.reshape(-1)]))
@@ -189,14 +193,14 @@ class Groups(KindColumns):
 def make_groups(
     place: np.ndarray, block_place: np.ndarray, most: int, twice: bool = False
 ) -> Groups:
-    """Group a kind's instances, which are at places, in order of place; at least two by two."""
+    """Group a kind's instances in the order of their places, at least in pairs."""
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = max(2, choose_width(counts, most, twice))
     groups = -(-counts // width)
     block = np.repeat(np.arange(len(counts)), groups * width)
     within = ranges(np.zeros_like(counts), groups * width)
-    # The last group of a block is filled up with its last instance.
+    # the last instance of a block fills up its last group
     member = order[starts(counts)[block] + np.minimum(within, counts[block] - 1)]
     places, shape = place[member].reshape(-1, width), (-1, width)
     member = np.where(within >= counts[block], ~member, member)
@@ -204,16 +208,16 @@ def make_groups(
 
 
 def takes_twice(most: int, itemsize: int) -> bool:
-    """Whether a group may take two registers, of `most` numbers each; see `choose_width`."""
+    """Whether a group may use two registers of `most` numbers each; see `choose_width`."""
     return 2 * most <= _WIDEST and most * itemsize == _OF_MANY
 
 
 def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
-    """Return how many of `counts` instances of each block to take at a time, a power of two.
+    """Return how many of each block's `counts` instances form a group, a power of two.
 
-    A group takes about as long for any width; where wide ones stay empty, narrow ones do. With
-    `twice`, a group may take two registers for each of its numbers: the chains of operations of one
-    fill the time in which those of the other wait.
+    A group takes about as long for any width, so narrow groups are chosen if wide ones have idle
+    lanes. With `twice`, a group may use two registers for each of its numbers: the operations of
+    one fill the time in which the operations of the other wait.
     """
     if twice and _PAIR * np.sum(-(-counts // (2 * most))) <= np.sum(-(-counts // most)):
         return 2 * most

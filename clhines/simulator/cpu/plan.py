@@ -1,4 +1,4 @@
-"""Which cells a work-item of a CPU advances by itself, and for how long."""
+"""Divide the cells into blocks, one per work-item of a CPU, and choose the length of a launch."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.state.decisions import epoch_steps
 from clhines.simulator.state.sources import Wires, steps_between
 
-LANES = 8  # cells of one shape that are kept together, at most
-APART = 1.2  # time of a step where cells of one shape are not side by side, in that where they are
-MOST_STEPS = 1024  # of a launch
-# Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
-# and what a launch takes when others wait for it
-NODE, INSTANCE, STATEMENT, ALONE, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
-LAUNCHES, STEPS = 3, 2.0  # of a step by `Steps`, and how much longer its work takes, at least
-LOOPS = 4  # times that statements of functions with loops are counted
-NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
-FAR = 1.2  # time of more, in these
-TIED = (np.inf, 16.0, 1.0)  # steps: what sends sooner is in one block; the first that can be
+LANES = 8  # most cells of one shape that stay together
+APART = 1.2  # relative time of a step if cells of one shape are not side by side
+MOST_STEPS = 1024  # per launch
+# Measured, ns: a node and an instance per step, a statement of its functions in vectors and in
+# scalars, and a launch for which others wait
+NODE, INSTANCE, STATEMENT, SCALAR, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
+LAUNCHES, STEPS = 3, 2.0  # launches per step of `Steps`, and its least relative time
+LOOPS = 4  # factor for statements of functions with loops
+NUMBERS, NEAR = 6, 2**19  # numbers per node or instance, about; bytes that stay in a core's cache
+FAR = 1.2  # relative time beyond the cache
+TIED = (np.inf, 16.0, 1.0)  # steps: cells with shorter delays share a block; tried in turn
 
 
 @dataclass(frozen=True, eq=False)
 class CellRanges:
     """Blocks of cells, one after another."""
 
-    order: np.ndarray  # of the cells, block after block
+    order: np.ndarray  # the cells, block after block
     cells: np.ndarray  # (blocks + 1,): where the cells of each begin
     target: np.ndarray  # block of each target of events
-    crossing: np.ndarray  # connections to another block
-    epoch: int  # steps of a launch: no event of it is due in another block
-    work: float  # ns: predicted for a step of the block that takes longest
-    leads: bool = False  # the first block goes first: the others read what it leaves of each step
+    crossing: np.ndarray  # whether each connection leads to another block
+    epoch: int  # steps of a launch: none of its events is due in another block
+    work: float  # ns: predicted for a step of the slowest block
+    leads: bool = False  # the first block runs first: the others read its values of each step
 
     @property
     def count(self) -> int:
         return len(self.cells) - 1
 
     def first(self, block: np.ndarray) -> np.ndarray:
-        """Return where the items of each block begin, of items that are block after block."""
+        """Return where the entries of each block begin, of entries sorted by block."""
         return offsets(np.bincount(block, minlength=self.count))
 
 
 def delivers_alone(model: Model) -> bool:
-    """Whether one block of all cells could deliver the network's events in whole steps itself."""
+    """Whether one block of all cells could deliver the network's events in whole steps."""
     return model.connections.count > 0 and model.connections.rule is None
 
 
 def plan_blocks(
     model: Model, wires: Wires, units: int, always: bool = False, split: bool = False
 ) -> CellRanges | None:
-    """Return the blocks for as many compute units; None where `Steps` is faster.
+    """Return the fastest blocks for a number of compute units; None if `Steps` is faster.
 
     The model may be a part of a network that is `split`: then all its spikes are exchanged.
     """
@@ -85,7 +85,7 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Orders of cells to try, by shape and as they are, and how much longer a step then takes."""
+    """Return orders of cells to try, by shape and as they are, and the relative time of a step."""
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
     if np.array_equal(by_shape, cells):
@@ -94,17 +94,17 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 
 def _slower(size: float) -> float:
-    """Return the slowdown of a pass over a number of bytes."""
+    """Return the relative time of a pass over a number of bytes."""
     return FAR if size > NEAR else 1.0
 
 
 def _size_of(model: Model) -> float:
-    """Bytes of the numbers of all nodes and instances, about."""
+    """Return about how many bytes the numbers of all nodes and instances take."""
     return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
 
 
 def work_of(model: Model) -> np.ndarray:
-    """(cells,) float64, ns: what a step of each cell takes."""
+    """Return the time of a step of each cell, (cells,) float64, ns."""
     bounds = model.forest.cell_offsets
     work = NODE * np.diff(bounds)
     for kind in model.kinds:
@@ -120,7 +120,7 @@ def _instance(mechanism: Mechanism) -> float:
         if block in mechanism.program.blocks:
             text = mechanism.functions("double", (), [block])
             often = LOOPS if "for (" in text or "while (" in text else 1
-            each = STATEMENT if in_vectors(mechanism, block) else ALONE
+            each = STATEMENT if in_vectors(mechanism, block) else SCALAR
             time += often * each * text.count(";")
     return time
 
@@ -134,9 +134,10 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> CellRanges | None:
-    """Return `count` blocks of about equal work, ns; None where `tied` cells would be apart.
+    """Return `count` blocks of about equal work, ns; None if that parts cells which must not be.
 
-    With several blocks the cells of `Model.leading_cells` are one more, the first.
+    Cells whose events act within `tied` steps, or that pointers connect, must share a block. If
+    there are several blocks, the cells of `Model.leading_cells` are an additional first one.
     """
     num_cells = len(work)
     order, leading = np.arange(num_cells) if order is None else order, model.leading_cells
@@ -149,22 +150,22 @@ def blocks_of(
     longest = float(work[:first].sum() + np.add.reduceat(work, cells[:-1]).max())
     cells = np.append([0] * (first > 0), cells).astype(np.int64)
     count = len(cells) - 1
-    owners = _own(model, wires)
+    owners = _owners(model, wires)
     sender = _senders(model, wires, owners)
     netcons = model.netcons
     target = wires.target
     near = model.sources.is_emitted[netcons.source] & (netcons.delay < tied * model.dt)
     pairs = [(sender[netcons.source][near], owners[target][near])]
     for (k, _), node in model.pointers.items():
-        of = stretch_of(model.forest.cell_offsets, np.stack((model.kinds[k].node, node)))
-        pairs.append((of[0], of[1]))
+        ends = stretch_of(model.forest.cell_offsets, np.stack((model.kinds[k].node, node)))
+        pairs.append((ends[0], ends[1]))
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
     group = least_tied(num_cells + wires.num_targets, a, b)
-    block_of = np.full(len(group), -1)  # of groups, by their least member
-    of_cell = np.empty(num_cells, np.int64)
-    of_cell[order] = stretch_of(cells, np.arange(num_cells))
-    block_of[group[:num_cells]] = of_cell
-    if (block_of[group[:num_cells]] != of_cell).any():
+    block_of = np.full(len(group), -1)  # block of each group, by its least member
+    cell_block = np.empty(num_cells, np.int64)
+    cell_block[order] = stretch_of(cells, np.arange(num_cells))
+    block_of[group[:num_cells]] = cell_block
+    if (block_of[group[:num_cells]] != cell_block).any():
         return None
     block_of = np.where(block_of < 0, np.arange(len(group)) % count, block_of)
     at, sent = block_of[group], sender[netcons.source]
@@ -177,14 +178,14 @@ def blocks_of(
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
-    """(tiles,) int64: first cells of runs of one shape, each of at most `lanes` cells."""
+    """Return the first cells of runs of one shape with at most `lanes` cells each, (tiles,)."""
     begins = np.flatnonzero(np.diff(shape, prepend=-1))
     within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
     return np.flatnonzero(within % lanes == 0)
 
 
-def _own(model: Model, wires: Wires) -> np.ndarray:
-    """(t,) int64: the cell of each target; those at no node have numbers after the cells."""
+def _owners(model: Model, wires: Wires) -> np.ndarray:
+    """Return the cell of each target, (t,) int64; targets at no node are numbered after cells."""
     num_cells, bounds = model.forest.num_cells, model.forest.cell_offsets
     owners = num_cells + np.arange(wires.num_targets)
     for k, first in wires.first_target.items():
@@ -194,12 +195,12 @@ def _own(model: Model, wires: Wires) -> np.ndarray:
     return owners
 
 
-def _senders(model: Model, wires: Wires, own: np.ndarray) -> np.ndarray:
-    """(s,) int64: the cell of each source, or the number of what is at no node; -1 of trains."""
+def _senders(model: Model, wires: Wires, owners: np.ndarray) -> np.ndarray:
+    """Return the cell of each source, (s,) int64, numbered as by `_owners`; -1 for trains."""
     senders = np.full(model.sources.count, -1)
     detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)
     senders[model.sources.detector_source] = detected
     for k, sources in model.sources.emitted.items():
         emitting = np.flatnonzero(sources >= 0)
-        senders[sources[emitting]] = own[wires.first_target[k] + emitting]
+        senders[sources[emitting]] = owners[wires.first_target[k] + emitting]
     return senders

@@ -1,13 +1,13 @@
-"""One network on several MPI processes.
+"""Simulate one network on several MPI processes.
 
-`mpi`: collectives, errors of ranks. `partition`: which rank has which cells, and its share of the
-network; `described`: what ranks have to know of others that describe their own cells. `exchange`:
-what they exchange between steps, in whole steps or at exact times; `run`: advance a rank's cells.
+`mpi` has collectives and errors of ranks. `partition` divides the cells of a network among ranks;
+`described` collects the facts of networks of which each rank describes its own cells. `exchange`
+exchanges spikes in whole steps or at exact times; `run` advances a rank's cells.
 
-An importer on ranks of its own makes `Ranks` of the `world`, raises errors on all (`agreed`), and
-joins its network to those of other ranks by numbered sources (`joints`). If all ranks share one
-GPU, rank 0 takes the steps of all (`one_device`): `joining` makes one network of theirs, and
-`parts` takes its states apart.
+An importer makes `Ranks` of the `world`, raises errors on all ranks (`agreed`), and joins its
+network to those of other ranks by numbered sources (`joints`). If all ranks share one GPU, rank 0
+advances the cells of all (`one_device`): `joining` makes one network of theirs, and `parts` divides
+its states.
 """
 
 from clhines.simulator.ranks.exchange import NO_WORDS

@@ -1,8 +1,8 @@
-"""A network of which each rank describes its own cells: what all have to know of the whole.
+"""Networks of which each rank describes its own cells: facts that all ranks need.
 
-Cells have gids. In a few collectives the ranks compare what has to be the same, find who listens to
-whom, and learn what decides the bits of a cell: each *sort* of cells once, which are those of one
-tree with the same mechanisms at each node, and how many there are.
+Cells have gids. In a few collectives the ranks compare settings, find who listens to whom, and
+learn what decides the bits of a cell. Cells with the same tree and the same mechanisms at each node
+are one *sort*; ranks exchange each sort once, and the number of its cells.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clhines.simulator.network.groups import inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.structure import NodeValues
 from clhines.simulator.ranks.mpi import Ranks
-from clhines.simulator.ranks.partition import exchanged_during
+from clhines.simulator.ranks.partition import overlaps
 from clhines.simulator.state.decisions import (
     Decisions,
     epoch_of,
@@ -37,7 +37,7 @@ from clhines.solver.forest import Forest, Trees
 
 @dataclass(frozen=True, eq=False)
 class Sort:
-    """Cells with this tree, parents within the cell, and nodes of the instances of each kind."""
+    """A tree, with parents within the cell, and the nodes of each kind's instances."""
 
     parent: np.ndarray
     nodes: list[np.ndarray]
@@ -50,13 +50,13 @@ class Sort:
 
 @dataclass(frozen=True, eq=False)
 class RankCells:
-    """Description of a rank's own cells for the others; of kinds a list each."""
+    """Description of a rank's own cells for the others; lists are by kind."""
 
     gids: np.ndarray
     sorts: list[Sort]
     sort_of_cell: np.ndarray
     counts: list[int]
-    single: list[dict[str, float]]  # values of parameters that all instances have alike
+    single: list[dict[str, float]]  # parameters with one value for all instances
     ratio: list[tuple[int, float, float, float]]  # see `_ratio`
     total: float  # largest sum of weights at a target, and largest weight
     most: float
@@ -69,10 +69,10 @@ class RankCells:
 
 @dataclass(frozen=True, eq=False)
 class WholeNetwork:
-    """The whole network as a rank knows it, and the model of its own cells as part of it.
+    """The whole network as a rank knows it, and the model of the rank's cells as part of it.
 
-    `sent` are cells, ascending, that other ranks listen to; `heard` has for each rank what its
-    `sent` are among the sources here, -1 of those that no connection here comes from.
+    `sent` are cells, ascending, to which other ranks listen. `heard` has the source here of each
+    rank's `sent` cells, -1 without a connection from it.
     """
 
     model: Model
@@ -82,7 +82,7 @@ class WholeNetwork:
 
 
 def check_complete(network: Network) -> None:
-    """Raise InputError for sources that are no cells of a network, which one process describes."""
+    """Raise InputError if one process describes a network with sources that are no cells."""
     gids, _ = inside(network).added.heard
     if len(gids):
         raise _unknown(gids)
@@ -94,18 +94,18 @@ def _unknown(gids: np.ndarray) -> InputError:
     )
 
 
-def gathered(
+def gather_parts(
     ranks: Ranks, network: Network, model: Model, on_host: bool, overlap: bool | None
 ) -> WholeNetwork:
-    """Bring together what the ranks have described; what does not fit is an error of all."""
+    """Gather the ranks' descriptions; if they contradict each other, all ranks raise."""
     with ranks.agreed():
-        _check_taken(model)
-    ranks.same(lambda: _given(network, model))
+        _check_supported(model)
+    ranks.same(lambda: _settings(network, model))
     parts: list[RankCells] = ranks.gather(_part(network, model))
     _check(parts, [kind.mechanism.name for kind in model.kinds])
     sent, heard = _listeners(ranks, network, parts)
     least, most = (f(p.delays[k] for p in parts) for k, f in enumerate((min, max)))
-    overlap = exchanged_during(ranks, least, on_host, overlap)
+    overlap = overlaps(ranks, least, on_host, overlap)
     kinds = tuple(_alike(k, kind, parts) for k, kind in enumerate(model.kinds))
     model_here = replace(model, kinds=kinds, needs=frozenset().union(*(p.needs for p in parts)))
     totals = [part.total for part in parts]
@@ -123,19 +123,19 @@ def gathered(
     return WholeNetwork(model_here, decisions, sent, heard)
 
 
-def _check_taken(model: Model) -> None:
-    what = "a network with gids on several ranks has"
+def _check_supported(model: Model) -> None:
+    subject = "a network with gids on several ranks has"
     if model.exact:
         needs = model.needs & EXACT - {"exact_times"}
         words = phrases(needs) if needs else "a delay that is too long for events in whole steps"
-        raise InputError(f"{what} {words}; expected events in whole steps alone")
-    for kind in model.kinds:  # drawn by numbers of instances among all
+        raise InputError(f"{subject} {words}; expected events in whole steps alone")
+    for kind in model.kinds:  # noise depends on indices of instances among all
         if kind.mechanism.uses_noise or kind.mechanism.has_noisy_rates:
-            raise InputError(f"{what} noise, in {kind.mechanism.name}; expected none")
+            raise InputError(f"{subject} noise, in {kind.mechanism.name}; expected none")
 
 
-def _given(network: Network, model: Model) -> dict[str, object]:
-    """Return the values that all ranks must share, by the name in a message."""
+def _settings(network: Network, model: Model) -> dict[str, object]:
+    """Return the values that all ranks must share, by their names in messages."""
     mechanisms = list(dict.fromkeys(group.mechanism for group in network.groups))
     texts = hashlib.sha256(repr([m.text for m in mechanisms]).encode()).hexdigest()
     return {
@@ -173,7 +173,7 @@ def _part(network: Network, model: Model) -> RankCells:
 
 
 def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
-    """(num_cells,) int32 sort of each cell, by first appearance; the sorts."""
+    """Return the sort of each cell, (num_cells,) int32, by first appearance; and the sorts."""
     forest, begin = model.forest, model.forest.cell_offsets
     rng = np.random.default_rng(2018)
     code = rng.integers(1, 2**63, int(forest.sizes.max()), np.uint64)
@@ -196,7 +196,7 @@ def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
 
 
 def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, float, float]:
-    """Gid of the first instance; its factor over the capacitance per step, the least, the most."""
+    """Return the gid of the first instance, and its factor over C/dt: first, least, most."""
     if not kind.count or kind.mechanism.kind != "density":
         return 1 << 62, 1.0, 1.0, 1.0
     capacitance = model.of_nodes.at("capacitance", kind.node) / model.solved_dt
@@ -206,7 +206,7 @@ def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, floa
 
 
 def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
-    """Raise InputError, on all ranks, for what all know to be wrong."""
+    """Raise InputError for faults that all ranks see."""
     gids = np.concatenate([part.gids for part in parts])
     rank = np.repeat(np.arange(len(parts)), [len(part.gids) for part in parts])
     order = np.argsort(gids, kind="stable")
@@ -228,7 +228,7 @@ def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
 def _listeners(
     ranks: Ranks, network: Network, parts: Sequence[RankCells]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Find `WholeNetwork.sent` and `heard`."""
+    """Return `WholeNetwork.sent` and `heard`."""
     heard, numbers = inside(network).added.heard
     place = place_of(np.concatenate([part.gids for part in parts]), heard)
     with ranks.agreed():
@@ -236,16 +236,16 @@ def _listeners(
             raise _unknown(heard[place < 0])
     place.sort()
     begin = offsets([len(part.gids) for part in parts])
-    of_ranks = np.split(place, np.searchsorted(place, begin[1:-1]))
-    wanted = ranks.comm.alltoall([p - b for p, b in zip(of_ranks, begin.tolist(), strict=False)])
-    sent = np.unique(np.concatenate(wanted)).astype(np.int64)
+    by_rank = np.split(place, np.searchsorted(place, begin[1:-1]))
+    heard_here = ranks.comm.alltoall([p - b for p, b in zip(by_rank, begin.tolist(), strict=False)])
+    sent = np.unique(np.concatenate(heard_here)).astype(np.int64)
     listeners = ranks.gather(parts[ranks.rank].gids[sent])
     at = [place_of(heard, gids) for gids in listeners]
     return sent, [np.where(k < 0, -1, np.append(numbers, -1)[k]) for k in at]
 
 
 def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
-    """Return a kind in which parameters are numbers only where all ranks have the same one."""
+    """Return a kind with arrays for parameters that differ between ranks."""
     singles, names = [part.single[k] for part in parts], [*kind.parameters]
     differ = [n for n in names if any(one.get(n) != singles[0].get(n) for one in singles)]
     values = {n: np.broadcast_to(np.float64(kind.parameters[n]), kind.count) for n in differ}
@@ -253,13 +253,13 @@ def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
 
 
 def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the values of this rank, then those of the others."""
+    """Return this rank's values, then those of the others."""
     others = [array for r, array in enumerate(arrays) if r != rank]
     return np.concatenate([arrays[rank], *others])
 
 
 def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
-    """Return the network as far as decisions read it: trees, places of instances, their sizes.
+    """Return the network as far as decisions read it: trees, instances, their factors.
 
     The cells of this rank come first, with their numbers; trees are in the order of their gids.
     """
@@ -307,8 +307,8 @@ def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
 
 
 def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
-    """(count,) int64: nodes of the instances of a kind, of which sorts have `nodes` each."""
-    counts = np.array([len(some) for some in nodes])
+    """Return the nodes of a kind's instances, (count,) int64, from those of each sort."""
+    counts = np.array([len(sort_nodes) for sort_nodes in nodes])
     at = ranges(offsets(counts)[:-1][sort], counts[sort])
     nodes_of_all = np.concatenate(nodes)[at] + np.repeat(forest.cell_offsets[:-1], counts[sort])
     return nodes_of_all.astype(np.int64)
@@ -317,7 +317,7 @@ def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.
 def _factor(
     ratios: Sequence[tuple[int, float, float, float]], parts: Sequence[RankCells], k: int
 ) -> np.ndarray:
-    """(count,) float64: factors for capacitances of one per step, the first that of the first."""
+    """Return factors for C/dt = 1, (count,) float64: the first instance's, the least, the most."""
     _, first, _, _ = min(ratios)
     least, most = min(ratio[2] for ratio in ratios), max(ratio[3] for ratio in ratios)
     factors = np.full(sum(part.counts[k] for part in parts), least)

@@ -1,8 +1,8 @@
-"""Exchanges between steps: spikes of whole steps (`StepExchange`), or events at exact times.
+"""Exchanges between steps: spikes in whole steps (`StepExchange`), or events at exact times.
 
-A spike of a whole step is a number, which GPUs exchange while they are at the next epoch. Events at
-exact times go with their times, and with the voltages that pointers of other ranks point at. An
-error of one rank waits until the next collective, and is then raised on all (`ErrorGuard`).
+A spike in a whole step is a number; GPUs exchange spikes during the next epoch. Events at exact
+times go with their times, and with the voltages to which other ranks' pointers lead. An error of
+one rank waits until the next collective, and is then raised on all (`ErrorGuard`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ NO_VOLTAGES = np.zeros(0)
 
 
 class ErrorGuard:
-    """The run of this rank; an error waits until the other ranks can hear of it."""
+    """The run of this rank; it keeps an error until the other ranks can raise it, too."""
 
     def __init__(self, ranks: Ranks, run: PartRun) -> None:
         self.ranks, self.run = ranks, run
         self._error: Exception | None = None
 
     def do(self, do: Callable[..., _Result], *arguments: object) -> _Result | None:
-        """Do something on this rank alone, if nothing has failed yet."""
+        """Call a function on this rank only, unless an error is waiting."""
         if self._error is not None:
             return None
         try:
@@ -48,7 +48,7 @@ class ErrorGuard:
             return None
 
     def call(self, do: Callable[..., _Result], *arguments: object) -> _Result:
-        """Do something, and raise an error of one rank on all."""
+        """Call a function, and raise an error of one rank on all."""
         result = self.do(do, *arguments)
         self._settle()
         return cast("_Result", result)  # an error of this rank has been raised
@@ -59,7 +59,7 @@ class ErrorGuard:
         return self.ranks.exchange(words, error)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
-        """(size, k) int64: the numbers of all ranks; raise an error of one rank on all."""
+        """Return the numbers of all ranks, (size, k) int64; raise an error of one rank on all."""
         gathered = self.ranks.gather_numbers([self._error is not None, *numbers])
         if gathered[:, 0].any():
             self._settle()
@@ -71,34 +71,34 @@ class ErrorGuard:
 
 
 class Exchange(ABC):
-    """An exchange of events; a chunk is `begin`, the steps of `pieces`, each `taken`, and `end`."""
+    """An exchange of events; a chunk is `begin`, `pieces` of steps, `taken` each, and `end`."""
 
     max_steps: int
-    can_restart = False  # whether a rank can go to the start alone
+    can_restart = False  # whether a rank can restart without the others
 
     def __init__(self, guard: ErrorGuard, dt: float) -> None:
         self.guard, self.run, self._dt = guard, guard.run, dt
-        self._started = False  # whether events of the start are exchanged
-        self._events: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk: sources and times
+        self._started = False  # whether the events of the start are exchanged
+        self._events: list[tuple[np.ndarray, np.ndarray]] = []  # sources and times of the chunk
 
     @abstractmethod
     def begin(self) -> None:
         """Begin a chunk."""
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the first step and the number of steps that the run takes at once."""
+        """Yield the first step and the number of steps of each of the run's calls."""
         yield first, count
 
     @abstractmethod
     def taken(self, first: int, count: int) -> None:
-        """Note steps that the run has taken, or is about to take on its device."""
+        """Note steps that the run has advanced, or that its device advances now."""
 
     def deliver(self) -> None:
         """Exchange the events of these steps, unless they wait for later ones."""
         return
 
     def end(self) -> None:
-        """Exchange the events that wait."""
+        """Exchange the waiting events."""
         return
 
     def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
@@ -107,20 +107,20 @@ class Exchange(ABC):
         return Chunk.of(time, source, self._dt, failed, values)
 
     def load(self) -> None:
-        """Note that the run has another state, which is that of all ranks."""
+        """Note that all ranks have loaded another state."""
         self._started = True
 
 
 class StepExchange(Exchange):
-    """Exchanges spikes every `max_steps`: those of an epoch at its end, or during the next one."""
+    """Exchanges spikes every `max_steps` steps: at the end of an epoch, or during the next one."""
 
     def __init__(self, guard: ErrorGuard, sources: list[np.ndarray], decisions: Decisions) -> None:
         super().__init__(guard, decisions.network.dt)
         self._overlap, self._whole = decisions.overlap, decisions.network
         self.max_steps = min(guard.run.max_steps, decisions.epoch)
-        self._sources = sources  # of each rank's detectors
+        self._sources = sources  # by rank, of its detectors
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
-        self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # of each exchange
+        self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # by exchange
         most = max(map(len, self._sources)) * (self.max_steps + 1)
         if most >= 2**32:
             raise InputError(
@@ -136,7 +136,7 @@ class StepExchange(Exchange):
         self._started = True
 
     def taken(self, first: int, count: int) -> None:
-        """Note the spikes of steps that are under way, and exchange those before if they wait."""
+        """Note the spikes of the present steps, and exchange earlier ones that wait."""
         self.end()
         self._waiting = self.guard.do(self.run.note_spikes), first, count
 
@@ -175,7 +175,7 @@ class StepExchange(Exchange):
 
 
 class HeardExchange(StepExchange):
-    """Exchanges spikes of cells that other ranks listen to, where each has described its own."""
+    """Exchanges spikes of cells to which other ranks listen; each rank described its own cells."""
 
     def __init__(self, guard: ErrorGuard, whole: WholeNetwork) -> None:
         super().__init__(guard, whole.heard, whole.decisions)
@@ -193,16 +193,16 @@ class HeardExchange(StepExchange):
 
 
 def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
-    """Raise InputError for spikes of the start, step -1, where connections are plastic."""
+    """Raise InputError for spikes of the start, step -1, with plastic connections."""
     if whole.connections.rule is not None and (step < 0).any():
         raise InputError(
-            f"source {source[step < 0][0]} begins above its threshold, which plastic connections "
-            "on several ranks do not take; expected a lower v_init"
+            f"source {source[step < 0][0]} starts above its threshold: not supported with "
+            "plasticity on several ranks; expected a lower v_init"
         )
 
 
 def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions) -> Exchange:
-    """Return the exchange of a network of which each rank has a share."""
+    """Return the exchange of a network that is divided into shares."""
     sources = decisions.network.sources.detector_source
     if decisions.network.exact:
         return TimeExchange(guard, shares, decisions.epoch)
@@ -210,10 +210,10 @@ def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions
 
 
 class PointedVoltages:
-    """Voltages of nodes at which pointers of other ranks point; events travel with them.
+    """Voltages to which other ranks' pointers lead; they travel with the events.
 
-    `nodes` are the numbers of each rank's nodes, ascending by rank; `pointed` those of other ranks
-    at which each one's pointers point. `here` are nodes of this rank.
+    `nodes` are each rank's node numbers, ascending by rank. `pointed` are the remote nodes of each
+    rank's pointers. `here` are nodes of this rank.
     """
 
     def __init__(self, rank: int, nodes: Sequence[range], pointed: Sequence[np.ndarray]) -> None:
@@ -221,16 +221,16 @@ class PointedVoltages:
         places = [(every >= each.start) & (every < each.stop) for each in nodes]
         self.here = every[places[rank]] - nodes[rank].start
         self.counts = [int(np.count_nonzero(place)) for place in places]
-        self._wanted = np.searchsorted(every, pointed[rank])
+        self._places = np.searchsorted(every, pointed[rank])
 
     def put(self, v: np.ndarray, run: PartRun) -> None:
-        """Give a run the voltages at which its pointers point."""
-        if len(self._wanted):
-            run.take_voltages(v[self._wanted])
+        """Pass a run the voltages that its pointers read."""
+        if len(self._places):
+            run.take_voltages(v[self._places])
 
 
 class TimeExchange(Exchange):
-    """Exchanges events with their times, and voltages that are pointed at; as `StepExchange`."""
+    """Exchanges events with their times, and pointed voltages; otherwise as `StepExchange`."""
 
     def __init__(self, guard: ErrorGuard, shares: Sequence[Share], epoch: int) -> None:
         mine = shares[guard.ranks.rank]
@@ -242,9 +242,9 @@ class TimeExchange(Exchange):
         sources = self._whole.sources
         self._artificial, self._is_here = np.zeros((2, sources.count), bool)
         self._is_here[sources.detector_source[mine.detectors]] = True
-        for k, some in sources.emitted.items():
-            self._artificial[some[some >= 0]] |= is_artificial(self._whole.kinds[k])
-            self._is_here[some[mine.instances[k]]] = True
+        for k, emitted in sources.emitted.items():
+            self._artificial[emitted[emitted >= 0]] |= is_artificial(self._whole.kinds[k])
+            self._is_here[emitted[mine.instances[k]]] = True
 
     def begin(self) -> None:
         self._events = []
@@ -256,7 +256,7 @@ class TimeExchange(Exchange):
         self._taken = first, count
 
     def deliver(self) -> None:
-        """Give all ranks the events found here, and the voltages that others point at."""
+        """Send this rank's events and pointed voltages to all ranks, and take theirs."""
         mine = self.guard.do(self._words)
         words = self.guard.exchange(NO_WORDS if mine is None else mine)
         source, time, v = of_words(words, self._voltages.counts)
@@ -265,7 +265,7 @@ class TimeExchange(Exchange):
 
     def _words(self) -> np.ndarray:
         source, time, v = self.run.new_events(self._voltages.here)
-        if self.guard.ranks.rank:  # the first rank tells of artificial cells, which all have
+        if self.guard.ranks.rank:  # all ranks have the artificial cells; rank 0 sends their events
             is_cell = ~self._artificial[source]
             source, time = source[is_cell], time[is_cell]
         return words_of(source, time, v)
@@ -285,7 +285,7 @@ class TimeExchange(Exchange):
 
 
 def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """(w,) uint32: sources, then times and voltages as float64, two words each."""
+    """Return sources, then times and voltages as float64 in two words each, (w,) uint32."""
     reals = np.append(time, v).astype(np.float64)
     return np.append(source.astype(np.uint32), reals.view(np.uint32))
 
@@ -293,7 +293,7 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arguments of `words_of` on all ranks, in turn; `pointed` voltages of each."""
+    """Return the arguments of `words_of` on all ranks, in turn; each sent `pointed` voltages."""
     parts = []
     for values, number in zip(words, pointed, strict=True):
         count = (len(values) - 2 * number) // 3

@@ -1,8 +1,8 @@
-"""Networks of several processes in one network, one after another.
+"""Join the networks of several processes to one network.
 
-Each process numbers its sources and nodes among those of all, see `Ends`. In the whole network a
-connection from a source of another process begins at that source, not at the empty train that
-stands for it, and a pointer to a node of another process points to that node.
+Each process numbers its sources and nodes among all, see `Ends`. In the joined network, a
+connection from another process's source begins at that source instead of the empty train for it,
+and a pointer to another process's node leads to that node.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Sources and nodes of a process that others have numbers for.
+    """Sources and nodes of a process that other processes know by numbers.
 
-    `sources` have the numbers `sent`; the empty `trains` stand for sources with the numbers
-    `heard`. Its own nodes are `nodes` of all, and its remote ones `pointed` of all.
+    `sources` have the numbers `sent`; the empty `trains` stand for the sources with the numbers
+    `heard`. `nodes` are the numbers of its own nodes, `pointed` of its remote ones.
     """
 
     sources: np.ndarray
@@ -45,10 +45,10 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class PartNumbers:
-    """Numbers of one network's things in the whole: its first node, cell and connection.
+    """Indices of a network in the joined one: its first node, cell and connection.
 
-    `groups` and `sources` have the number of each; a train for a source of another process has the
-    number of that source, and `is_remote`. `pointed`: nodes of other networks that pointers use.
+    `groups` and `sources` have the index of each. A train for another process's source has that
+    source's index, and `is_remote`. `pointed` are nodes of other networks that pointers use.
     """
 
     node: int
@@ -63,12 +63,12 @@ class PartNumbers:
 def join_networks(
     networks: Sequence[Network], ends: Sequence[Ends]
 ) -> tuple[Network, list[PartNumbers]]:
-    """Return one network of all, and the numbers of each one's things there.
+    """Return the joined network, and the indices of each network in it.
 
     Raises
     ------
     InputError
-        The networks cannot be one, as their temperatures differ, say.
+        If the networks differ, such as in temperature.
     """
     builder = _Builder(networks, ends)
     builder.put_groups()
@@ -108,12 +108,12 @@ def _structure(parts: Sequence[Structure], first: np.ndarray) -> Structure:
         g_around=g_around,
     )
     axes = [part.axis for part in parts]
-    known = [axis for axis in axes if axis is not None]
+    cable_axes = [axis for axis in axes if axis is not None]
     return replace(
         structure,
         g_total=[all_nodes("g_total")],
         in_soma=[all_nodes("in_soma")],
-        given_axis=Axis.joined(known) if len(known) == len(axes) else None,
+        given_axis=Axis.joined(cable_axes) if len(cable_axes) == len(axes) else None,
     )
 
 
@@ -144,7 +144,7 @@ class _Builder:
             numbers[: network.num_cells] = cell + np.arange(network.num_cells)
 
     def _mechanisms(self) -> list[Mechanism]:
-        """Return the mechanisms of all in an order that each network has."""
+        """Return all mechanisms in an order that agrees with each network's."""
         order = list[Mechanism]()
         for network in self.networks:
             at = 0
@@ -181,7 +181,7 @@ class _Builder:
         self.sources[k][first : first + len(numbers)] = numbers
 
     def put_sources(self) -> None:
-        """Add the detectors and trains of all networks; give trains the numbers that they are."""
+        """Add all detectors and trains; a train for a remote source gets that source's index."""
         self.is_remote = [np.zeros(len(numbers), bool) for numbers in self.sources]
         for k, part in enumerate(self.parts):
             for one in part.added.sources:
@@ -200,7 +200,7 @@ class _Builder:
             numbers[trains], remote[trains] = sources[at[at >= 0]], True
 
     def put_additions(self) -> None:
-        """Add ions, pointers, played parameters and streams of random numbers."""
+        """Add ions, pointers, played parameters and random streams."""
         for k, part in enumerate(self.parts):
             groups, first, added = self.groups[k], self.first[k], part.added
             for ion in added.ions:
@@ -216,14 +216,14 @@ class _Builder:
                 self.whole.random(groups[number], name, ids, self.index)
 
     def _nodes(self, k: int, node: np.ndarray) -> np.ndarray:
-        """Return nodes of the whole; those beyond a network's own are `Ends.pointed` ones."""
+        """Return nodes of the joined network; nodes beyond a network's own are `Ends.pointed`."""
         count = self.networks[k].forest.num_nodes
         nodes, remote = node + self.first[k], np.flatnonzero(node >= count)
         nodes[remote] = self._remote(self.ends[k].pointed[node[remote] - count])
         return nodes
 
     def _remote(self, number: np.ndarray) -> np.ndarray:
-        """Return the nodes of the whole that have these numbers among the nodes of all."""
+        """Return the joined network's nodes for node numbers among all processes."""
         nodes = np.zeros_like(number)
         for ends, first in zip(self.ends, self.first, strict=True):
             here = (number >= ends.nodes.start) & (number < ends.nodes.stop)
@@ -243,6 +243,6 @@ class _Builder:
                 connection += len(group)
             numbers_of_groups = tuple(self.groups[k][n].number for n in range(len(self.groups[k])))
             pointed = self._remote(self.ends[k].pointed)
-            things = numbers_of_groups, self.sources[k], self.is_remote[k], pointed
-            parts.append(PartNumbers(int(self.first[k]), int(self.cells[k]), begin, *things))
+            rest = numbers_of_groups, self.sources[k], self.is_remote[k], pointed
+            parts.append(PartNumbers(int(self.first[k]), int(self.cells[k]), begin, *rest))
         return parts

@@ -1,7 +1,7 @@
-"""Networks of MPI ranks that are joined by numbered sources, as NEURON's are by gids.
+"""Join networks of MPI ranks by numbered sources, as NEURON does by gids.
 
-Each rank simulates a network of its own and records what it likes. `Joints` say which sources have
-which numbers; a `JoinedExchange` gives all ranks the events of numbered sources.
+Each rank simulates its own network and records at will. `Joints` have the numbers of sources; a
+`JoinedExchange` sends the events of numbered sources to all ranks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clhines.simulator.state.sources import SPIKE_LATE, steps_between
 from clhines.solver.device.devices import is_cpu
 
 _NEAR = 1e-6  # steps
-_LEAST_OVERLAP = 8  # steps of an epoch from which on its halves are long enough
+_LEAST_OVERLAP = 8  # steps; shorter epochs are not halved
 
 
 class EventExchange(Protocol):
@@ -43,21 +43,21 @@ class EventExchange(Protocol):
     can_restart: bool
 
     def exchange(self) -> None:
-        """Have all events until now, those of other ranks included."""
+        """Complete all events until now, other ranks' included."""
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Let sources have sent events that the run does not find, at these times, ms."""
+        """Add events of sources that the run does not detect, at these times, ms."""
 
 
 class Joints:
-    """Connects the network that this rank describes to those of others; see `join`.
+    """Connects this rank's network to those of others; see `join`.
 
-    Sources have numbers (NEURON's gids); others' sources are trains without times here,
-    one for each number. All exchange after the same steps, as the smallest delay of these allows.
+    Sources have numbers (NEURON's gids). Another rank's source is an empty train here, one for each
+    number. All ranks exchange after the same steps, as the smallest delay allows.
 
-    Where this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
-    `told`: whether they know already. `in_steps`: events that others are told of are those of the
-    nearest step, as with NEURON's ``spike_compress``. The `exchange` is that of the last run.
+    If this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
+    `told` says whether they already know. With `in_steps`, times are rounded to the nearest step,
+    as with NEURON's ``spike_compress``. `exchange` belongs to the last run.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -67,11 +67,11 @@ class Joints:
         self.point(range(0), np.zeros(0, np.int64))
 
     def join(self, *columns: np.ndarray) -> None:
-        """Take `sources`, their numbers `sent`, and `trains` that sources `heard` fill."""
+        """Set `sources` with their numbers `sent`, and `trains` for the numbers `heard`."""
         self.sources, self.sent, self.trains, self.heard = columns
 
     def point(self, nodes: range, pointed: np.ndarray) -> None:
-        """Take the numbers of this rank's `nodes` among those of all, and of its remote ones."""
+        """Set the numbers of this rank's `nodes` among all, and of its remote nodes."""
         self.nodes, self.pointed = nodes, pointed
 
     @property
@@ -80,7 +80,7 @@ class Joints:
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """`Ranks.agreed`, after which the ranks are joined."""
+        """Run `Ranks.agreed`; after it the ranks are joined."""
         self.told = True
         with self.ranks.agreed():
             yield
@@ -88,7 +88,7 @@ class Joints:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Let all ranks raise what is raised here in the block, where they wait next."""
+        """Let all ranks raise an error of the block where they wait next."""
         try:
             yield
         except Exception as error:
@@ -101,13 +101,13 @@ class Joints:
 
 
 class Outbox:
-    """Events of this rank's sources that the other ranks have not been told of."""
+    """Events of this rank's sources that the other ranks have not received."""
 
     def __init__(self, joints: Joints, model: Model) -> None:
         number = np.full(model.sources.count, -1)
         number[joints.sources] = joints.sent
-        wanted = np.concatenate(joints.ranks.gather(joints.heard))
-        self._number = np.where(np.isin(number, wanted), number, -1)
+        heard = np.concatenate(joints.ranks.gather(joints.heard))
+        self._number = np.where(np.isin(number, heard), number, -1)
         self._is_late, self._dt = model.sources.is_detected, model.dt
         self._in_steps = joints.in_steps
         self._events: list[tuple[np.ndarray, np.ndarray]] = []
@@ -115,11 +115,11 @@ class Outbox:
 
     @property
     def is_loose(self) -> bool:
-        """Whether other ranks listen to sources that may act at any time of a step."""
+        """Whether other ranks listen to sources that can send at any time of a step."""
         return bool((~self._is_late & (self._number >= 0)).any())
 
     def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times, ascending, of given times that other ranks listen to."""
+        """Return sources and times, ascending, of trains to which other ranks listen."""
         sources = model.sources
         numbered = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
         times = [sources.train_time[k] for k in numbered]
@@ -132,18 +132,18 @@ class Outbox:
         self._events = []
 
     def put(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that sources have sent at these times, ms."""
+        """Add events that sources sent at these times, ms."""
         self._events.append((self._number[source], time))
 
-    def put_found(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that the run has found; detectors send them a little later."""
+    def put_detected(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Add events that the run detected; threshold detectors send them a little later."""
         self.put(source, np.where(self._is_late[source], time + SPIKE_LATE, time))
 
     def take(self, now: float) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers and times of all events until now, ms, and drop them."""
         source, time = self._ahead
         count = int(np.searchsorted(time, now, "right"))
-        if count:  # the run does not find those of given times
+        if count:  # the run does not detect events of trains
             self.put(source[:count], time[:count])
             self._ahead = source[count:], time[count:]
         number, time = (np.concatenate(each) for each in zip(*self._events, strict=True))
@@ -152,7 +152,7 @@ class Outbox:
         return number, self._rounded(time, now) if self._in_steps else time
 
     def _rounded(self, time: np.ndarray, now: float) -> np.ndarray:
-        """Return the times at which the nearest steps begin, ms, and a little later."""
+        """Return the times of the nearest steps, ms, and a little later."""
         dt = self._dt
         nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE
         return np.where(abs(nearest - time) < _NEAR * dt, time, nearest)
@@ -161,7 +161,7 @@ class Outbox:
 def agreed_epoch(
     joints: Joints, model: Model, least: int, is_loose: bool, during: bool
 ) -> tuple[int, bool]:
-    """Return the steps between exchanges, `least` at most, and whether all ranks say `during`."""
+    """Return the steps between exchanges, at most `least`, and whether all ranks say `during`."""
     from_others = np.isin(model.netcons.source, joints.trains)
     steps = steps_between(model, from_others)
     least = least if steps is None else min(steps, least)
@@ -171,13 +171,13 @@ def agreed_epoch(
     least_of, binned, loose_on, overlaps = joints.ranks.gather_numbers(mine).T
     epoch = int(least_of.min())
     if binned.any() and (loose_on.any() or not binned.all()):
-        joints.told = True  # all find it
+        joints.told = True  # all ranks see it
         raise InputError(
             "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
             "artificial cells or with delays between steps; expected queue_mode(0, 0)"
         )
     if epoch < 1:
-        joints.told = True  # all find it
+        joints.told = True  # all ranks see it
         raise InputError(
             f"a connection from another rank has a delay shorter than a step of {model.dt:g} "
             "ms; expected longer delays"
@@ -186,16 +186,19 @@ def agreed_epoch(
 
 
 class JoinedExchange(Exchange):
-    """Exchanges events between joined networks; `exchange` is called once at the end.
+    """Exchanges events between joined networks; call `exchange` once at the end.
 
-    Epochs begin at the same steps on all ranks, whatever their chunks. On GPUs events of half an
-    epoch are exchanged during the next half; see `overlap`.
+    Epochs begin at the same steps on all ranks, independent of their chunks. On GPUs (see
+    `overlap`) the events of half an epoch are exchanged during the next half:
+
+        advance    | half 1 | half 2 | half 3 | ...
+        exchange            | of 1   | of 2   | ...
     """
 
     overlap: ClassVar[bool | None] = None  # None: on GPUs
 
     def __init__(self, run: PartRun, joints: Joints, model: Model) -> None:
-        guard = ErrorGuard(ONE_PROCESS, run)  # `Joints.telling` lets other ranks know of errors
+        guard = ErrorGuard(ONE_PROCESS, run)  # `Joints.telling` sends errors to other ranks
         super().__init__(guard, model.dt)
         self._joints, self.max_steps, self._step = joints, guard.run.max_steps, 0
         self._order, self._clock = np.argsort(joints.heard), Clock(model.dt)
@@ -223,7 +226,7 @@ class JoinedExchange(Exchange):
         self._events = []
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield steps up to the end of each epoch; before the first ones events are exchanged."""
+        """Yield steps up to the end of each epoch; exchange events before the first ones."""
         end, self._step = first + count, first
         if not self._started:
             self.exchange()
@@ -243,24 +246,24 @@ class JoinedExchange(Exchange):
             self.exchange()
             return
         noted, self._noted = self._noted, None
-        if noted is not None:  # before the last steps, which are under way
+        if noted is not None:  # events of the half before the one that runs now
             self._take(*self.guard.call(noted))
             self._tell()
         self._noted = self.guard.call(self.run.note_events)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Let sources have sent events that the run does not find, at these times, ms."""
+        """Add events of sources that the run does not detect, at these times, ms."""
         self._outbox.put(source, time)
 
     def exchange(self) -> None:
-        """Wait, give all ranks the events found here, and take those of others."""
+        """Wait, send this rank's events to all ranks, and take those of others."""
         self._noted = None
         source, time, v = self.guard.call(self.run.new_events, self._voltages.here)
         self._take(source, time)
         self._tell(v)
 
     def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
-        """Give all ranks the events that have been taken here, and take those of others."""
+        """Send the events in the outbox to all ranks, and take those of others."""
         joints = self._joints
         mine = words_of(*self._outbox.take(self._clock.at(self._step)), v)
         number, time, v = of_words(joints.ranks.exchange(mine), self._voltages.counts)
@@ -271,12 +274,12 @@ class JoinedExchange(Exchange):
         self._voltages.put(v, self.run)
 
     def _take(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Take events that the run has found since the last ones."""
+        """Keep events that the run detected since the last ones."""
         self._events.append((source, time))
-        self._outbox.put_found(source, time)
+        self._outbox.put_detected(source, time)
 
     def end(self) -> None:
-        if self._noted is not None:  # other ranks are told where they expect it
+        if self._noted is not None:  # other ranks expect these in the next exchange
             self._take(*self.guard.call(self._noted))
             self._noted = _none_noted
         self._take(*self.guard.call(self.run.new_events, NOTHING)[:2])

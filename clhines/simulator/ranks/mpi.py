@@ -1,9 +1,9 @@
-"""MPI, through mpi4py: collectives of an epoch, and errors that all ranks raise.
+"""MPI through mpi4py: one collective per epoch, and errors that all ranks raise.
 
-Every rank has the same description of the network and simulates some of its cells, neighbours in
-natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective,
-on GPUs while they are at the next epoch; each rank delivers those that its targets listen to. The
-run that does so is `run.SharedRun`; `partition.split` divides the cells.
+Every rank has the same description of the network and simulates some neighbouring cells on its own
+device. One collective sends the spikes of an epoch to all ranks, on GPUs during the next epoch.
+Each rank delivers the spikes to its own targets. `run.SharedRun` does so; `partition.split` divides
+the cells.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _Value = TypeVar("_Value")
-_CALL_BYTES = 56  # of the name of a call that ranks exchange
-_FAILED = 0xFFFFFFFF  # instead of a number of spikes
-_CAPACITY = 15  # spikes of a rank that fit into a message, at first and at most
+_CALL_BYTES = 56  # length of a call's name in an exchange
+_FAILED = 0xFFFFFFFF  # in place of a number of spikes
+_CAPACITY = 15  # spikes per rank and message, at first and at most
 _MAX_CAPACITY = 4095
 _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
 
@@ -49,21 +49,21 @@ def world() -> MPI.Comm:
 
 
 class Ranks:
-    """A communicator: one collective an epoch, and errors that all ranks hear of.
+    """A communicator: one collective per epoch, and errors that all ranks raise.
 
-    `comm` is duplicated, so that nothing else gets in between. `local_rank` and `local_size` are
-    among the ranks of this machine; `seconds` are spent in exchanges, waiting for others included,
-    in which this rank got `received` bytes; for `spin` s it looks again and again before it sleeps.
-    `call` is what makes it, see `meet`.
+    It duplicates `comm`, so that no other message interferes. `local_rank` and `local_size` count
+    the ranks of this machine. `seconds` is the time in exchanges, waiting included; `received` the
+    bytes that this rank got. A rank polls for `spin` s before it sleeps. `call` names the
+    constructing call, see `meet`.
     """
 
     def __init__(self, comm: MPI.Comm, call: str) -> None:
-        self.comm, numbers = _own(comm)
+        self.comm, numbers = _duplicate(comm)
         self._number = 0
         self.rank, self.size = comm.rank, comm.size
         self.spin, self._capacity = _SPIN, _CAPACITY
         self.meet(call)
-        self._number = next(numbers)  # of the object, where all ranks make it
+        self._number = next(numbers)  # of this object; all ranks count alike
         machines = self.comm.allgather(platform.node())
         here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
@@ -72,7 +72,7 @@ class Ranks:
     def meet(self, call: str) -> None:
         """Refuse, on all ranks, calls that differ: each begins with an exchange of its name.
 
-        So does a call of the same name of another object of this communicator.
+        The same call of another object of this communicator differs, too.
         """
         name = np.frombuffer(call.encode()[:_CALL_BYTES].ljust(_CALL_BYTES), np.int64)
         numbers = self.gather_numbers([*name.tolist(), self._number])
@@ -89,14 +89,14 @@ class Ranks:
         )
 
     def agree(self, error: BaseException | None) -> None:
-        """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
+        """Wait for all ranks; if one has an error raise it, on other ranks as `RankError`."""
         flags = self.gather_numbers([error is not None])[:, 0]
         if flags.any():
             self._raise(error)
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """`agree` at the end of a block, with the error that it raises."""
+        """Call `agree` at the end of a block, with the error that it raised."""
         error = None
         try:
             yield
@@ -105,35 +105,35 @@ class Ranks:
         self.agree(error)
 
     def same(self, values: Callable[[], Mapping[str, object]]) -> None:
-        """Refuse, on all ranks, the first value by name that is not the same on all."""
+        """Refuse, on all ranks, the first named value that differs between ranks."""
         settings = self.gather(values())
         for name in settings[0]:
-            of_ranks = [each[name] for each in settings]
-            other = next((r for r, value in enumerate(of_ranks) if value != of_ranks[0]), 0)
+            by_rank = [each[name] for each in settings]
+            other = next((r for r, value in enumerate(by_rank) if value != by_rank[0]), 0)
             if other:
                 raise InputError(
-                    f"{name} is {of_ranks[other]} on rank {other} and {of_ranks[0]} on rank 0; "
+                    f"{name} is {by_rank[other]} on rank {other} and {by_rank[0]} on rank 0; "
                     "expected the same on all ranks"
                 )
 
     def check_alone(self, call: str) -> None:
-        """Refuse a call that is for one process."""
+        """Refuse a call that only a single process supports."""
         raise InputError(f"{call} is for one process; expected a simulation without comm")
 
     def gather(self, value: _Value) -> list[_Value]:
-        """Return the values of all ranks, on each."""
+        """Return the values of all ranks, on every rank."""
         return self.comm.allgather(value)
 
     def of_first(self, value: _Value) -> _Value:
-        """Return the value of rank 0, on each."""
+        """Return the value of rank 0, on every rank."""
         return self.comm.bcast(value)
 
     def any(self, holds: bool) -> bool:
-        """Whether it holds on any rank."""
+        """Whether a condition holds on any rank."""
         return bool(self.gather_numbers([holds]).any())
 
     def all(self, holds: bool) -> bool:
-        """Whether it holds on all ranks."""
+        """Whether a condition holds on all ranks."""
         return bool(self.gather_numbers([holds]).all())
 
     def _raise(self, error: BaseException | None) -> None:
@@ -147,18 +147,18 @@ class Ranks:
         raise RankError(f"rank {rank}: {errors[rank][0]}", rank, are_refusals)
 
     def _wait(self, request: MPI.Request) -> None:
-        """Wait for a request, without taking the processor from a device that is it."""
+        """Wait for a request: poll, then sleep, which leaves the core to a CPU device."""
         end = time.perf_counter() + self.spin
         while not request.Test():
             if time.perf_counter() >= end:
                 time.sleep(_SLEEP)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
-        """(size, k) int64: the numbers of all ranks."""
+        """Return the numbers of all ranks, (size, k) int64."""
         mine = np.array(numbers, np.int64)
-        found = np.empty((self.size, len(mine)), np.int64)
-        self._wait(self.comm.Iallgather(mine, found))
-        return found
+        gathered = np.empty((self.size, len(mine)), np.int64)
+        self._wait(self.comm.Iallgather(mine, gathered))
+        return gathered
 
     def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
         """Return the codes of all ranks' spikes; raise `error`, or RankError for another's."""
@@ -194,7 +194,7 @@ _NOTHING = nullcontext()
 
 
 class OneProcess(Ranks):
-    """The ranks of a single process: collectives return their argument, and nothing is sent."""
+    """A single process: collectives return their argument, and nothing is sent."""
 
     def __init__(self) -> None:
         self.rank, self.size, self.local_rank, self.local_size = 0, 1, 0, 1
@@ -214,7 +214,7 @@ class OneProcess(Ranks):
         return holds
 
     def same(self, values: Callable[[], Mapping[str, object]]) -> None:
-        """Do nothing: the values need not be worked out."""
+        """Do nothing, and do not compute the values."""
 
     def check_alone(self, call: str) -> None:
         return
@@ -237,17 +237,17 @@ ONE_PROCESS = OneProcess()
 
 
 def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
-    """(k,) uint32: one number for the cell and the step of each spike of `count` steps."""
+    """Encode cell and step of each spike of `count` steps in one number, (k,) uint32."""
     return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
 
 
 def decoded(
     codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return sources and steps of the spikes of all ranks; `sources` are those of detectors."""
-    split = [np.divmod(of_rank.astype(np.int64), count) for of_rank in codes]
-    numbers = [of_rank[number] for of_rank, (number, _) in zip(sources, split, strict=True)]
-    return np.concatenate(numbers), np.concatenate([late for _, late in split]) + first
+    """Return sources and steps of all ranks' spikes; `sources` are each rank's detectors."""
+    pairs = [np.divmod(rank_codes.astype(np.int64), count) for rank_codes in codes]
+    numbers = [detectors[cell] for detectors, (cell, _) in zip(sources, pairs, strict=True)]
+    return np.concatenate(numbers), np.concatenate([step for _, step in pairs]) + first
 
 
 def one_line(error: BaseException) -> str:
@@ -255,25 +255,25 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
-# communicators, our own of the same ranks, and numbers of what uses it
-_known: list[tuple[MPI.Comm, MPI.Comm, Iterator[int]]] = []
+# a user's communicator, our duplicate, and the counter of its `Ranks` objects
+_duplicates: list[tuple[MPI.Comm, MPI.Comm, Iterator[int]]] = []
 
 
-def _own(comm: MPI.Comm) -> tuple[MPI.Comm, Iterator[int]]:
-    for given, own, numbers in _known:
-        if given == comm and own.size == comm.size:
-            return own, numbers
-    own, numbers = comm.Dup(), itertools.count(1)
+def _duplicate(comm: MPI.Comm) -> tuple[MPI.Comm, Iterator[int]]:
+    for original, duplicate, numbers in _duplicates:
+        if original == comm and duplicate.size == comm.size:
+            return duplicate, numbers
+    duplicate, numbers = comm.Dup(), itertools.count(1)
     stop_all_on_errors()
-    _known.append((comm, own, numbers))
-    return own, numbers
+    _duplicates.append((comm, duplicate, numbers))
+    return duplicate, numbers
 
 
 def finish(comm: MPI.Comm, message: str, code: int) -> int:
-    """End a program on all ranks: say once what went wrong; return the largest code of all."""
-    known = message.encode()[:500]
+    """End a program on all ranks: print the error once; return the largest exit code."""
+    text = message.encode()[:500]
     mine, messages = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
-    mine[0], mine[1 : 1 + len(known)] = code, np.frombuffer(known, np.uint8)
+    mine[0], mine[1 : 1 + len(text)] = code, np.frombuffer(text, np.uint8)
     request, begin = comm.Iallgather(mine, messages), time.perf_counter()
     while not request.Test():
         if code and time.perf_counter() - begin > _PATIENCE:
@@ -291,17 +291,17 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
 
 
 def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.Device]:
-    """Return the devices that processes of a machine take in turn: the one chosen, and its like."""
+    """Return the devices that a machine's processes use in turn: the chosen one and equal ones."""
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
-    wanted = spec or os.environ.get("PYOPENCL_CTX")
-    if isinstance(wanted, cl.Device) or (isinstance(wanted, str) and ":" in wanted):
+    spec = spec or os.environ.get("PYOPENCL_CTX")
+    if isinstance(spec, cl.Device) or (isinstance(spec, str) and ":" in spec):
         return [chosen]
     return devices.alike(chosen, dtype)
 
 
 def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
-    """Return a queue on this rank's device: a machine's in turn, parts of a shared CPU."""
+    """Return a queue on this rank's device: a machine's devices in turn, parts of a shared CPU."""
     alike = devices_to_share(spec, dtype)
     device = alike[ranks.local_rank % len(alike)]
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))

@@ -1,14 +1,14 @@
-"""The cells of all ranks of a machine on one device, which rank 0 owns.
+"""Simulate the cells of all ranks of a machine on one device, which rank 0 owns.
 
 A GPU runs the kernels of several processes in turn, so ranks that share one would wait for each
 other. Here each rank still reads, describes and compiles its own network. Rank 0 gets all
-descriptions, makes one network of them (`joining`), and takes the steps of all:
+descriptions, joins them to one network (`joining`), and advances all cells:
 
     rank 0     describe, compile | join, plan, build kernels | steps of all cells | save
     rank 1...  describe, compile | wait ..................................... | its part of it
 
-`OneDeviceRun` is the run of a rank: a copy of its state, which goes to rank 0 if it has changed
-before the next steps, and comes back at the end of a run. A spike of another rank needs no message.
+`OneDeviceRun` is a rank's run: a copy of its state. It goes to rank 0 before the next steps if it
+has changed, and comes back at the end of a run. Spikes of other ranks need no messages.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class WholeRun:
     def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
         self.run, self._model, self._parts = run, model, parts
         self._records: list[Record] = []
-        self._widths = [0] * len(parts)  # number of records of each rank
+        self._widths = [0] * len(parts)  # records per rank
         self._step = 0
 
     def _take(self, requests: Sequence[RankRequest]) -> None:
-        """Take the states and records of the ranks, if they have sent them."""
+        """Load the states and records that ranks sent."""
         states = [state for state, _, _ in requests if state is not None]
         if states:
             self.run.load(put_all(self._parts, states, self.run.save()))
@@ -60,23 +60,23 @@ class WholeRun:
             pairs = zip(self._parts, records, strict=True)
             self._records = [part.record(one) for part, some in pairs for one in some]
 
-    def _of_ranks(self, values: list[np.ndarray]) -> list[list[np.ndarray]]:
+    def _by_rank(self, values: list[np.ndarray]) -> list[list[np.ndarray]]:
         """Return the values of records rank by rank."""
         ends = np.cumsum([0, *self._widths]).tolist()
         return [values[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
 
     def now(self, requests: Sequence[RankRequest]) -> list[list[np.ndarray]]:
         self._take(requests)
-        return self._of_ranks(self.run.now(self._records, requests[0][2]))
+        return self._by_rank(self.run.now(self._records, requests[0][2]))
 
     def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
-        """Take steps up to the first end of all ranks' chunks."""
+        """Advance up to the first end of all ranks' chunks."""
         self._take(requests)
         count = min(end for *_, end in requests) - step
         cost = dict.fromkeys(("steps", "spikes", "collect"), 0.0)
         chunk = take_chunk(self.run, step, count, self._records, cost)
         self._step = step + count
-        values = self._of_ranks(chunk.values)
+        values = self._by_rank(chunk.values)
         return [
             (count, part.chunk(chunk, some)) for part, some in zip(self._parts, values, strict=True)
         ]
@@ -88,10 +88,10 @@ class WholeRun:
 
 
 class OneDeviceRun:
-    """The run of a rank whose steps rank 0 takes, see `Run`; `whole` is there only.
+    """The run of a rank whose cells rank 0 advances, see `Run`; only rank 0 has `whole`.
 
-    All ranks call `now`, `advance` and `exchange` together. `exchange` ends a run, as that of
-    `JoinedExchange` does.
+    All ranks call `now`, `advance` and `exchange` together. `exchange` ends a run, as in
+    `JoinedExchange`.
     """
 
     wanted: ClassVar[bool | None] = None  # None: on GPUs
@@ -116,29 +116,29 @@ class OneDeviceRun:
     def _meet(
         self, flags: Sequence[bool], request: _MakeRequest, answers: Callable[[Any], list[_Answer]]
     ) -> _Answer:
-        """Send a request to rank 0, and return its answer; an error there is raised on all.
+        """Send a request to rank 0, and return its answer; raise an error there on all ranks.
 
-        `request` gets for each of `flags` whether it is set on any rank.
+        `request` gets, for each of `flags`, whether any rank has set it.
         """
         joints, error = self._joints, None
-        comm, found = joints.ranks.comm, list[_Answer]()
+        comm, by_rank = joints.ranks.comm, list[_Answer]()
         words = joints.ranks.exchange(np.array(flags, np.uint32))  # or an error until now
         requests = comm.gather(request(*np.any(words, axis=0)))
         joints.told = True
         if requests is not None:
             try:
-                found = answers(requests)
+                by_rank = answers(requests)
             except Exception as caught:
                 error = caught
         joints.ranks.exchange(NO_WORDS, error)
         joints.told = False
-        answer: _Answer = comm.scatter(found if requests is not None else None)
+        answer: _Answer = comm.scatter(by_rank if requests is not None else None)
         return answer
 
     def _ask(
         self, records: Sequence[Record], step: int, answers: Callable[[Any], list[_Answer]]
     ) -> _Answer:
-        """Send the state and the records of this rank, if those of any rank have changed."""
+        """Send the state and records of this rank, if those of any rank have changed."""
         same = len(records) == len(self._records)
         same = same and all(a is b for a, b in zip(records, self._records, strict=True))
         flags = self._has_changed, not same
@@ -160,13 +160,13 @@ class OneDeviceRun:
         self._of_chunk, self._chunks = list(records), []
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Take steps with all ranks, whose chunks may end earlier or later."""
+        """Advance with all ranks, whose chunks may end earlier or later."""
         whole, end = self._whole, first + count
         while first < end:
             answers = partial(whole.advance, first) if whole else list
-            taken, chunk = self._ask(self._of_chunk, end, answers)
+            steps, chunk = self._ask(self._of_chunk, end, answers)
             self._chunks.append(chunk)
-            first += taken
+            first += steps
 
     def deliver(self, first: int, count: int) -> None:
         return
@@ -197,7 +197,7 @@ class OneDeviceRun:
         self._arrays = self._meet([], lambda: None, answers)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Note sources with a new event in their rings, which other ranks have not had."""
+        """Keep sources with new events in their rings, which other ranks have not received."""
         self._sent = source.astype(np.int64)
 
     def voltages(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A network divided among MPI ranks: bounds by cost (`split`), and the part of each rank."""
+"""Divide a network among MPI ranks by cost, and make the model of each rank."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from clhines.simulator.state.sources import ring_sizes, steps_of_cells
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# Cost of an instance in a step, in nodes: by itself, and for each of its states. With
-# two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
+# Cost of an instance per step, in nodes: fixed, and per state. On two CPU cores and on a GPU a
+# cell with `hh` everywhere costs some 16 passive ones.
 _INSTANCE, _STATE = 1.0, 5.0
 IN_FINISH = ("advance", "after_solve", "before_step")
 
 
 class RankRecords:
-    """Records of a network of which each rank has some entries, in the columns of `local`."""
+    """Records of a network on ranks that have some entries each, in the columns of `local`."""
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
         self._ranks, self._local = ranks, local
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localised(self, records: Sequence[Record]) -> list[Record]:
-        """Return this rank's records: the same objects as long as the records are the same."""
+        """Return this rank's records: the same objects while the records are the same."""
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]
 
     def joined(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
-        """(rows, width) of each record, on all ranks: columns of all ranks, filled up with -1."""
+        """Return each record's columns of all ranks, (rows, width), filled up with -1."""
         if not self._rows:
             return []
         assert values is not None  # else the error of this rank has been raised
@@ -52,12 +52,12 @@ class RankRecords:
         parts = self._ranks.gather(list(zip(columns, values, strict=True)))
         records = []
         for k, (record, *_) in enumerate(self._rows):
-            of_record = [part[k] for part in parts]
-            dtype = np.result_type(*(column_values.dtype for _, column_values in of_record))
-            rows = max(len(column_values) for _, column_values in of_record)
+            pieces = [part[k] for part in parts]
+            dtype = np.result_type(*(piece.dtype for _, piece in pieces))
+            rows = max(len(piece) for _, piece in pieces)
             records.append(np.full((rows, len(record.index)), -1, dtype))
-            for where, column_values in of_record:
-                records[-1][: len(column_values), where] = column_values
+            for where, piece in pieces:
+                records[-1][: len(piece), where] = piece
         return records
 
 
@@ -71,7 +71,7 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """(size + 1,) int64: bounds of runs of neighbouring cells of about equal cost, none empty."""
+    """Return bounds of runs of neighbouring cells of about equal cost, (size + 1,), none empty."""
     cells = len(costs)
     if cells < size:
         raise InputError(
@@ -79,15 +79,15 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
         )
     before = np.concatenate(([0.0], np.cumsum(costs)))
     aims = before[-1] * np.arange(1, size) / size
-    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # to the nearer side
+    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # the nearer side of a cell
     bounds = np.concatenate(([0], cuts, [cells]))
     number = np.arange(size + 1)
-    bounds = np.maximum.accumulate(bounds - number) + number  # one cell each at least
+    bounds = np.maximum.accumulate(bounds - number) + number  # at least one cell each
     return np.minimum(bounds, cells - size + number)
 
 
 def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
-    """Return the ranks of a communicator of mpi4py, or the one process."""
+    """Return the ranks of an mpi4py communicator, or the single process."""
     if comm is None:
         return ONE_PROCESS
     if not hasattr(comm, "Iallgather"):
@@ -103,24 +103,24 @@ def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
     return Ranks(comm, call) if size > 1 else ONE_PROCESS
 
 
-def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
-    """Refuse ranks of which one simulates something else than the others."""
+def check_same(ranks: Ranks, model: Model, signature: str, settings: dict[str, object]) -> None:
+    """Refuse ranks that simulate different things."""
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
-    texts: dict[str, object] = {name: str(value) for name, value in given.items()}
+    texts: dict[str, object] = {name: str(value) for name, value in settings.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
     digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
     ranks.same(lambda: {**sizes, **digests, **texts})
 
 
-def exchanged_during(ranks: Ranks, delay: int, on_host: bool, asked: bool | None) -> bool:
-    """Whether an epoch's spikes are exchanged during the next one: not where cores do both.
+def overlaps(ranks: Ranks, delay: int, on_host: bool, requested: bool | None) -> bool:
+    """Whether to exchange an epoch's spikes during the next one: not if the cores do both.
 
-    `delay` is the smallest of the whole network, in steps.
+    `delay` is the smallest one of the network, in steps.
     """
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     half = (delay + 1) // 2
     return half >= MAX_EPOCH or not ranks.any(on_host)
 
@@ -129,28 +129,28 @@ RankEntries = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    found, whole = {}, shares[0].whole
+    joined, whole = {}, shares[0].whole
     for field in whole.schema:
         for share, arrays in zip(shares, saved, strict=True):
             key = field.key
-            if key not in arrays:  # a rank without plastic connections, say
+            if key not in arrays:  # such as a rank without plastic connections
                 continue
             values = arrays[key]
             if field.refers:
                 values = np.append(share.numbers(field.refers), -1)[values]
-            if key not in found:
+            if key not in joined:
                 shape = *values.shape[:-1], length(whole, field.per, field.kind)
-                found[key] = np.zeros(shape, values.dtype)
-            found[key][..., share.places(field)] = values
-    return found
+                joined[key] = np.zeros(shape, values.dtype)
+            joined[key][..., share.places(field)] = values
+    return joined
 
 
 class Share:
     """One rank's share of a network: consecutive cells with everything at their nodes.
 
-    Artificial cells are on every rank; all compute the same of them. A rank has all kinds of the
-    network, some maybe without instances: the bits of a cell may depend on the others. Its nodes
-    are ``low:high`` of the network, its cells ``first:end``.
+    Each rank has all artificial cells; all compute the same for them. A rank has all kinds of the
+    network, even without instances: the bits of a cell may depend on the others. Its nodes are
+    ``low:high`` of the network, its cells ``first:end``.
     """
 
     def __init__(self, whole: Model, first: int, end: int) -> None:
@@ -171,19 +171,19 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """Number on the rank of each instance of each kind, -1 of other ranks' instances."""
+        """Index on the rank of each instance of each kind, -1 for other ranks' instances."""
         places = [np.full(kind.count, -1) for kind in self.whole.kinds]
-        for numbers, some in zip(places, self.instances, strict=True):
-            numbers[some] = np.arange(some.stop - some.start)
+        for numbers, here in zip(places, self.instances, strict=True):
+            numbers[here] = np.arange(here.stop - here.start)
         return places
 
     @cached_property
     def targets(self) -> np.ndarray:
         targets = [np.zeros(0, np.int64)]
-        for kind, some in zip(self.whole.kinds, self.instances, strict=True):
+        for kind, here in zip(self.whole.kinds, self.instances, strict=True):
             first = kind.first_target
             if first >= 0:
-                targets.append(np.arange(first + some.start, first + some.stop))
+                targets.append(np.arange(first + here.start, first + here.stop))
         return np.concatenate(targets)[: self.whole.num_targets]
 
     @cached_property
@@ -194,7 +194,7 @@ class Share:
 
     @cached_property
     def on_grid(self) -> np.ndarray:
-        """(k,) int64: connections of the grid to targets of the rank."""
+        """Connections of the grid to targets of the rank, (k,) int64."""
         return np.flatnonzero(self._target[self.whole.connections.target] >= 0)
 
     @cached_property
@@ -208,7 +208,7 @@ class Share:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """(w,) int64: weights of `connections`."""
+        """Weights of `connections`, (w,) int64."""
         first = self.whole.netcons.first_weight
         return ranges(first[self.connections], np.diff(first)[self.connections])
 
@@ -218,7 +218,7 @@ class Share:
 
     @cached_property
     def remote(self) -> np.ndarray:
-        """(r,) int64: nodes of other ranks at which pointers of this one point."""
+        """Nodes of other ranks at which pointers of this one point, (r,) int64."""
         pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         return every[~self._here(every)]
@@ -226,10 +226,10 @@ class Share:
     # -- the model of the rank -----------------------------------------------------------------
 
     def model(self) -> Model:
-        """Return the model of the rank; nodes of others that are pointed at are beyond its own.
+        """Return the model of the rank; pointed nodes of other ranks follow its own.
 
-        Noise is drawn by the instances' numbers in the network. Sources have those, too; but where
-        no events act at exact times detectors are numbered by rank.
+        Noise depends on the indices of instances in the network. Sources keep their numbers;
+        without events at exact times detectors are numbered by rank.
         """
         whole, grid, rows = self.whole, self.whole.connections, self.on_grid
         events = np.flatnonzero(self._target[whole.events.target] >= 0)
@@ -279,7 +279,7 @@ class Share:
         )
 
     def _kind(self, k: int) -> Kind:
-        kind, some = self.whole.kinds[k], self.instances[k]
+        kind, here = self.whole.kinds[k], self.instances[k]
         before = [j for j in range(k) if self.whole.kinds[j].first_target >= 0]
         first = sum(self.instances[j].stop - self.instances[j].start for j in before)
         played = {p.parameter for p in self.whole.played if p.kind == k}  # maybe on another rank
@@ -287,12 +287,12 @@ class Share:
         columns |= {n: v for n, v in kind.arrays().items() if n in played}
         return replace(
             kind,
-            node=kind.node[some] - (0 if is_artificial(kind) else self.low),
-            parameters=kind.parameters | {n: v[some] for n, v in columns.items()},
-            factor=kind.factor[some],
+            node=kind.node[here] - (0 if is_artificial(kind) else self.low),
+            parameters=kind.parameters | {n: v[here] for n, v in columns.items()},
+            factor=kind.factor[here],
             last=None,
             first_target=first if kind.first_target >= 0 else -1,
-            first_instance=kind.first_instance + some.start,
+            first_instance=kind.first_instance + here.start,
         )
 
     def _ion(self, ion: IonNodes) -> IonNodes:
@@ -305,7 +305,7 @@ class Share:
         sources = whole.sources.at_nodes(self.low, self.high)
         if not whole.exact:
             return replace(sources, detector_source=np.arange(len(sources.detector_node)))
-        emitted = {k: of[self.instances[k]] for k, of in whole.sources.emitted.items()}
+        emitted = {k: every[self.instances[k]] for k, every in whole.sources.emitted.items()}
         return replace(sources, emitted=emitted, ring_size=ring_sizes(whole))
 
     def _netcons(self) -> NetCons:
@@ -331,8 +331,8 @@ class Share:
     # -- states and records --------------------------------------------------------------------
 
     @cached_property
-    def _things(self) -> dict[str, RankEntries]:
-        """Things of the network that the rank has, by `Field.per`; all of what is not named."""
+    def _entries(self) -> dict[str, RankEntries]:
+        """The rank's entries by `Field.per`; a rank has all entries of other axes."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,
@@ -344,14 +344,14 @@ class Share:
         }
 
     def places(self, field: Field) -> RankEntries:
-        """Where the rank's entries of an array of a state are in that of the network."""
+        """Return the indices of the rank's entries in an array of the network's state."""
         if field.kind is not None:
             return self.instances[field.kind]
-        return self._things.get(field.per, slice(None))
+        return self._entries.get(field.per, slice(None))
 
     def numbers(self, per: str) -> np.ndarray:
-        """(k,) int64: numbers of its things in the network."""
-        return np.arange(length(self.whole, per))[self._things[per]]
+        """Return the network's indices of the rank's entries, (k,) int64."""
+        return np.arange(length(self.whole, per))[self._entries[per]]
 
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         arrays = {}
@@ -359,13 +359,13 @@ class Share:
             arrays[field.key] = saved[field.key][..., self.places(field)]
             if field.refers:
                 numbers = self.numbers(field.refers)
-                number = np.full(length(self.whole, field.refers) + 1, -1)  # the last: of none
+                number = np.full(length(self.whole, field.refers) + 1, -1)  # the last entry: none
                 number[numbers] = np.arange(len(numbers))
                 arrays[field.key] = number[arrays[field.key]]
         return arrays | {"remote_v": saved["v"][self.remote]}
 
     def record(self, record: Record) -> tuple[Record, np.ndarray]:
-        """Return the entries of a record that the rank has, and the columns that they fill."""
+        """Return the rank's entries of a record, and the columns that they fill."""
         low, high = self.low, self.high
         if record.kind >= 0:
             low, high = self.instances[record.kind].start, self.instances[record.kind].stop
@@ -374,7 +374,7 @@ class Share:
 
 
 def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
-    """Reject pointers to `remote` nodes, each by kind and name, which states depend on."""
+    """Refuse pointers to `remote` nodes, by kind and name, on which states depend."""
     for k, name in remote:
         mechanism = model.kinds[k].mechanism
         finish = (a for block in IN_FINISH for a in mechanism.program.blocks.get(block, ()))
@@ -386,7 +386,7 @@ def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
 
 
 def steps_together(shares: Sequence[Share]) -> int:
-    """Count steps between exchanges at exact times; an InputError where ranks act within one."""
+    """Return the steps between exchanges at exact times; InputError if a step needs an exchange."""
     whole = shares[0].whole
     if any(len(share.remote) for share in shares):
         check_pointers(whole, whole.pointers)

@@ -1,8 +1,8 @@
-"""States, records and results of a rank's network, as part of the network of all ranks.
+"""Divide the state, records and results of joined networks among their ranks.
 
-A rank has compiled its own network and keeps its state as the arrays of its own model. `RankPart`
-says where each of these arrays is in the state of the whole. All are stretches or places, except
-for events: a source of another rank is a train here, with its own ring, and one source there.
+A rank compiles its own network and keeps its state as arrays of its own model. `RankPart` says
+where each array lies in the joined state: at a slice or at indices. Events are an exception:
+another rank's source is a train here, with its own ring, and one source there.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OF_EVENTS = "cursor", "ring", "count"
 
 @dataclass(frozen=True, eq=False)
 class RankLayout:
-    """The shape of a rank's model: all that `RankPart` needs of it."""
+    """The shape of a rank's model, as far as `RankPart` needs it."""
 
     fields: tuple[Field, ...]
-    kinds: tuple[int, ...]  # number of instances of each
+    kinds: tuple[int, ...]  # number of instances
     instances: tuple[tuple[int, np.ndarray], ...]  # see `Model.instances`
     nodes: int
     cells: int
@@ -53,7 +53,7 @@ class RankLayout:
 
 
 class RankPart:
-    """One rank's part of a model of all ranks."""
+    """One rank's part of the joined model."""
 
     def __init__(self, whole: Model, numbers: PartNumbers, layout: RankLayout) -> None:
         self.layout, self._whole, self.sources = layout, whole, numbers.sources
@@ -64,7 +64,7 @@ class RankPart:
         netcons = slice(numbers.connection, numbers.connection + len(layout.connection_source))
         weight = slice(*whole.netcons.first_weight[[netcons.start, netcons.stop]].tolist())
         detectors = inverse(whole.sources.detector_source, whole.sources.count)
-        self._things: dict[str, slice | np.ndarray] = {
+        self._places: dict[str, slice | np.ndarray] = {
             "node": self._node,
             "cell": self._cell,
             "connection": netcons,
@@ -93,14 +93,14 @@ class RankPart:
         self._number[self.sources[local]] = local
 
     def _place(self, field: Field) -> tuple[str, slice | np.ndarray]:
-        """Return the name of an array of the rank in the state of the whole, and its places."""
+        """Return the name of a rank's array in the joined state, and its places."""
         if field.kind is None:
-            return field.key, self._things[field.per]
+            return field.key, self._places[field.per]
         there, places = self._kinds[field.kind]
         return replace(field, kind=there).key, places
 
     def put(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the arrays of the rank, but those of events, into the state of the whole."""
+        """Put the rank's arrays, except events, into the joined state."""
         for field in self.layout.fields:
             if (field.name in _OF_EVENTS and not field.what) or field.per == "remote":
                 continue
@@ -111,7 +111,7 @@ class RankPart:
             whole[key][..., places] = values
 
     def put_sent(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the events that the rank's own sources have sent."""
+        """Put the events that the rank's own sources sent."""
         sizes = ring_sizes(self._whole)
         local = np.flatnonzero(~self._is_remote)
         there, count = self.sources[local], arrays["count"][local]
@@ -121,19 +121,19 @@ class RankPart:
         whole["ring"][ranges(starts(sizes)[there], sizes[there])] = moved
 
     def put_cursors(self, arrays: StateArrays, whole: StateArrays, new: np.ndarray) -> None:
-        """Put how many events each connection has had.
+        """Put the number of events that each connection has received.
 
-        Of a source on another rank only its `new` events, and those that the rank knows as pending,
-        are to come.
+        From a source of another rank, only `new` events and events pending on the rank are still to
+        come.
         """
         cursor, at = arrays["cursor"].copy(), self._from_remote
         source = self.layout.connection_source[at]
         pending, there = arrays["count"][source] - cursor[at], self.sources[source]
         cursor[at] = whole["count"][there] - pending - new[there]
-        whole["cursor"][self._things["connection"]] = cursor
+        whole["cursor"][self._places["connection"]] = cursor
 
     def cut(self, whole: StateArrays, now: float) -> StateArrays:
-        """Return the arrays of the rank at a time, ms."""
+        """Return the rank's arrays at a time, ms."""
         arrays = StateArrays()
         for field in self.layout.fields:
             if field.name in ("ring", "count") and not field.what:
@@ -147,16 +147,15 @@ class RankPart:
                 values = np.where(values < 0, -1, values - self._connection)
             arrays[field.key] = np.array(values)
         sizes, count = ring_sizes(self._whole), whole["count"][self.sources]
-        for train, times in self._trains.items():  # here events come when they are sent
+        for train, times in self._trains.items():  # here an event counts when it is sent
             count[train] = np.searchsorted(times, now, side="right")
         ring = _of_rings(whole["ring"], sizes, self.sources)
-        own_sizes = self.layout.ring_size
-        arrays["ring"] = moved_rings(ring, count, sizes[self.sources], own_sizes)
+        arrays["ring"] = moved_rings(ring, count, sizes[self.sources], self.layout.ring_size)
         arrays["count"] = count
         return arrays
 
     def record(self, record: Record) -> Record:
-        """Return a record of the rank as one of the whole."""
+        """Return a rank's record as a record of the joined model."""
         if record.matrix is not None or record.features is not None:
             raise InputError("records with a matrix or features of joined networks")
         kind, index = record.kind, record.index + self._node.start
@@ -183,7 +182,7 @@ def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.nda
 def put_all(
     parts: Sequence[RankPart], states: Sequence[tuple[StateArrays, np.ndarray]], before: StateArrays
 ) -> StateArrays:
-    """Return the state of the whole from all ranks' states and the sources with a new event."""
+    """Return the joined state from all ranks' states and their sources with a new event."""
     whole = {key: np.array(values) for key, values in before.items()}
     new = np.zeros_like(whole["count"])
     for part, (arrays, sent) in zip(parts, states, strict=True):

@@ -31,7 +31,7 @@ def test_a_delay_beyond_the_ring_is_refused_in_one_line():
     net, syn = small()
     net.connect(3, syn, 0, weight=1e-3, delay=1e6)
     with pytest.raises(InputError, match="a delay that is too long for events in whole steps"):
-        described._check_taken(compile(net))
+        described._check_supported(compile(net))
 
 
 def test_sources_are_gids():
