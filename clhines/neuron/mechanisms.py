@@ -23,7 +23,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.places import ELEMENT, OF_HOC, Variable
 from clhines.neuron.read.written import read_pointed, read_written
-from clhines.simulator.importing import asked
+from clhines.simulator.importing import refusal_flags
 from clhines.simulator.mechanisms import UNLESS, Mechanism
 from clhines.simulator.mechanisms.nmodl import (
     GIVEN,
@@ -125,7 +125,7 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
     for block in UNLESS:
         if block in mechanism.program.blocks:
             try:
-                flags = asked(mechanism, block, _present(model, name, block))
+                flags = refusal_flags(mechanism, block, _present(model, name, block))
             except LookupError:
                 return False  # said where a simulation takes NEURON's values
             numbers |= {number for number, where in flags if where.any()}

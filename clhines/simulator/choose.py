@@ -204,7 +204,7 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
                 raise
             refusals.append(f"{engine.name}: {error}")
             continue
-        why = "; ".join(refusals) or ("as given" if job.asked else engine.about)
+        why = "; ".join(refusals) or ("as given" if job.requested else engine.about)
         _log.info("engine %s (%s)", engine.name, why)
         return run, engine.name
     return job.of_user(), "custom"
@@ -231,7 +231,7 @@ def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) 
         n = job.model.forest.num_nodes
         check_pointers(job.model, [p for p, to in job.model.pointers.items() if (to >= n).any()])
         request = replace(job.request, engine=engine)
-        part_job = replace(job, request=request, asked=engine != "auto")
+        part_job = replace(job, request=request, requested=engine != "auto")
         run, _ = _first(engines_for(needs, engine, device), needs, part_job)
     return RankedRun(JoinedExchange(cast("PartRun", run), joints, job.model))
 

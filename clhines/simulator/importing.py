@@ -6,7 +6,7 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 - `state_follows`: make or reset a simulation whose first state will be loaded at once.
 - `start_arrays`: the initial state of one copy, into which the importer writes values.
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
-- `asked`, `check_unless`: conditions under which a mechanism would do something unsupported.
+- `refusal_flags`, `check_unless`: conditions under which a mechanism would do something unsupported.
 - `joined_options`: arguments of `Simulation` for a rank with its own part of a network.
 - `load_compiler`: load PoCL's compiler while a model is read.
 """
@@ -23,7 +23,7 @@ from clhines.core.checks import as_choice
 from clhines.simulator.choose import make_joined
 from clhines.simulator.device.compiler import load_compiler
 from clhines.simulator.engines.arena_run import state_follows
-from clhines.simulator.engines.reference import asked, check_unless, started
+from clhines.simulator.engines.reference import check_unless, refusal_flags, started
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import Model
@@ -34,11 +34,11 @@ from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
 __all__ = [
     "CHOICES",
     "SPIKE_LATE",
-    "asked",
     "check_rings",
     "check_unless",
     "joined_options",
     "load_compiler",
+    "refusal_flags",
     "rings_of",
     "start_arrays",
     "state_follows",

@@ -580,7 +580,7 @@ class BlockTables:
 
 def make(job: Job) -> ArenaRun:
     model = job.apart
-    always, units = job.asked, devices.limits(job.queue.device).compute_units
+    always, units = job.requested, devices.limits(job.queue.device).compute_units
     if job.decisions is not None and not always:  # choose for all ranks by the whole network
         network, always = job.decisions.network, True
         all_units = devices.limits(devices.whole_device(job.queue.device)).compute_units

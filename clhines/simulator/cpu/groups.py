@@ -135,8 +135,7 @@ def eliminated(
 class Groups(KindColumns):
     """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
 
-        member    0  1  2  3 | 4  5 ~5 ~5     5 instances of a block in groups of 4: 6 and 7 are
-        idle
+        member    0  1  2  3 | 4  5 ~5 ~5      6 instances of a block in groups of 4: 2 idle lanes
         columns   m0 m1 m2 m3  h0 h1 h2 h3 | m4 m5 m5 m5  h4 h5 h5 h5
 
     An idle lane has ``~instance`` of the block's last one: it computes with the same numbers, and

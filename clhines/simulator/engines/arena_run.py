@@ -1,4 +1,11 @@
-"""ArenaRun: a run whose numbers lie in three arenas, with events at any time."""
+"""`ArenaRun`: a run whose numbers are in three arenas.
+
+An arena is one array on the device with regions by name, so that a kernel needs few arguments:
+
+    mem     reals    area | base_d | ion_cai | parameters_0 | states_0 | ... | weight
+    clock   times    ring | delay | next_due | ...
+    ints    int32    place_of | cell | first_0 | active_0 | cursor | ...
+"""
 
 from __future__ import annotations
 
@@ -52,14 +59,14 @@ from clhines.solver.device.arrays import set_soon, set_zero, to_device, values_o
 from clhines.solver.device.copies import shares_memory
 from clhines.solver.plan.plan import real_name
 
-_FEW_STEPS = 8  # that a device with memory of its own takes in about the time of a marker
-_SPIKES = 1 << 22  # that one chunk may have where no other number is given
+_FEW_STEPS = 8  # steps that a device with its own memory takes in about the time of a marker
+_SPIKES = 1 << 22  # default room for spikes of a chunk
 _follows = ContextVar("_follows", default=False)
 
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Keep the start of runs off the device: a state is loaded before they advance."""
+    """Do not put the start of runs on the device: a state is loaded before they advance."""
     token = _follows.set(True)
     try:
         yield
@@ -68,7 +75,7 @@ def state_follows() -> Iterator[None]:
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
-    """(1, r): wait, and return values of an array on a device; only those between them come."""
+    """Wait; return values of a device's array, (1, r); only the range between them is read."""
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
@@ -76,7 +83,7 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
 
 
 def _usual_spikes(model: Model, chunk: int) -> int:
-    """Return how many events a chunk has room for if the user gives no number."""
+    """Return the default room for events of a chunk."""
     detectors = len(model.sources.detector_node)
     often = min(detectors * (chunk // 2 + 1) * model.on_grid, MOST_SPIKES)
     usual = max(_SPIKES, often)
@@ -115,16 +122,16 @@ def _recorded(
 
 
 def same_constants(a: Model, b: Model) -> bool:
-    """Return whether two models of the same nodes have the same constant conductances."""
+    """Whether two models of the same nodes have the same constant conductances."""
     names = "constant_d", "constant_b", "constant_g"
     return all(np.array_equal(getattr(a.once, n), getattr(b.once, n)) for n in names)
 
 
 class ArenaKernels(ABC):
-    """Kernels of an `ArenaRun`; `place`, (n,) int64: where nodes lie in `v`, remote ones last."""
+    """Kernels of an `ArenaRun`; `place`, (n,) int64: index of each node in `v`, remote last."""
 
     in_vectors = False
-    in_steps = False  # whether kernels list all events by their steps, in the list of the grid
+    in_steps = False  # whether kernels list all events by step, in the list of the grid
     alone = False  # whether the only work-item delivers events in whole steps itself
     layout: Layout
     place: np.ndarray
@@ -140,11 +147,11 @@ class ArenaKernels(ABC):
 
     @property
     def network(self) -> Model:
-        """The model of the whole network: all ranks have kernels that are chosen by it."""
+        """The model of the whole network, by which all ranks choose the same kernels."""
         return self.run.model if self.run.whole is None else self.run.whole.network
 
     def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
-        """Return where a parameter lies, in arenas (`found`) and elsewhere; empty: it is fixed."""
+        """Return where a parameter is stored, in arenas (`found`) or elsewhere; empty: fixed."""
         return found
 
     def suit(self, variables: Variables) -> bool:
@@ -167,13 +174,13 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
-        """Use the values of the run's model, no longer `before`; False if another run is needed.
+        """Replace the values of the model `before`; return False if another run is needed.
 
         `fill` follows.
         """
 
     def renew_constants(self) -> bool:
-        """Use the constant conductances and currents of the run's model; whether it could."""
+        """Replace constant conductances and currents; return False if that is not supported."""
         return False
 
     @abstractmethod
@@ -182,7 +189,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels; `at`: where the regions of the arenas begin."""
+        """Build the kernels; `at` has the begins of the arenas' regions."""
 
     @abstractmethod
     def bind(self) -> None:
@@ -190,7 +197,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        """Enqueue `count` steps from step `first`; record the first in `row`."""
 
 
 class ArenaRun:
@@ -199,15 +206,15 @@ class ArenaRun:
     INITIAL blocks run on the host, in NumPy: a device's `exp` has other bits, and all engines start
     from the same state. The device keeps a copy of the start for `reset`. If the start depends on a
     changed value, `restart` runs the blocks and fills the arenas again; arrays and kernels stay if
-    their shapes are the same. Parameters change `in_place`: `storage` says where they lie.
+    their shapes are the same. Parameters change `in_place`, where `storage` says.
 
-    Variables of equal copies come to the device when the first step needs them. Until then one copy
-    stands for all, and a state of one copy may be loaded. Some kernels treat copies as cells,
-    `apart`. `whole`: the decisions for the whole network, if this is a part. Times have the type
-    `instant`: float64; float32 if all events come in whole steps and the device has no float64.
+    Identical copies come to the device when the first step needs them. Until then one copy stands
+    for all, and a state of one copy may be loaded. Some kernels treat copies as cells, `apart`.
+    `whole` has the decisions for the whole network if this is a part. Times have the type
+    `instant`: float64, or float32 if all events come in whole steps and the device has no float64.
     """
 
-    keeps_currents = True  # of the start, which change with parameters
+    keeps_currents = True  # the start has currents, which change with parameters
     device: cl.Device
     max_steps: int
     mem: cla.Array
@@ -245,9 +252,9 @@ class ArenaRun:
         count = self.ending.reads.zeros("events", (1,), np.int32)
         room = 1 if self.kernels.in_steps else self.max_spikes
         self.events = EventList(self.queue, room, self.instant, count)
-        self._shape: tuple[object, ...] | None = None  # what kernels are compiled for
+        self._shape: tuple[object, ...] | None = None  # key of the compiled kernels
         self.grid = None
-        if model.has_sums:  # delivered after as many steps as come at once
+        if model.has_sums:  # sums are delivered after each `advance`
             alone = self.kernels.alone
             self.max_steps = MOST_STEPS if alone else min(MOST_STEPS, self.decisions.epoch)
             count = self.ending.reads.zeros("spikes", (1,), np.int32)
@@ -264,7 +271,7 @@ class ArenaRun:
 
     @property
     def in_place(self) -> bool:
-        """Whether parameters change where they lie; those of copies do not."""
+        """Whether parameters change where they are stored; those of copies do not."""
         return self.model.copies == 1
 
     # -- the start -----------------------------------------------------------------------------
@@ -273,9 +280,9 @@ class ArenaRun:
         """See `Restarts`."""
         if max(model.copies, self.model.copies) > 1:
             return False
-        # events of the start have the unit of this run, whatever weights are now
+        # events of the start keep this run's unit of weights
         decisions = self.whole if self.grid is None else self.decisions
-        host = Reference(model, self.wires, self.wanted, decisions)  # which may refuse it
+        host = Reference(model, self.wires, self.wanted, decisions)  # may refuse the model
         before, self.model = self.model, model
         if not in_place and model is not before and not self.kernels.renew(before):
             return False
@@ -285,36 +292,36 @@ class ArenaRun:
         return True
 
     def take_parameters(self, model: Model) -> None:
-        """Take a model with the parameters that the kernels have; records are made of them."""
+        """Use a model with the parameters that the kernels have, also for records."""
         self.model = model
         self.rows = RecordedRows(model, self.queue, self.dtype)
 
     def keep_start(self) -> None:
-        """Keep the present state, which is that of the start, for `reset`."""
+        """Keep the present state, which is the start, for `reset`."""
         if self._waiting is None:
             self.start.keep()
 
     def reset(self) -> bool:
-        """Go back to the start that `keep_start` has kept; False if there is none."""
+        """Return to the start that `keep_start` kept; False if there is none."""
         plastic = self.grid is not None and self.grid.plasticity is not None
         if _follows.get() or self._waiting is not None or plastic or not self.start.restore():
             return False
         set_zero(self.failed, self.queue)
-        self.taken, self.host.taken, self._next = False, False, -1
+        self.has_advanced, self.host.has_advanced, self._next = False, False, -1
         self.events.early = self._early
         return True
 
     def _changing_arrays(self) -> list[cla.Array]:
-        """Return all arrays on the device that a step changes, but for `failed`."""
+        """Return all arrays on the device that a step changes, except `failed`."""
         grid = [] if self.grid is None else [self.grid.incoming]
         return [self.mem, self.clock, self.ints, *self.kernels.voltage_arrays(), *grid]
 
     def _start(self, model: Model, host: Reference) -> None:
-        """Go to the start of a model, where `host` is, with one copy."""
+        """Go to the start of a model, at which `host` is, with one copy."""
         self.model, self.host = model, host
-        self.taken = False
-        self._next = -1  # step to which the cursors of what is played belong; -1: to none
-        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
+        self.has_advanced = False
+        self._next = -1  # step that the cursors of played values are at; -1: none
+        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters changed since the start
         self.events.early = self._early = chunk_of_all(host.end(), model)
         self.build(host.variables)
 
@@ -341,15 +348,15 @@ class ArenaRun:
             storage = Storage(self.mem, first + names.index(name))
         return self.kernels.storage(k, name, [storage])
 
-    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
-        """Note that instances of kind `k` have other values of a parameter where they lie."""
+    def take_values(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
+        """Note that instances of kind `k` have other values of a parameter in its storage."""
         parameters = self.host.variables.parameters[k]
-        parameters[name][own] = values
+        parameters[name][instances] = values
         self._changed[k, name] = parameters[name]
         self.kernels.take(k, name, values)
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Set `Model.constant_d`, `constant_b` and `constant_g` in place; whether it could."""
+        """Set `Model.constant_d`, `constant_b`, `constant_g` in place; return False on failure."""
         before, of_nodes = self.model, self.model.of_nodes
         of_nodes = of_nodes.changed(constant_d=d, constant_b=b, constant_g=g)
         self.model = model = replace(before, of_nodes=of_nodes)
@@ -367,7 +374,7 @@ class ArenaRun:
         return True
 
     def build(self, variables: Variables) -> None:
-        """Continue from variables, of one copy or of all."""
+        """Continue from variables of one copy or of all."""
         self._next = -1
         self._waiting: Variables | None = variables
         if self.model.copies == 1 and not _follows.get():
@@ -402,11 +409,11 @@ class ArenaRun:
             self._bound = False
             self.start.forget()
             self.rows.forget_room()
-            vars(self).pop("_of_ranks", None)  # of the arenas before
-        self._shape, self._waiting = shape, None  # last: what was interrupted is done again
+            vars(self).pop("_rank_events", None)  # it uses the arenas before
+        self._shape, self._waiting = shape, None  # last: an interrupted call starts again
 
     def advance(self, first: int, count: int, row: int) -> None:
-        self.taken = True
+        self.has_advanced = True
         if row == 0:
             self.rows.first_step = first
         if not self._bound:
@@ -418,12 +425,12 @@ class ArenaRun:
         if self.grid is None:
             self.kernels.advance(first, count, row)
             return
-        for begin, some in self.grid.stretches(first, count):
-            self.grid.add_events(begin, some)
-            self.kernels.advance(begin, some, row + begin - first)
+        for begin, steps in self.grid.stretches(first, count):
+            self.grid.add_events(begin, steps)
+            self.kernels.advance(begin, steps, row + begin - first)
 
     def _begin_plays(self, step: int) -> None:
-        """Put on the device how many played values came before a step."""
+        """Put on the device how many played values precede a step."""
         ints = self.arenas["ints"]
         if "played_next" not in ints.offset:
             return
@@ -433,7 +440,7 @@ class ArenaRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of the kernels of all engines, by name."""
+        """Arguments of the kernels of all engines by name."""
         num, model = np.int32, self.model
         arguments: dict[str, Any] = {
             "seed": np.uint64(model.seed & (1 << 64) - 1),
@@ -459,13 +466,13 @@ class ArenaRun:
         wanted = wanted_outputs(self.model, sources)
         if wanted != self.wanted:
             waiting, saved = self._waiting, None
-            if self.taken:
+            if self.has_advanced:
                 saved = self.save() if waiting is None else waiting.save()
             self.host.want(sources)
             for (k, name), values in self._changed.items():
                 self.host.variables.parameters[k][name] = values
             self.wanted = wanted
-            self.build(self.host.variables if saved is None else self._with(saved))
+            self.build(self.host.variables if saved is None else self._with_state(saved))
         self.ready()
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
@@ -477,12 +484,12 @@ class ArenaRun:
             self.events.empty()
         few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
         at_once = rows <= few and (self.grid is None or not self.grid.delivers)
-        self.ending.begin(at_once and self.whole is None)  # of one process
+        self.ending.begin(at_once and self.whole is None)
         self.rows.begin(rows, records, self._record)
         self.ready()
 
     def _record(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Make room for rows of samples, and return where those of each of `sources` are."""
+        """Make room for rows of samples, and return the view of each source."""
         self.want(sources)
         layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
         owner = [owner_of(source, self.variables, layout) for source in others]
@@ -492,7 +499,7 @@ class ArenaRun:
         return views
 
     def _sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
-        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
+        """Wait; return the present samples of each source, (1, r)."""
         self.want(sources)
         arrays = {"v": self.kernels.v[0], "mem": self.mem}
         locations = self._locations(sources)
@@ -502,12 +509,12 @@ class ArenaRun:
         reducers = self.rows.reducers
         reducers.begin(records)
         samples = self._sampled(reducers.sources)
-        if not step and self.taken:
+        if not step and self.has_advanced:
             samples = without_outputs(self.model, reducers.sources, samples)
         return reducers.now(samples, step)
 
     def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
-        """Return where the values of each of `sources` lie: among voltages, or in ``mem``."""
+        """Return where the values of each source are: among voltages, or in ``mem``."""
         kernels = self.kernels
         place, layout = (lambda: kernels.place), kernels.layout
         return locations(sources, self.variables, self.arenas, place, layout)
@@ -515,7 +522,7 @@ class ArenaRun:
     # -- events --------------------------------------------------------------------------------
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver spikes in whole steps; at exact times targets look for events themselves."""
+        """Deliver spikes in whole steps; at exact times targets fetch events themselves."""
         if self.grid is not None:
             self.grid.deliver(first, count)
 
@@ -523,26 +530,26 @@ class ArenaRun:
         return self.ending.mark()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, also for what `end` reads, and return when the queue reached marks, s."""
+        """Wait, also for arrays that `end` reads; return when the queue reached marks, s."""
         return self.ending.seconds(marks, (self.failed, *self._counts, *self.rows.arrays))
 
     def end(self) -> Chunk:
         if self.grid is not None:
             self.grid.check()
         failed = self.ending.values_of(self.failed)
-        if np.count_nonzero(failed) and (failed < 0).any():  # the next chunk begins without
+        if np.count_nonzero(failed) and (failed < 0).any():  # the next chunk starts without them
             failed = failed.copy()
             self.failed.set(np.maximum(failed, 0), self.queue)
-        return self._found(failed, self.rows.kept(self.ending.values_of))
+        return self._chunk(failed, self.rows.kept(self.ending.values_of))
 
     @property
     def _counts(self) -> list[cla.Array]:
-        """Small arrays that `_found` takes of `ending`."""
+        """Small arrays that `_chunk` reads through `ending`."""
         if self.kernels.in_steps and self.grid is not None:
             return [self.grid.spikes.count]
         return [self.events.count, self._error][: 2 if self.wires.num_targets else 1]
 
-    def _found_in_steps(self, grid: Grid, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+    def _chunk_in_steps(self, grid: Grid, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         spikes, early = grid.spikes, self.events.early
         count = int(self.ending.values_of(spikes.count)[0])
         spikes.known_empty = not count
@@ -552,28 +559,28 @@ class ArenaRun:
         exchanged = self.decisions.split and count <= self.max_spikes
         if exchanged or (not count and not len(sources)):
             return Chunk.of_none(failed, values)
-        kept, lists = min(count, self.max_spikes), [np.zeros(0, np.int32)] * 2
-        if kept:
-            lists = read_parts([(a, 0, kept) for a in (spikes.source, spikes.step)], self.queue)
+        listed, lists = min(count, self.max_spikes), [np.zeros(0, np.int32)] * 2
+        if listed:
+            lists = read_parts([(a, 0, listed) for a in (spikes.source, spikes.step)], self.queue)
         source, step = lists
         check_room(count, self.max_spikes, int(step.max(initial=0)))
         step, source = np.append(np.full(len(sources), -1), step), np.append(sources, source)
         return Chunk.of_steps(step, source, self.model.dt, failed, values)
 
-    def _found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait, and return a chunk of the events since `begin`."""
+    def _chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Wait; return a chunk with the events since `begin`."""
         if self.kernels.in_steps and self.grid is not None:
-            return self._found_in_steps(self.grid, failed, values)
+            return self._chunk_in_steps(self.grid, failed, values)
         if self.wires.num_targets:
             check_events(self.model, int(self.ending.values_of(self._error)[0]))
-        if self.wires.tight:  # the last launch, which no other follows that would look
+        if self.wires.tight:  # kernels check the rings at the next launch; this was the last
             names = "connection_source", "event_count", "cursor", "ring_size"
             parts = [(a, 0, a.size) for a in map(self.arenas["ints"].view, names)]
-            source, sent, taken, size = read_parts(parts, self.queue)
-            check_rings(sent[source] - taken, size[source])
+            source, sent, cursor, size = read_parts(parts, self.queue)
+            check_rings(sent[source] - cursor, size[source])
         count = int(self.ending.values_of(self.events.count)[0])
         self.events.known_empty = not count
-        if count == self.events.seen and self.events.early is None:  # other ranks have been told
+        if count == self.events.seen and self.events.early is None:  # all went to other ranks
             return Chunk.of_none(failed, values)
         source, t = self.events.to(min(count, self.max_spikes))
         if count > self.max_spikes:
@@ -613,10 +620,10 @@ class ArenaRun:
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         if len(source):
-            self._of_ranks.take(source, time)
+            self._rank_events.take(source, time)
 
     @cached_property
-    def _of_ranks(self) -> RankEvents:
+    def _rank_events(self) -> RankEvents:
         return RankEvents(self)
 
     def take_voltages(self, v: np.ndarray) -> None:
@@ -629,12 +636,12 @@ class ArenaRun:
 
     def voltages(self) -> np.ndarray:
         self.ready()
-        place = self.kernels.place  # nodes of other ranks follow
-        places = place[: len(place) - len(self.model.remote_v)]
+        place = self.kernels.place
+        places = place[: len(place) - len(self.model.remote_v)]  # without other ranks' nodes
         return values_of(self.kernels.v[0], self.queue)[places]
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: current weights of connections on the grid, then at exact times."""
+        """Return the present weights of connections on the grid, then at exact times, (w,)."""
         self.ready()
         on_grid = np.zeros(0) if self.grid is None else self.grid.weights()
         return np.append(on_grid, self.arenas["mem"].get("weight").astype(np.float64))
@@ -658,12 +665,12 @@ class ArenaRun:
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of `save`, or from such arrays of one copy."""
-        self.taken, self.events.early = True, None
-        self.host.taken = True
-        self.build(self._with(saved))
+        self.has_advanced, self.events.early = True, None
+        self.host.has_advanced = True
+        self.build(self._with_state(saved))
 
-    def _with(self, saved: dict[str, np.ndarray]) -> Variables:
-        """Return variables with the values of a state, of one copy or of all."""
+    def _with_state(self, saved: dict[str, np.ndarray]) -> Variables:
+        """Return variables with the values of a state of one copy or of all."""
         variables, copies = self.host.variables, self._alike
         if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
             saved = of_all(copies, saved)

@@ -1,4 +1,4 @@
-"""A network started and advanced with NumPy in float64: the truth for engines on devices."""
+"""The reference engine: NumPy in float64, the oracle of engines on devices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def started(
     decisions: Decisions | None = None,
     make: Callable[..., Variables] = Variables,
 ) -> tuple[Variables, HostEvents]:
-    """Return all variables at t = 0, events due then delivered, spikes of then found."""
+    """Return all variables at t = 0, after delivering due events and detecting spikes."""
     variables = make(model, wires, decisions)
     if wanted:
         variables.want(wanted)
@@ -65,10 +65,10 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
         check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
 
 
-def asked(
+def refusal_flags(
     mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
 ) -> list[tuple[int, np.ndarray]]:
-    """Return the numbers of a block's results, and where each is not 0: one, or each instance."""
+    """Return the number of each refused condition, and where it holds: once or by instance."""
     arguments = mechanism.calls(block)
     inputs = [a.name for a in arguments if a.direction == "in"]
     reasons = [int(a.name) for a in arguments if a.direction == "out"]
@@ -78,10 +78,10 @@ def asked(
 
 
 def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
-    """Raise an InputError where parameters ask for something that is not simulated."""
+    """Raise InputError if parameters select something that is not simulated."""
     inputs = [a.name for a in mechanism.calls(block) if a.direction == "in"]
     count = max(np.size(values[name]) for name in inputs)
-    for number, where in asked(mechanism, block, values):
+    for number, where in refusal_flags(mechanism, block, values):
         instances = np.flatnonzero(np.broadcast_to(where, count))
         if len(instances):
             at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}
@@ -102,19 +102,19 @@ def _initial(events: HostEvents, k: int) -> None:
     kind = variables.model.kinds[k]
     if "initial" not in kind.mechanism.program.blocks:
         return
-    for some in variables.rounds[k]:
-        zero, none = np.zeros(len(some)), np.full(len(some), -1)
-        v = variables.v_of(k, some)
+    for instances in variables.rounds[k]:
+        zero, none = np.zeros(len(instances)), np.full(len(instances), -1)
+        v = variables.v_of(k, instances)
         call = BlockCall(v, dict.fromkeys(("now", "begin", "end"), zero), zero, none)
-        variables.call(k, "initial", some, call)
+        variables.call(k, "initial", instances, call)
         if k in variables.queues:
-            events.apply_requests(k, some, zero, none, call)
-        variables.wrote_concentrations(k, "initial", some)
+            events.apply_requests(k, instances, zero, none, call)
+        variables.wrote_concentrations(k, "initial", instances)
     check_globals(kind, variables.states[k])
 
 
 def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
-    """Let all instances have the last one's of a variable of all, or refuse several values."""
+    """Copy the last instance's value of a GLOBAL to all instances, or refuse different values."""
     mechanism = kind.mechanism
     for quantity in mechanism.program.states:
         values = states[quantity.name]
@@ -135,7 +135,7 @@ def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
 
 
 def _connections(events: HostEvents, k: int) -> None:
-    """Run INITIAL of NET_RECEIVE for each connection; without it weights after the first are 0."""
+    """Run INITIAL of NET_RECEIVE for each connection, or zero all weights but the first."""
     variables, wires = events.variables, events.variables.wires
     kind, netcons = variables.model.kinds[k], variables.model.netcons
     of_kind = np.flatnonzero(netcons.kind == k)
@@ -147,15 +147,15 @@ def _connections(events: HostEvents, k: int) -> None:
         return
     counts = np.diff(wires.first)[wires.first_target[k] : wires.first_target[k] + kind.count]
     for turn in range(int(counts.max(initial=0))):
-        some = np.flatnonzero(counts > turn)
-        connection = wires.order[wires.first[wires.first_target[k] + some] + turn]
-        zero, at = np.zeros(len(some)), netcons.first_weight[connection]
-        call = BlockCall(variables.v_of(k, some), {"now": zero}, zero, at)
-        variables.call(k, "net_initial", some, call)
+        instances = np.flatnonzero(counts > turn)
+        connection = wires.order[wires.first[wires.first_target[k] + instances] + turn]
+        zero, at = np.zeros(len(instances)), netcons.first_weight[connection]
+        call = BlockCall(variables.v_of(k, instances), {"now": zero}, zero, at)
+        variables.call(k, "net_initial", instances, call)
 
 
 def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) sums of conductance, µS, and current, nA, of all kinds at each node."""
+    """Return each node's sums of conductance, µS, and current, nA, of all kinds, (n,) each."""
     model = variables.model
     n = model.forest.num_nodes
     g_sum, i_sum = np.zeros(n), np.zeros(n)
@@ -167,11 +167,11 @@ def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.n
     for k, kind in enumerate(model.kinds):
         if "current" not in kind.mechanism.program.blocks:
             continue
-        for some in variables.rounds[k]:
-            node = kind.node[some]
+        for instances in variables.rounds[k]:
+            node = kind.node[instances]
             call = BlockCall(variables.v[node], dict(t), step=step)
-            variables.call(k, "current", some, call)
-            zero = np.zeros(len(some))
+            variables.call(k, "current", instances, call)
+            zero = np.zeros(len(instances))
             i, g = (call.results.get((role, role), zero) for role in ("i", "g"))
             factor = DENSITY * model.area[node] if kind.mechanism.kind == "density" else 1.0
             g_sum += np.bincount(node, factor * g, n)
@@ -180,11 +180,11 @@ def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.n
 
 
 def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """(n,) float64, nA: from neighbours into each node; `u`, µS, is minus the conductance.
+    """Return currents from neighbours into each node, (n,), nA; `u`, µS, is minus the conductance.
 
     A step solves for changes of v, as NEURON does: ``A dv = sum of g (v_neighbour - v) - i``. The
-    conductance between short compartments is thousands of times C/dt, and a right-hand side
-    ``C/dt v`` would round v beside it; differences of neighbours' voltages keep what that loses.
+    conductance between short compartments is thousands of times C/dt; a right-hand side ``C/dt v``
+    would lose digits of v, which differences of neighbours' voltages keep.
     """
     child = np.flatnonzero(forest.parent >= 0)
     parent = forest.parent[child]
@@ -195,7 +195,10 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def neighbours(parents: np.ndarray) -> np.ndarray:
-    """(3, n) int64: parent, first child, parent's next child (they ascend) of each node, or -1."""
+    """Return parent, first child and parent's next child of each node or -1, (3, n) int64.
+
+    The children of a node ascend.
+    """
     nodes = np.full((3, len(parents)), -1)
     nodes[0] = parents
     child = np.flatnonzero(parents >= 0)
@@ -209,7 +212,7 @@ def neighbours(parents: np.ndarray) -> np.ndarray:
 
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """(3, places) int32: places of `neighbours` of the node at each place; -1 for none."""
+    """Return the places of `neighbours` of the node at each place or -1, (3, places) int32."""
     nodes = neighbours(forest.parent)
     placed = np.where(nodes < 0, -1, place[nodes])
     return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
@@ -232,7 +235,7 @@ def diffuse(variables: Variables) -> None:
             values[at] = one.solved(values[at], volume, diffusion, variables.model.dt)
 
 
-Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
+Wanted = Sequence[tuple[str, ...]]  # outputs to compute, by kind
 
 
 class Clock:
@@ -242,7 +245,7 @@ class Clock:
         self._dt, self._step, self._t = dt, 0, 0.0
 
     def at(self, step: int) -> float:
-        """Time of the begin of a step, ms."""
+        """Return the begin of a step, ms."""
         if step < self._step:
             self._step, self._t = 0, 0.0
         for _ in range(step - self._step):
@@ -251,12 +254,12 @@ class Clock:
         return self._t
 
     def middle(self, step: int) -> float:
-        """Time of the middle of a step, ms."""
+        """Return the middle of a step, ms."""
         return self.at(step) + 0.5 * self._dt
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the outputs of each kind that are recorded, in its order, and the current last."""
+    """Return the recorded outputs of each kind, in its order, and the current last."""
     recorded = {(r.kind, r.name) for r in records}
     current = {r.kind for r in records if is_current(r, model)}
     return tuple(
@@ -271,7 +274,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 def without_outputs(
     model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Return samples at t = 0 after a load: NaN for what a step sets and no state keeps."""
+    """Return samples at t = 0 after a load: NaN for outputs, which steps set and no state keeps."""
     remaining = list(samples)
     for k, r in enumerate(records):
         if r.kind < 0:
@@ -283,7 +286,7 @@ def without_outputs(
 
 
 class Reference(PartRun):
-    """Advance a model on the host; `decisions` are of the whole, where it is a rank's share."""
+    """Advance a model in NumPy; `decisions` cover the whole network if it is a rank's share."""
 
     def __init__(
         self,
@@ -298,8 +301,8 @@ class Reference(PartRun):
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
-        self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
-        self._next = -1  # step to which the state of what is played belongs; -1: to none
+        self.has_advanced, self._clock = False, Clock(model.dt)
+        self._next = -1  # step that the cursors of played values are at; -1: none
         self.variables, self.events = self.start(wanted)
         self.records: list[Record] = []
         self._reducers = Reducers(lambda record: HostReducer(record, model))
@@ -315,12 +318,12 @@ class Reference(PartRun):
         return started(self.model, self._wires, wanted, self._decisions)
 
     def want(self, records: Sequence[Record]) -> None:
-        """Work out the outputs that are recorded; at the start, those of the start too."""
+        """Compute the recorded outputs from now on; before the first step, at t = 0 too."""
         wanted = wanted_outputs(self.model, records)
         if wanted == tuple(self.variables.wanted):
             return
         self.variables.want(wanted)
-        if not self.taken:
+        if not self.has_advanced:
             self.variables, self.events = self.start(wanted)
 
     # -- a chunk -------------------------------------------------------------------------------
@@ -334,7 +337,7 @@ class Reference(PartRun):
     def advance(self, first: int, count: int, row: int) -> None:
         if row == 0:
             self._first = first
-        with np.errstate(all="ignore"):  # what is not finite is found by `failed`
+        with np.errstate(all="ignore"):  # `failed` reports voltages that are not finite
             for step in range(first, first + count):
                 self.step(step)
                 # phase 9: records
@@ -347,9 +350,9 @@ class Reference(PartRun):
             return variables.v[record.index]
         if record.kind < 0:
             return variables.ions[record.name][record.index]
-        for kept in (variables.states, variables.outputs):
-            if record.name in kept[record.kind]:
-                return kept[record.kind][record.name][record.index]
+        for values in (variables.states, variables.outputs):
+            if record.name in values[record.kind]:
+                return values[record.kind][record.name][record.index]
         return variables.parameters[record.kind][record.name][record.index]
 
     def end(self) -> Chunk:
@@ -359,8 +362,8 @@ class Reference(PartRun):
             np.array(rows, np.float64).reshape(len(rows), len(record.index))
             for rows, record in zip(self._rows, self.records, strict=True)
         ]
-        own = self._reducers.with_samples(sampled)
-        values = [reducer.chunk(samples, self._first) for reducer, samples in own]
+        pairs = self._reducers.with_samples(sampled)
+        values = [reducer.chunk(samples, self._first) for reducer, samples in pairs]
         failed = self.variables.failed.copy()
         self.variables.failed[failed < 0] = 0
         return Chunk.of(t, source, self.model.dt, failed, values)
@@ -368,7 +371,7 @@ class Reference(PartRun):
     # -- a step --------------------------------------------------------------------------------
 
     def step(self, step: int) -> None:
-        self.taken = True
+        self.has_advanced = True
         model, variables = self.model, self.variables
         begin, half = self._clock.at(step), 0.5 * model.dt
         middle = begin + half
@@ -404,7 +407,7 @@ class Reference(PartRun):
         self.events.detect(end, step)
 
     def voltage_change(self, g: np.ndarray, i: np.ndarray) -> np.ndarray:
-        """Return the change of voltages, mV, by conductances, µS, and currents, nA, of nodes."""
+        """Return the change of voltages, mV, from conductances, µS, and currents, nA, of nodes."""
         model, v = self.model, self.variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i
@@ -416,7 +419,7 @@ class Reference(PartRun):
         return dv
 
     def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
-        """Note a diagonal, voltages and their change, before they change; for gradients."""
+        """Note diagonal, voltages and their change, for gradients."""
 
     # -- other ranks ---------------------------------------------------------------------------
 
@@ -442,7 +445,7 @@ class Reference(PartRun):
         return events
 
     def _events_from(self, begin: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times of what was emitted after `begin` entries."""
+        """Return sources and times of emitted events after `begin` entries."""
         events = [(np.zeros(0, np.int64), np.zeros(0)), *self.events.emitted[begin:]]
         source, t = (np.concatenate(each) for each in zip(*events, strict=True))
         return source, t
@@ -478,7 +481,9 @@ class Reference(PartRun):
         self.want(sources)
         samples = [self.recorded(source)[None] for source in sources]
         samples = (
-            samples if step or not self.taken else without_outputs(self.model, sources, samples)
+            samples
+            if step or not self.has_advanced
+            else without_outputs(self.model, sources, samples)
         )
         return self._reducers.now(samples, step)
 
@@ -486,7 +491,7 @@ class Reference(PartRun):
         return self.variables.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave, or from such arrays of one of the copies."""
-        self.taken, self._next = True, -1
+        """Continue from the arrays of `save`, or from such arrays of one copy."""
+        self.has_advanced, self._next = True, -1
         self.variables.load(of_all(self.model, saved))
-        self._new_events()  # those of a start that was not
+        self._new_events()  # drop the events of the unused start

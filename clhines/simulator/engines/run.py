@@ -1,4 +1,4 @@
-"""The protocol `Run`, the job of making one, and what runs on a device share."""
+"""The protocol `Run`, the job of making a run, and helpers of runs on devices."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ for _family, _title, _float64 in (
 ):
     trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 
-MOST_APART = 1 << 22  # nodes of copies: epochs have all values on the host, some 2 kB of a node
+MOST_APART = 1 << 22  # nodes of copies: epochs keep all values on the host, some 2 kB per node
 
 Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
 
 
 @dataclass(frozen=True)
 class Request:
-    """How to advance a network: arguments of `Simulation`, `options` of `Solver`."""
+    """Arguments of `Simulation` that choose an engine; `options` are those of `Solver`."""
 
-    what: object  # named by messages about memory
+    what: object  # the network, for messages about memory
     queue: cl.CommandQueue | None  # None for ``reference``
     dtype: np.dtype
     engine: str | MakeRun
@@ -54,7 +54,10 @@ class Request:
 
 
 class Run(Protocol):
-    """A model in time; a chunk is `begin`, `advance` (`max_steps` at most) and `deliver`, `end`."""
+    """A model in time; a chunk is `begin`, then `advance` and `deliver` repeatedly, and `end`.
+
+    One call of `advance` takes at most `max_steps` steps.
+    """
 
     max_steps: int
 
@@ -67,10 +70,10 @@ class Run(Protocol):
         """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Take steps `first` to ``first + count - 1``; the first is recorded in `row`."""
+        """Advance steps `first` to ``first + count - 1``; record the first in `row`."""
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
+        """Deliver the spikes of the last steps, `first` to ``first + count - 1``."""
         return
 
     def mark(self) -> Mark:
@@ -78,63 +81,63 @@ class Run(Protocol):
         return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, and return when each mark of `mark` was reached, s; only differences count."""
+        """Wait; return when the queue reached each mark, s; only differences count."""
         return [float(mark) for mark in marks]
 
     def end(self) -> Chunk:
-        """Wait, and return the spikes, failures and records since `begin`."""
+        """Wait; return the spikes, failures and records since `begin`."""
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records at the begin of a step, (1, r) real each: crossings start there."""
+        """Return record values at the begin of a step, (1, r) real each; crossings start there."""
 
     def voltages(self) -> np.ndarray:
-        """(n,) real, mV, in natural order: as they are now."""
+        """Return the present voltages, (n,) real, mV, in natural order."""
 
     def weights(self) -> np.ndarray:
-        """(m,) float64: of all connections after their last events, in the order given."""
+        """Return the weights of all connections after their last events, (m,) float64."""
 
     def reward(self, reward: float, step: int) -> None:
-        """Reward all plastic connections, after the spikes of a step, just delivered."""
+        """Reward all plastic connections after the spikes of a step, which were just delivered."""
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, the arrays of `Model.schema` by name."""
+        """Return the state, the arrays of `Model.schema` by name."""
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` returned, of whichever run of the same network."""
+        """Continue from a state that `save` returned, of any run of the same network."""
 
 
 @runtime_checkable
 class Restarts(Protocol):
-    """A run that can go to the start of a model with other values, and stays the same run."""
+    """A run that can go to the start of a model with other values."""
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
         """Go to the start of a model; return False if another run is needed.
 
-        The model differs in parameters, constants and `v_init` alone. With `in_place` the device
-        has its parameters and constants already.
+        The model differs only in parameters, constants and `v_init`. With `in_place` the device
+        already has its parameters and constants.
         """
 
 
 class PartRun(Run, Protocol):
-    """A run of a rank's share of a network, whose events are exchanged with the other ranks."""
+    """A run of a rank's share of a network, which exchanges events with other ranks."""
 
     def early_sources(self) -> np.ndarray:
-        """Return sources of the share that are above their thresholds at the start, (k,); once."""
+        """Return sources of the share that start above their thresholds, (k,); once."""
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Note the spikes found once all enqueued is done; returns a wait for cells and steps."""
+        """Note the spikes of all enqueued steps; return a function that waits for them.
+
+        It returns cells and steps.
+        """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
 
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of the events found since the last call.
-
-        And the voltages of nodes, mV.
-        """
+        """Wait; return sources and times of new events, and voltages of nodes, mV."""
 
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Note the events found once all enqueued is done; returns a wait, as `new_events`."""
+        """Note the events of all that is enqueued; return a function that waits for them."""
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
@@ -143,17 +146,17 @@ class PartRun(Run, Protocol):
         """Set the voltages of nodes of other ranks, mV."""
 
 
-MakeRun: TypeAlias = "Callable[[Job], Run]"  # an engine of one's own, see `Job.of_user`
+MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user`
 
 
 @dataclass(eq=False)
 class Job:
-    """A model, whole or a rank's share, and how it is to be advanced: what engines are made of."""
+    """A model, whole or a rank's share, and how to advance it: the argument of engines."""
 
     model: Model
     request: Request
     decisions: Decisions | None  # of the whole network; None: of `model`
-    asked: bool  # whether the engine was asked for, not one that ``auto`` tries
+    requested: bool  # whether the user named the engine; otherwise ``auto`` tries it
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -162,18 +165,22 @@ class Job:
 
     @property
     def apart(self) -> Model:
-        """The model with copies as cells; ``auto`` leaves many to engines that repeat one."""
-        if self.model.copies > 1 and self.model.forest.num_nodes > MOST_APART and not self.asked:
+        """The model with copies as cells; ``auto`` leaves many copies to `steps`."""
+        if (
+            self.model.copies > 1
+            and self.model.forest.num_nodes > MOST_APART
+            and not self.requested
+        ):
             raise InputError("steps keep one of so many copies in the host's memory")
         return self.model.apart
 
     def check(self, family: str) -> None:
-        """Reject an engine that ``auto`` tries where the device's known answers are wrong."""
-        if not self.asked and not trust.is_right(self.queue.device, family, self.request.dtype):
+        """Refuse an engine that ``auto`` tries if the device fails its self-test."""
+        if not self.requested and not trust.is_right(self.queue.device, family, self.request.dtype):
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
     def of_user(self) -> Run:
-        """Return the run of an engine of a user's own: an `ArenaRun`, say."""
+        """Return the run of a user's engine, such as an `ArenaRun`."""
         assert callable(self.request.engine)
         run: object = self.request.engine(self)
         missing = [name for name in _METHODS if not callable(getattr(run, name, None))]
@@ -197,7 +204,7 @@ def _name_of(engine: object) -> str:
 def take_chunk(
     run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
 ) -> Chunk:
-    """Take the steps of a chunk, and add their times to `cost`, s."""
+    """Advance the steps of a chunk, and add their times to `cost`, s."""
     run.begin(count, records)
     marks = [run.mark()]
     for row in range(0, count, run.max_steps):
@@ -232,7 +239,7 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
         ) from error
 
 
-MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
+MOST_SPIKES = 1 << 24  # most events in the list of a chunk
 
 
 class Ending:
@@ -251,7 +258,7 @@ class Ending:
         return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
-        """Wait, and return the times of marks, s; `values_of` has small ones of `arrays` then."""
+        """Wait; return the times of marks, s; `values_of` then has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:
             return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]

@@ -1,4 +1,4 @@
-"""The start of a model, kept on the device."""
+"""Copies of a model's start on the device."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pyopencl.array as cla
 
 from clhines.simulator.device.reads import copied, copy_onto
 
-_LEAST_LEFT = 8  # the copies may take this part of a device's memory
+_MEMORY_PARTS = 8  # the copies may use one part of so many of a device's memory
 
 
 class KeptStart:
-    """Copies of the arrays that steps change, as they were at the start; `arrays` returns these."""
+    """Copies of the arrays that steps change, as of the start; `arrays` returns the originals."""
 
     def __init__(self, queue: cl.CommandQueue, arrays: Callable[[], list[cla.Array]]) -> None:
         self._queue, self._arrays, self._copies = queue, arrays, list[cla.Array]()
 
     def keep(self) -> None:
-        """Copy the arrays, if the device has memory for copies."""
-        arrays, kept = self._arrays(), self._copies
+        """Copy the arrays if the device has memory for copies."""
+        arrays, copies = self._arrays(), self._copies
         sizes = [array.nbytes for array in arrays]
-        if [array.nbytes for array in kept] == sizes:
-            for copy, array in zip(kept, arrays, strict=True):
+        if [array.nbytes for array in copies] == sizes:
+            for copy, array in zip(copies, arrays, strict=True):
                 copy_onto(copy, array, self._queue)
             return
         self._copies = []
-        if sum(sizes) <= self._queue.device.global_mem_size // _LEAST_LEFT:
+        if sum(sizes) <= self._queue.device.global_mem_size // _MEMORY_PARTS:
             self._copies = [copied(array, self._queue) for array in arrays]
 
     def restore(self) -> bool:
-        """Copy the start back; False if there are no copies."""
+        """Copy the start back; return False if there are no copies."""
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         for array, copy in pairs:
             copy_onto(array, copy, self._queue)

@@ -8,16 +8,16 @@ import pyopencl.array as cla
 
 from clhines.simulator.engines.reference import Clock
 
-MOST_STEPS = 1024  # whose times are on the device at once
+MOST_STEPS = 1024  # times on the device at once
 
 
 class StepTimes:
-    """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
+    """A device's step counter, and the begins of `MOST_STEPS` steps.
 
-    `begin` has the times of the steps `steps`, ms, as `instant`. `state`, (4,) int32, is the first
-    step whose time is on the device, the row of that step, and how many steps after it the next one
-    is, twice: kernels before the solve read the one and set the other, and the last kernel of a
-    step does it the other way round.
+    `begin` has the times of `steps`, ms, as `instant`. `state`, (4,) int32, has the first step
+    whose time is on the device, the row of that step, and the offset of the next step, twice:
+    kernels before the solve read the first and set the second, the last kernel of a step does the
+    reverse.
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
@@ -27,11 +27,11 @@ class StepTimes:
         self.forget()
 
     def forget(self) -> None:
-        """Have all put on the device the next time."""
+        """Write everything to the device again the next time."""
         self.steps, self._counted = range(0), (-1, -1, -1)
 
     def put(self, first: int, count: int) -> None:
-        """Put the times of steps on the device, if they are not there."""
+        """Write the times of steps to the device unless they are there."""
         if first in self.steps and first + count <= self.steps.stop:
             return
         half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)

@@ -1,4 +1,4 @@
-"""Steps: a few kernels per step, around the solve; cells of any size, any method of the solver."""
+"""Steps: a few kernels per step around the solve; cells of any size, any method of the solver."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from clhines.solver.plan.methods import METHODS, make_plan
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.solver import Solver
 
-BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
-# With layers a solver gives the order alone. By whether it is a CPU: the method, cells side by side
+BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # blocks of nodes per compute unit of a CPU; nodes per block
+# With layers a solver only orders the nodes: method and cells side by side, True: on CPUs
 ORDERS, LANES = {True: "auto", False: "block_interleaved"}, {True: 1, False: 32}
-NEIGHBOURS = ("above", "below", "beside")  # of `neighbours`
+NEIGHBOURS = ("above", "below", "beside")  # names of the rows of `neighbours`
 Enqueue: TypeAlias = Callable[[], object]
 
 
@@ -47,12 +47,12 @@ def bound(
     queue: cl.CommandQueue,
     built: tuple[cl.Program, TemplateSpec],
     name: str,
-    given: dict[str, Any],
+    arguments: dict[str, Any],
     items: int,
     alone: bool = False,
 ) -> Enqueue:
-    """Return a launch of a kernel, its arguments by name; `alone` are work-groups of one item."""
-    kernel = launches.bind(*built, name, given)
+    """Return a launch of a kernel with arguments by name; `alone`: work-groups of one item."""
+    kernel = launches.bind(*built, name, arguments)
     (total,), (group,) = devices.small_groups(queue.device, items)
     return partial(kernel.launch, queue, items if alone else total, 1 if alone else group)
 
@@ -60,7 +60,7 @@ def bound(
 def of_whole(
     forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
-    """Choose for a part the method and options of the whole network: the bits depend on them."""
+    """Return method and options that the whole network gets: a part's bits depend on them."""
     plan = make_plan(forest, method, dtype, limits, **cast("dict[str, Any]", options))
     chosen: dict[str, object] = {}
     for name in ("segment", "vector_width"):
@@ -76,7 +76,7 @@ def _solver_of(
     method: str = "auto",
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> Solver:
-    """Return a solver of trees of a model, voltages or what diffuses."""
+    """Return a solver for the trees of a model: of voltages, or of diffusing states."""
     forest = trees(run.model)
     if run.whole is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
@@ -106,7 +106,7 @@ class DiffusionSpec(TemplateSpec):
 
 
 class Diffusing:
-    """States that diffuse along cells: all trees of all of them are one batch of a solver."""
+    """States that diffuse along cells: the trees of all states are one batch of a solver."""
 
     def __init__(self, run: ArenaRun) -> None:
         self._run = run
@@ -246,7 +246,7 @@ def _check_bins(model: Model) -> None:
 
 
 class Steps(ArenaKernels):
-    """Advance a model with the solver that the request asks for, in the order of its plan."""
+    """Advance a model with the solver of the request, in the order of its plan."""
 
     def __init__(self, run: ArenaRun) -> None:
         _check_bins(run.model)
@@ -267,7 +267,7 @@ class Steps(ArenaKernels):
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
-        """(n,) int64: of each node among the voltages; nodes of other ranks follow."""
+        """Index of each node among the voltages, (n,) int64; nodes of other ranks follow."""
         gather, n = self.solver.plan.gather, self.model.forest.num_nodes
         remote = len(self.model.remote_v)
         places = np.empty(n + remote, np.int64)
@@ -281,17 +281,17 @@ class Steps(ArenaKernels):
         self.layout, self.places = layouts.Layout(self.model), len(gather)
         remote = np.zeros(len(self.model.remote_v))
         self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
-        if tiler is not None:  # which finds the active nodes when the arenas are there
+        if tiler is not None:  # `compile` finds the active nodes
             beside = tiler.neighbours(neighbours(once.forest.parent))
             active = cla.empty(self.queue, self.places, np.int32)
         else:
-            placed = np.full((3, len(gather)), -1, np.int32)  # `solve_layers` knows of layers
+            placed = np.full((3, len(gather)), -1, np.int32)  # with layers: see `solve_layers`
             if once.layers is None:
                 placed = placed_neighbours(once.forest, gather, self.place)
             beside = [cla.to_device(self.queue, a) for a in placed]
             number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
             active = cla.to_device(self.queue, number)
-        # arguments of kernels, by place; `active`: number of an active node, -1 for others
+        # kernel arguments by place; `active`: index of an active node, -1 for others
         self.matrix = {
             name: pack(getattr(once, name)) for name in ("constant_g", "constant_b", "u")
         }
@@ -301,7 +301,7 @@ class Steps(ArenaKernels):
 
     @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        """Return what puts values of nodes on the device, in the order of the plan."""
+        """The function that puts values of nodes on the device, in the order of the plan."""
         return self.solver.to_device_order if self._tiler is None else self._tiler.pack
 
     def renew(self, before: Model) -> bool:
@@ -316,13 +316,13 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`; of copies `compile` finds the places of nodes in the arenas."""
+        """See `ArenaKernels`; for copies `compile` has to find the places of nodes."""
         return self._tiler is None
 
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Voltages by place, those of nodes of other ranks after them."""
+        """Return voltages by place, followed by those of other ranks' nodes."""
         packed = pack(v)
         if not len(remote):
             return packed
@@ -331,8 +331,7 @@ class Steps(ArenaKernels):
         )
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        of_one = variables.once is not self.model
-        tiler = self._tiler if of_one else None
+        tiler = self._tiler if variables.once is not self.model else None
         pack = self.solver.to_device_order if tiler is None else tiler.pack
         v = self._packed(pack, variables.v, variables.remote_v)
         copy_onto(self.v[0], v, self.queue)
@@ -366,7 +365,7 @@ class Steps(ArenaKernels):
     def _launches_of(
         self, given: dict[str, Any], old: cla.Array, new: cla.Array
     ) -> tuple[list[Enqueue], list[Enqueue]]:
-        """Return the launches of a step from one array of voltages to another, around the solve."""
+        """Return the launches before and after the solve, from one array of voltages to another."""
         spec, before = self._built[1], list[Enqueue]()
         arguments = {**given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:

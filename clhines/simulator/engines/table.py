@@ -1,15 +1,14 @@
-"""The table of engines: how a network can be advanced, and which needs each engine supports.
+"""The table of engines: how each advances a network, and which needs it supports.
 
-`choose` makes them. This module loads nothing else, so that the command line can list the engines
-without OpenCL.
+`choose` makes them. This module imports no OpenCL, so that the command line can list engines.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-FAMILY = "epochs"  # a name for its engine that fits the device and the network
-# Functions that make the kernels of epochs, by column of `_EPOCHS`
+FAMILY = "epochs"  # the engine of epochs for the device
+# functions that make the kernels of epochs, by column of `_EPOCHS`
 _MAKERS = ("gpu.epochs:make", "cpu.blocks:make")
 # x: supported; o: not supported. `steps` and `reference` support all.
 _EPOCHS = """
@@ -59,14 +58,14 @@ _MARKS = {word: marks for word, *marks in map(str.split, _EPOCHS.strip().splitli
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to advance a network; `make` is the function ``module:function`` that takes a `Job`."""
+    """A way to advance a network; `make` is the function ``module:function`` of a `Job`."""
 
     name: str
-    on: str  # where ``auto`` takes it: a ``gpu``, a ``cpu``, both if empty, or nowhere: ``host``
+    on: str  # device on which ``auto`` uses it: ``gpu``, ``cpu``, both if empty, ``host``: none
     about: str
     make: str
-    limits: str = ""  # what else a network must be
-    anywhere: bool = False  # it can be asked for by name on other devices
+    limits: str = ""  # further conditions on a network
+    anywhere: bool = False  # other devices support it by name
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -80,7 +79,7 @@ class Engine:
         return needs <= _MARKS.keys() - self.lacks
 
     def runs_on(self, device: str) -> bool:
-        """Whether a device, ``gpu`` or ``cpu``, is one that it can be asked for on."""
+        """Whether a device, ``gpu`` or ``cpu``, supports it by name."""
         return self.anywhere or self.on in ("", "host", device)
 
 

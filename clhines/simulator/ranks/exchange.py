@@ -71,7 +71,7 @@ class ErrorGuard:
 
 
 class Exchange(ABC):
-    """An exchange of events; a chunk is `begin`, `pieces` of steps, `taken` each, and `end`."""
+    """An exchange of events; a chunk is `begin`, `pieces` of steps, `note_steps`, and `end`."""
 
     max_steps: int
     can_restart = False  # whether a rank can restart without the others
@@ -90,7 +90,7 @@ class Exchange(ABC):
         yield first, count
 
     @abstractmethod
-    def taken(self, first: int, count: int) -> None:
+    def note_steps(self, first: int, count: int) -> None:
         """Note steps that the run has advanced, or that its device advances now."""
 
     def deliver(self) -> None:
@@ -135,7 +135,7 @@ class StepExchange(Exchange):
             self._exchange(events, np.full(len(events), -1), -1, 1)
         self._started = True
 
-    def taken(self, first: int, count: int) -> None:
+    def note_steps(self, first: int, count: int) -> None:
         """Note the spikes of the present steps, and exchange earlier ones that wait."""
         self.end()
         self._waiting = self.guard.do(self.run.note_spikes), first, count
@@ -252,7 +252,7 @@ class TimeExchange(Exchange):
             self.deliver()
         self._started = True
 
-    def taken(self, first: int, count: int) -> None:
+    def note_steps(self, first: int, count: int) -> None:
         self._taken = first, count
 
     def deliver(self) -> None:

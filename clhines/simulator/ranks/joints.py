@@ -236,7 +236,7 @@ class JoinedExchange(Exchange):
             yield first, size
             first += size
 
-    def taken(self, first: int, count: int) -> None:
+    def note_steps(self, first: int, count: int) -> None:
         """Exchange events after the last step of an epoch."""
         self.guard.do(self.run.deliver, first, count)
         self._step = first + count

@@ -34,7 +34,7 @@ class RankedRun:
     def advance(self, first: int, count: int, row: int) -> None:
         for begin, size in self._exchange.pieces(first, count):
             self._guard.do(self.run.advance, begin, size, row + begin - first)
-            self._exchange.taken(begin, size)
+            self._exchange.note_steps(begin, size)
 
     def deliver(self, first: int, count: int) -> None:
         self._exchange.deliver()
