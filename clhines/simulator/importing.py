@@ -6,7 +6,7 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 - `state_follows`: make or reset a simulation whose first state will be loaded at once.
 - `start_arrays`: the initial state of one copy, into which the importer writes values.
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
-- `refusal_flags`, `check_unless`: conditions under which a mechanism would do something unsupported.
+- `refusal_flags`, `check_unless`: conditions under which a mechanism is not supported.
 - `joined_options`: arguments of `Simulation` for a rank with its own part of a network.
 - `load_compiler`: load PoCL's compiler while a model is read.
 """
