@@ -1,7 +1,7 @@
 """Run unedited scripts of six frameworks with the switch on and off.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
-        [--result WORD] [--short]
+        [--result WORD] [--short | --ranks]
 
 FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk``, ``hnn-core``,
 ``eFEL`` and ``M1`` (``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a
@@ -13,20 +13,20 @@ run here compiles, as its caches are empty; then NEURON and runs here take turns
 each counts. A second table has seconds from the start of the script, imports included, until the
 last run ends and all spikes are known, without what the script does with them. NetPyNE's are also
 run by CoreNEURON, which is an option of its, where that takes their mechanisms, and NetPyNE's and
-BMTK's by NEURON on as many MPI ranks as there are cores, and here on half as many, which share the
-device. Where spikes differ a second run in NEURON moves a voltage of each section by the least
-amount once a ms, and the row says how many of NEURON's spikes stay in their steps. ``apart`` is of
-voltages, mV, of hnn-core of dipoles, nAm, and of potentials at electrodes, µV. BluePyOpt's
-simulator takes fixed steps of 0.025 ms both ways, where its scripts do not say; its ``cells`` are
-the models that it has tried, and those of eFEL the traces that it looks at. NetPyNE's and
-hnn-core's are cells with sections, without artificial ones, and so are their spikes. Of notebooks
-the cells of code run, without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as
-the legacy units that it asks of newer ones are not in NEURON 9.
+BMTK's on as many MPI ranks as there are cores, by NEURON and here, where all share the device.
+Where spikes differ a second run in NEURON moves a voltage of each section by the least amount once
+a ms, and the row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages,
+mV, of hnn-core of dipoles, nAm, and of potentials at electrodes, µV. BluePyOpt's simulator takes
+fixed steps of 0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that
+it has tried, and those of eFEL the traces that it looks at. NetPyNE's and hnn-core's are cells with
+sections, without artificial ones, and so are their spikes. Of notebooks the cells of code run,
+without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that
+it asks of newer ones are not in NEURON 9.
 The files of `GIVEN`, which stand beside the script of M1, run a part of it. More than a hundredth
-of M1 runs where its whole name is given, on ranks alone: NEURON's on all cores, here on half of
-them.
+of M1 runs where its whole name is given, by ``--ranks``.
 WORD makes a result of its own, ``frameworks-WORD``; of long scripts ``--short`` runs each way once:
-here with empty caches, in NEURON, and on ranks.
+here with empty caches, in NEURON, and on ranks. ``--ranks`` runs ranks alone: NEURON's, and here
+with empty caches and again.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,13 @@ FAILED = {
 }  # fmt: skip
 ENDED = {
     "neuron_ended": 8, "ranks_ended": 7, "core_ended": 7, "first_ended": 7, "ended": 6,
-    "here_ranks_ended": 10,
+    "here_ranks_first_ended": 11, "here_ranks_ended": 10,
 }  # fmt: skip
 AT_START = "at the start"  # when older results were nudged
 TUTORIALS = "netpyne/doc/source/code"
 SECONDS = {"neuron_seconds": 8, "core_seconds": 6, "first_seconds": 7, "seconds": 6}  # widths
 SHARES = {"netpyne M1": 0.01, "netpyne M1 5 %": 0.05, "netpyne M1 10 %": 0.1}  # of its cells
-ON_RANKS = [name for name in SHARES if name.endswith("%")]  # alone: too long for one process
+WHOLE_NAMES = [name for name in SHARES if name.endswith("%")]  # too long for one process
 SCRIPTS = {  # name -> (folder, script, folder of .mod files)
     "netpyne HHTut": ("netpyne/examples/HHTut", "src/init.py", ""),
     **{
@@ -299,11 +300,6 @@ def cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def ranks_of(is_on: bool) -> int:
-    """Return on how many MPI ranks a script runs: all cores for NEURON, half as many here."""
-    return max(1, cores() // 2) if is_on else cores()
-
-
 def run(
     name: str, copy: Path, is_on: bool, device: str, python: str, word: str = ""
 ) -> dict[str, Any]:
@@ -323,7 +319,7 @@ def run(
         if word == "RANKS":
             # where one rank fails, `mpi4py` ends the others
             command = [
-                *child.mpiexec(ranks_of(is_on), python),
+                *child.mpiexec(cores(), python),
                 python,
                 "-m",
                 "mpi4py",
@@ -452,19 +448,20 @@ def row_of(
 
 
 def on_ranks(name: str, folder: Path, device: str, python: str) -> dict[str, Any]:
-    """Run a script on ranks alone, in NEURON and here, in a copy of its folder."""
+    """Run a script on ranks alone, in NEURON, and here twice, in a copy of its folder."""
     with tempfile.TemporaryDirectory() as where:
         copy = Path(where) / Path(SCRIPTS[name][0]).name
         copied(name, folder, copy, python, False)
         try:
-            neurons, ours = (
-                run(name, copy, is_on, device, python, "RANKS") for is_on in (False, True)
+            neurons, first, ours = (
+                run(name, copy, is_on, device, python, "RANKS") for is_on in (False, True, True)
             )
         except FailedError as error:
             return {"name": name, "failed": str(error)}
         row = {"name": name, **compared(ours, neurons)}
         for key in ("seconds", "ended"):
             row[f"here_ranks_{key}"], row[f"ranks_{key}"] = row.pop(key), row.pop(f"neuron_{key}")
+            row[f"here_ranks_first_{key}"] = first[key]
         return row
 
 
@@ -534,7 +531,7 @@ def ended(result: dict[str, Any]) -> list[str]:
         return []
     head = (
         f"{'s until the last spike':<24} {'NEURON':>8} {'ranks':>7} {'Core':>7} {'first':>7} "
-        f"{'here':>6} {'here ranks':>10}"
+        f"{'here':>6} {'first ranks':>11} {'here ranks':>10}"
     )
     without = [
         f"{name} {why}"
@@ -542,7 +539,6 @@ def ended(result: dict[str, Any]) -> list[str]:
         if any(row["name"].startswith(name) for row in result["rows"])
     ]
     ranks = f"Ranks are {result['ranks']}, one for each core"
-    ranks += f", and {result['here_ranks']} here, with one device" if "here_ranks" in result else ""
     text = f"{ranks}. " + "; ".join(without)
     return ["", table.ruled(head, lines), *table.wrapped([text])]
 
@@ -553,19 +549,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="scripts with such a word")
     parser.add_argument("--python", default=sys.executable, metavar="PROGRAM")
     parser.add_argument("--result", default="", metavar="WORD", help="frameworks-WORD")
-    parser.add_argument("--short", action="store_true", help="each way once, and no CoreNEURON")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--short", action="store_true", help="each way once, and no CoreNEURON")
+    ways.add_argument("--ranks", action="store_true", help="on MPI ranks alone")
     args = parser.parse_args(arguments)
     if "CLHINES_MODELS" not in os.environ:
         raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne, LFPy, BluePyOpt, bmtk")
     words = args.names or [""]
-    alone = [n for n in ON_RANKS if n in words]
-    names = [n for n in SCRIPTS if n not in ON_RANKS and any(word in n for word in words)]
+    names = [n for n in SCRIPTS if n not in WHOLE_NAMES and any(word in n for word in words)]
+    names += [n for n in WHOLE_NAMES if args.ranks and n in words]
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
     how: dict[str, Any] = {"turns": 0, "ranks": True} if args.short else {}
     given = folder, device, args.python
-    rows = [row_of(name, *given, **how) for name in tqdm(names, disable=not names)]
-    rows += [on_ranks(name, *given) for name in tqdm(alone, disable=not alone)]
+    measure = on_ranks if args.ranks else partial(row_of, **how)
+    rows = [measure(name, *given) for name in tqdm(names, disable=not names)]
     packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "efel", "neuron"
     versions = "from importlib.metadata import distributions as every\n"
     versions += "found = {d.name.removesuffix('-nightly'): d.version for d in every()}\n"
@@ -575,8 +573,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     result = {
         "record": record.record(queue, "frameworks", arguments),
-        "versions": told.stdout.split("\n")[:-1], "ranks": cores(),
-        "here_ranks": ranks_of(True), "rows": rows,
+        "versions": told.stdout.split("\n")[:-1], "ranks": cores(), "rows": rows,
     }  # fmt: skip
     kept = "-".join(filter(None, ("frameworks", args.result)))
     record.write(kept, queue, result, text(result), args.out)
