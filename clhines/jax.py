@@ -49,10 +49,10 @@ def simulate(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _simulate(given: tuple[Any, ...], *values: jax.Array) -> JaxArrays:
+def _simulate(settings: tuple[Any, ...], *values: jax.Array) -> JaxArrays:
     from clhines.simulator.gradients.outside import run_with
 
-    simulation, duration, of, surrogate = given
+    simulation, duration, of, surrogate = settings
     dtype = values[0].dtype
 
     def on_host(*values: jax.Array) -> tuple[np.ndarray, ...]:
@@ -65,14 +65,14 @@ def _simulate(given: tuple[Any, ...], *values: jax.Array) -> JaxArrays:
     return tuple(jax.pure_callback(on_host, like, *values, vmap_method="sequential"))
 
 
-def _forward(given: tuple[Any, ...], *values: jax.Array) -> tuple[JaxArrays, JaxArrays]:
-    return _simulate(given, *values), values
+def _forward(settings: tuple[Any, ...], *values: jax.Array) -> tuple[JaxArrays, JaxArrays]:
+    return _simulate(settings, *values), values
 
 
-def _backward(given: tuple[Any, ...], values: JaxArrays, by_rows: JaxArrays) -> JaxArrays:
+def _backward(settings: tuple[Any, ...], values: JaxArrays, by_rows: JaxArrays) -> JaxArrays:
     from clhines.simulator.gradients.outside import as_slopes, run_with
 
-    simulation, duration, of, surrogate = given
+    simulation, duration, of, surrogate = settings
     count = len(values)
 
     def on_host(*arrays: jax.Array) -> tuple[np.ndarray, ...]:

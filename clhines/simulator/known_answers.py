@@ -63,26 +63,26 @@ def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: n
 
     method = "flat" if engine == "steps" else "auto"  # compiles fast; other problems test methods
     for text in texts:
-        made = Mechanism.from_nmodl(text) if text is _NMODL else Mechanism(text)
-        known = Simulation(_cells(made), _DT, engine="reference")
-        known.run(STEPS * _DT)
-        run = Simulation(_cells(made), _DT, dtype, queue=queue, engine=engine, method=method)
+        mechanism = Mechanism.from_nmodl(text) if text is _NMODL else Mechanism(text)
+        expected = Simulation(_cells(mechanism), _DT, engine="reference")
+        expected.run(STEPS * _DT)
+        run = Simulation(_cells(mechanism), _DT, dtype, queue=queue, engine=engine, method=method)
         run.run(STEPS * _DT)
         roundings = STEPS * ROUNDINGS
-        problem = trust.compared(run.engine, run.voltages(), known.voltages(), roundings)
+        problem = trust.compared(run.engine, run.voltages(), expected.voltages(), roundings)
         if problem:
             return problem
     return ""
 
 
-def _cells(made: Mechanism) -> Network:
+def _cells(mechanism: Mechanism) -> Network:
     """Make a ring of cells, each with a channel, a synapse and an event."""
     from clhines.simulator.cells.cable import discretise
     from clhines.simulator.cells.synthetic import ring_cell
     from clhines.simulator.network.network import Network
 
     net = Network([discretise(ring_cell(3, 0.6, 3, seed=1), max_length=90.0)], CELLS)
-    net.insert(made, "soma")
+    net.insert(mechanism, "soma")
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     each = np.arange(CELLS)
     net.add_event(synapses, each, 0.025 * (each % 4), 0.02)

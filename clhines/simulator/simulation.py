@@ -243,8 +243,8 @@ class Simulation(Holder):
         if not isinstance(self._runner, ClosedProxy):
             if self._runner.request.queue is not None:
                 self._runner.request.queue.finish()
-            gone: Any = ClosedProxy(self)
-            self._runner = self._recordings = self._updates = gone
+            closed: Any = ClosedProxy(self)
+            self._runner = self._recordings = self._updates = closed
 
     @property
     def device_label(self) -> str:

@@ -54,8 +54,8 @@ class Traces:
 
     def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
         """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN if empty."""
-        some, sums = begin < end, self._window(begin, end).sums
-        return np.where(some, sums / np.where(some, end - begin, 1), np.nan)
+        nonempty, sums = begin < end, self._window(begin, end).sums
+        return np.where(nonempty, sums / np.where(nonempty, end - begin, 1), np.nan)
 
     def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
         """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN if empty."""
@@ -130,8 +130,8 @@ def voltage_deflection(traces: Traces) -> np.ndarray:
     before = first_from(t, traces.stim_start)
     after = np.searchsorted(t, traces.stim_end, side="right")
     base = traces.mean(np.zeros_like(before), before)
-    late = traces.mean(np.maximum(after - 10, 0), np.maximum(after - 5, 0))
-    return np.where((after >= 10) & (after < len(t)), late - base, np.nan)
+    end_mean = traces.mean(np.maximum(after - 10, 0), np.maximum(after - 5, 0))
+    return np.where((after >= 10) & (after < len(t)), end_mean - base, np.nan)
 
 
 Feature = Callable[[Traces], "np.ndarray | RaggedArray"]
@@ -177,8 +177,8 @@ def mean_frequency(traces: Traces) -> np.ndarray:
     during = traces.of(_during)
     last = np.where(during.counts > 0, during.at(-1), 0.0)
     elapsed = last - traces.stim_start
-    some = (traces.of(spike_count) > 0) & (elapsed != 0)
-    return np.where(some, during.counts * 1000 / np.where(elapsed == 0, 1.0, elapsed), np.nan)
+    has_spikes = (traces.of(spike_count) > 0) & (elapsed != 0)
+    return np.where(has_spikes, during.counts * 1000 / np.where(elapsed == 0, 1.0, elapsed), np.nan)
 
 
 def _intervals(times: RaggedArray) -> RaggedArray:
@@ -348,11 +348,11 @@ def check_stimulus(names: Iterable[str], start: object, end: object) -> None:
 
 
 def known_features(names: Iterable[str]) -> list[str]:
-    wanted = [names] if isinstance(names, str) else list(names)
-    for name in wanted:
+    requested = [names] if isinstance(names, str) else list(names)
+    for name in requested:
         if name not in FEATURES:
             raise InputError(
                 f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
                 f"{meant(name, FEATURES)}"
             )
-    return wanted
+    return requested

@@ -194,19 +194,19 @@ def extract(
     ------
     InputError
     """
-    if not (wanted := known_features(names)):
+    if not (requested := known_features(names)):
         return {}
     rows, times = checked_traces(v, t)
     features = Features(
-        wanted,
+        requested,
         stim_start=stim_start,
         stim_end=stim_end,
         stimulus_current=stimulus_current,
         threshold=threshold,
     )
     windows = np.stack(features.windows(times, len(rows)), axis=1)
-    found = np.zeros((3, len(windows), len(rows)))
+    values = np.zeros((3, len(windows), len(rows)))
     for k, (begin, end) in enumerate(windows):
-        found[0, k] = summed(rows, begin, end)
-        found[1:, k] = [reduced(f, rows, begin, end) for f in (np.minimum, np.maximum)]
-    return features.of_windows(times, WindowSums(segments_of(rows, features.threshold), *found))
+        values[0, k] = summed(rows, begin, end)
+        values[1:, k] = [reduced(f, rows, begin, end) for f in (np.minimum, np.maximum)]
+    return features.of_windows(times, WindowSums(segments_of(rows, features.threshold), *values))

@@ -106,9 +106,9 @@ class TraceSegments:
         following = np.minimum.accumulate(np.append(with_any, len(number))[::-1])[::-1]
         later = following[peak + 1] if len(peak) else peak
         inside = np.minimum(later, len(number) - 1)
-        there = (later < len(number)) & (self.row[inside] == self.row[peak])
-        sample = np.where(there, self.any_rest[inside], length)
-        v = np.where(there, self.any_rest_v[inside], np.nan)
+        in_trace = (later < len(number)) & (self.row[inside] == self.row[peak])
+        sample = np.where(in_trace, self.any_rest[inside], length)
+        v = np.where(in_trace, self.any_rest_v[inside], np.nan)
         has_rest = self.rest[peak] >= 0
         return (
             np.where(has_rest, self.rest[peak], sample),

@@ -65,9 +65,9 @@ def checked_stimuli(
     stim_end = t[-1] if stim_end is None else stim_end
     begin = spread("stim_start", stim_start, count, unit="ms")
     end = spread("stim_end", stim_end, count, unit="ms")
-    bad = np.flatnonzero(~((begin < end) & (begin >= t[0]) & (begin < t[-1])))
-    if len(bad):
-        m = int(bad[0])
+    invalid = np.flatnonzero(~((begin < end) & (begin >= t[0]) & (begin < t[-1])))
+    if len(invalid):
+        m = int(invalid[0])
         raise InputError(
             f"stimulus of trace {m} is from {begin[m]:g} to {end[m]:g} ms; expected an interval "
             f"that begins within {t[0]:g} to {t[-1]:g} ms"
@@ -104,9 +104,9 @@ class RaggedArray:
 
     def __getitem__(self, k: int | slice) -> np.ndarray | RaggedArray:
         if isinstance(k, slice):
-            some = np.arange(len(self))[k]
-            counts = self.counts[some]
-            return RaggedArray(offsets(counts), self.values[ranges(self.offsets[some], counts)])
+            rows = np.arange(len(self))[k]
+            counts = self.counts[rows]
+            return RaggedArray(offsets(counts), self.values[ranges(self.offsets[rows], counts)])
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
             raise InputError(f"ragged[{shown(k)}]: expected the number of a trace, or a slice")
         if not -len(self) <= k < len(self):

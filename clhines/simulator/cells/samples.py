@@ -175,15 +175,15 @@ def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
     parent, soma = from_soma(cell)
     n, radius = len(parent), cell.radius
     tip = np.bincount(parent[parent >= 0], minlength=n) == 0
-    wanted = (radius == 0) & ~tip & ~soma
-    if not wanted.any():
+    is_zero = (radius == 0) & ~tip & ~soma
+    if not is_zero.any():
         return np.zeros(0, np.int64), np.zeros(0)
     with np.errstate(over="ignore"):
         edge = np.where(parent < 0, 0.0, np.linalg.norm(cell.xyz - cell.xyz[parent], axis=1))
     _, depth = climb(parent)
     order = np.lexsort((-cell.id, depth)).tolist()  # reversed, the smallest id wins ties
     within = ~soma & (parent >= 0) & ~at(soma, parent)  # the parent is in the same neurite
-    samples = np.flatnonzero(wanted)
+    samples = np.flatnonzero(is_zero)
     above = _nearest(order, parent, within, (radius > 0) & ~soma, radius, edge)[samples]
     ends = (radius > 0) | (tip & (radius == 0))
     below = _nearest(order[::-1], parent, within, ends & ~soma, radius, edge, away=True)[samples]
@@ -192,8 +192,8 @@ def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
     share = np.divide(above[:, 1], whole, out=np.full(len(whole), 0.5), where=apart)
     new = above[:, 0] + share * (below[:, 0] - above[:, 0])
     new = np.where(np.isinf(above[:, 1]), below[:, 0], new)
-    good = np.isfinite(new) & (new > 0)
-    return samples[good], new[good]
+    valid = np.isfinite(new) & (new > 0)
+    return samples[valid], new[valid]
 
 
 def _nearest(
@@ -211,10 +211,10 @@ def _nearest(
         p = int(parent[i])
         if not within[i]:
             continue
-        here, there = (p, i) if away else (i, p)
-        value, distance = (radius[there], 0.0) if has_radius[there] else nearest[there]
-        if distance + edge[i] < nearest[here, 1] and np.isfinite(value):
-            nearest[here] = value, distance + edge[i]
+        target, source = (p, i) if away else (i, p)
+        value, distance = (radius[source], 0.0) if has_radius[source] else nearest[source]
+        if distance + edge[i] < nearest[target, 1] and np.isfinite(value):
+            nearest[target] = value, distance + edge[i]
     return nearest
 
 

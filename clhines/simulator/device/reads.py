@@ -30,17 +30,17 @@ def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
 
 def copied(a: cla.Array, queue: cl.CommandQueue) -> cla.Array:
     """Return a copy on the device, mapped to the host if the original is."""
-    copy = within_reach(queue, a.shape, a.dtype, zeros=False)
-    copy_onto(copy, a, queue)
-    return copy
+    duplicate = within_reach(queue, a.shape, a.dtype, zeros=False)
+    copy_onto(duplicate, a, queue)
+    return duplicate
 
 
 def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> None:
     """Copy an array onto another one of equal size, or enqueue that."""
-    here, there = host_of(target), host_of(source)
-    if here is not None and there is not None:
+    to_host, from_host = host_of(target), host_of(source)
+    if to_host is not None and from_host is not None:
         queue.finish()
-        here[...] = there
+        to_host[...] = from_host
         return
     places = {"src_offset": source.offset, "dst_offset": target.offset}
     if target.nbytes:

@@ -192,8 +192,8 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
     row = np.abs(TABLE[:, 0] - fibre[:, None]).argmin(axis=1)
     other = np.flatnonzero(TABLE[row, 0] != fibre)
     if len(other):
-        known = ", ".join(f"{x:g}" for x in TABLE[:, 0])
-        raise InputError(f"diameters has {fibre[other[0]]:g} um; expected some of {known}")
+        expected = ", ".join(f"{x:g}" for x in TABLE[:, 0])
+        raise InputError(f"diameters has {fibre[other[0]]:g} um; expected some of {expected}")
     kind = np.array(list(("N" + INTERNODE) * (nodes - 1) + "N"))
     n, each = len(fibre), len(kind)
     compartments = [_myelinated(TABLE[k], kind) for k in range(len(TABLE))]
@@ -203,13 +203,13 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
     ends = _moved(end - length, end, at)
     # three nodes per compartment: inside, below the myelin, and outside
     first = 3 * each * np.arange(n)[:, None]
-    own = np.arange(each)
-    up = np.where(own > 0, own - 1, -1)
+    number = np.arange(each)
+    up = np.where(number > 0, number - 1, -1)
     parents = np.concatenate(
-        [up, np.where(own > 0, up + each, 0), np.where(own > 0, up + 2 * each, 0)]
+        [up, np.where(number > 0, up + each, 0), np.where(number > 0, up + 2 * each, 0)]
     )
     parent = np.where(parents < 0, -1, parents + first)
-    around = np.concatenate([own + each, own + 2 * each, np.full(each, -1)])
+    around = np.concatenate([number + each, number + 2 * each, np.full(each, -1)])
     around = np.where(around < 0, -1, around + first)
     none = np.zeros((n, each))
     three = {
@@ -219,7 +219,7 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
         "g_around": [none, columns["g_myelin"], columns["g_ground"]],
     }
     arrays = {name: np.concatenate(parts, axis=1).ravel() for name, parts in three.items()}
-    inside = first + own
+    inside = first + number
     ranvier = inside[:, kind == "N"]
     arrays |= {
         "parent": parent.ravel(),

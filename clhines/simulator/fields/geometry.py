@@ -118,8 +118,8 @@ def geometry_of(
         raise InputError(
             f"shift has shape {shifts.shape}{of_turn}; expected ({count}, 3) and ({count}, 3, 3)"
         )
-    own = {id(cable): Geometry.of_cable(cable) for cable in cables}
-    at = [own[id(cables[k % len(cables)])] for k in range(min(count, len(cables)))]
+    geometries = {id(cable): Geometry.of_cable(cable) for cable in cables}
+    at = [geometries[id(cables[k % len(cables)])] for k in range(min(count, len(cables)))]
     if len(at) == 1:
         return at[0].moved(shifts, turns)
     each = (

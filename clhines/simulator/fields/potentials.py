@@ -159,8 +159,8 @@ def disk_potential(
             _check_apart("disk", near[None], at.radius)
         z = z * np.sqrt(along / across)
         sides = np.hypot(rho - radius, z) + np.hypot(rho + radius, z)
-        own = 1 / (8 * radius * np.sqrt(along * across))
-        return own * 2 / np.pi * np.arcsin(np.minimum(2 * radius / sides, 1))
+        on_disk = 1 / (8 * radius * np.sqrt(along * across))
+        return on_disk * 2 / np.pi * np.arcsin(np.minimum(2 * radius / sides, 1))
 
     potential = of(centres[0], axis)
     if medium.surface is not None:
@@ -279,13 +279,13 @@ def _matrix(
     matrix, scale = np.empty((len(where), len(places))), medium.scale
     rows = max(1, _BLOCK // max(1, len(places)))
     for first in range(0, len(where), rows):
-        some = slice(first, first + rows)
-        one = where[some, None]
+        block = slice(first, first + rows)
+        one = where[block, None]
         _check_apart("electrode", _distance(one, begin, end), radius, first)
-        matrix[some] = mean(one * scale, begin * scale, end * scale)
+        matrix[block] = mean(one * scale, begin * scale, end * scale)
         if medium.surface is not None:
-            image = medium.mirrored(where[some])[:, None]
-            matrix[some] += medium.image * mean(image * scale, begin * scale, end * scale)
+            image = medium.mirrored(where[block])[:, None]
+            matrix[block] += medium.image * mean(image * scale, begin * scale, end * scale)
     return medium.factor * matrix
 
 

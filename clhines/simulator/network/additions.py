@@ -324,15 +324,17 @@ def as_gap_junctions(
     arrays = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
     if arrays["g"].size > MAX_GAPS:
         raise InputError(f"{arrays['g'].size} gap junctions; expected at most {MAX_GAPS}")
-    here, there = (as_indices(name, arrays[name], num_nodes, "node") for name in "ab")
+    a_nodes, b_nodes = (as_indices(name, arrays[name], num_nodes, "node") for name in "ab")
     conductance = as_real("g", arrays["g"])
-    bad = np.flatnonzero((here == there) | (conductance < 0))
+    bad = np.flatnonzero((a_nodes == b_nodes) | (conductance < 0))
     if len(bad):
         k = int(bad[0])
         if conductance[k] < 0:
             raise InputError(f"g of gap junction {k} is {conductance[k]:g} uS; expected 0 or more")
-        raise InputError(f"gap junction {k} joins node {here[k]} to itself; expected another node")
-    return here, there, conductance
+        raise InputError(
+            f"gap junction {k} joins node {a_nodes[k]} to itself; expected another node"
+        )
+    return a_nodes, b_nodes, conductance
 
 
 def _as_gids(name: str, values: object) -> np.ndarray:

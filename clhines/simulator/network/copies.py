@@ -116,12 +116,12 @@ class _CopyBuilder:
 
     def _source(self, sources: Sources) -> None:
         if sources.times or not len(sources):
-            put = self.copies.spike_source(sources.times * self.count)
+            copied = self.copies.spike_source(sources.times * self.count)
         else:
             threshold = np.tile(sources.threshold, self.count)
             refractory = np.tile(sources.refractory, self.count)
-            put = self.copies.add_detector(self._nodes(sources.node), threshold, refractory)
-        self._begins.append((sources.first, len(sources), put.first))
+            copied = self.copies.add_detector(self._nodes(sources.node), threshold, refractory)
+        self._begins.append((sources.first, len(sources), copied.first))
 
     def _group(self, group: Group, first: int | None) -> None:
         mechanism, values = group.mechanism, Repeated(group.parameters, self.count)()
@@ -130,10 +130,10 @@ class _CopyBuilder:
                 values.pop(name, None)
         alone = mechanism.kind == "artificial"
         nodes = np.full(len(group) * self.count, -1) if alone else self._nodes(group.nodes)
-        put = put_group(self.copies, mechanism, nodes, values)
-        self.groups_of_copies.append(put)
+        copied = put_group(self.copies, mechanism, nodes, values)
+        self.groups_of_copies.append(copied)
         if first is not None:
-            here = int(self.copies.source_numbers(put)[0]) if len(put) else 0
+            here = int(self.copies.source_numbers(copied)[0]) if len(copied) else 0
             self._begins.append((first, len(group), here))
 
     def _pieces(
@@ -141,12 +141,12 @@ class _CopyBuilder:
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
         """Yield parts of a group: the part, positions in `instance`, instances in the copies."""
         pieces = zip(self.groups, self.groups_of_copies, self.instances, strict=True)
-        for group, put, members in pieces:
+        for group, copied, members in pieces:
             if group.number == number:
                 at = place_of(members, instance, np.arange(len(members)))
-                here = np.flatnonzero(at >= 0)
-                if len(here):
-                    yield put, here, shifted(at[here], len(members), self.count)
+                chosen = np.flatnonzero(at >= 0)
+                if len(chosen):
+                    yield copied, chosen, shifted(at[chosen], len(members), self.count)
 
     def additions(self, streams: Sequence[Stream]) -> None:
         added, copies, count = inside(self.network).added, self.copies, self.count
@@ -155,34 +155,35 @@ class _CopyBuilder:
             values = {k: np.tile(v, count) for k, v in ion.values.items()}
             copies.ion(ion.name, self._nodes(ion.nodes), ion.valence, **values)
         for number, name, places, node in added.pointers:
-            for put, some, index in self._pieces(number, places):
-                copies.set_pointer(put, name, self._nodes(node[some]), index)
+            for copied, chosen, index in self._pieces(number, places):
+                copies.set_pointer(copied, name, self._nodes(node[chosen]), index)
         for number, name, places, of, variable, at in added.written:
-            for put, some, index in self._pieces(number, places):
-                for other, among, there in self._pieces(of, at[some]):
+            for copied, chosen, index in self._pieces(number, places):
+                for other, among, there in self._pieces(of, at[chosen]):
                     pointing = index.reshape(self.count, -1)[:, among].reshape(-1)
-                    copies.set_pointer(put, name, (other, variable, there), pointing)
+                    copies.set_pointer(copied, name, (other, variable, there), pointing)
         for play in added.plays:
-            for put, _, index in self._pieces(play.group, np.array([play.index])):
+            for copied, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
-                    put_there = put, one, play.parameter, play.t, play.y, play.continuous
-                    inside(copies).added.play(*put_there, play.after_events)
+                    arguments = copied, one, play.parameter, play.t, play.y, play.continuous
+                    inside(copies).added.play(*arguments, play.after_events)
         for number, name, ids in streams:
-            for put, some, _ in self._pieces(number, np.arange(len(ids))):
-                ids_there = _streams(put.mechanism, ids[some], count)
-                copies.random(put, name, ids_there, added.random_index)
+            for copied, chosen, _ in self._pieces(number, np.arange(len(ids))):
+                ids_there = _streams(copied.mechanism, ids[chosen], count)
+                copies.random(copied, name, ids_there, added.random_index)
 
     def sources(self, source: np.ndarray, k: int) -> np.ndarray:
         numbers = source + k * self.network.num_cells
         for first, length, here in self._begins:
-            mine = (source >= first) & (source < first + length)
-            numbers[mine] = here + k * length + (source[mine] - first)
+            within = (source >= first) & (source < first + length)
+            numbers[within] = here + k * length + (source[within] - first)
         return numbers
 
     def wires(self, wiring: Wiring, rule: Rule | None) -> None:
         """Add connections and external events, copy by copy."""
         whole = {
-            group.number: put for group, put in zip(self.groups, self.groups_of_copies, strict=True)
+            group.number: copied
+            for group, copied in zip(self.groups, self.groups_of_copies, strict=True)
         }
         for k in range(self.count):
             for source, number, instance, rows, delay, plastic in wiring.calls:
@@ -213,10 +214,10 @@ def copies_of(once: Network, count: int) -> Network:
         connections=in_blocks([len(columns[0]) for columns in wiring.calls], count),
     )
     groups = [_group(network, copied, group) for group in once.groups]
-    made = inside(network)
-    made.copy_numbers, made.groups, made.of_copies = copied, groups, True
-    made.added = _additions(network, copied, groups)
-    made.wiring = _wires(network, copied, wiring)
+    parts = inside(network)
+    parts.copy_numbers, parts.groups, parts.of_copies = copied, groups, True
+    parts.added = _additions(network, copied, groups)
+    parts.wiring = _wires(network, copied, wiring)
     return network
 
 
@@ -227,10 +228,10 @@ def step_of(mechanism: Mechanism, num_nodes: int) -> int:
 
 def _group(network: Network, copied: CopyNumbers, once: Group) -> Group:
     step = step_of(once.mechanism, copied.once.forest.num_nodes)
-    made: dict[str, Callable[[], object]] = {"nodes": Repeated(once.nodes, copied.count, step)}
+    makers: dict[str, Callable[[], object]] = {"nodes": Repeated(once.nodes, copied.count, step)}
     attributes = {"network": network, "number": once.number, "mechanism": once.mechanism}
-    group = deferred(Group, made, **attributes, _count=len(once) * copied.count)
-    made["parameters"] = partial(_parameters, group, Repeated(once.parameters, copied.count))
+    group = deferred(Group, makers, **attributes, _count=len(once) * copied.count)
+    makers["parameters"] = partial(_parameters, group, Repeated(once.parameters, copied.count))
     return group
 
 
@@ -282,9 +283,9 @@ def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
 
 
 def _ion(once: IonValues, num_nodes: int, copies: int) -> IonValues:
-    made = {"nodes": Repeated(once.nodes, copies, num_nodes)}
-    made["values"] = Repeated(dict(once.values), copies)
-    return deferred(IonValues, made, name=once.name, valence=once.valence)
+    makers = {"nodes": Repeated(once.nodes, copies, num_nodes)}
+    makers["values"] = Repeated(dict(once.values), copies)
+    return deferred(IonValues, makers, name=once.name, valence=once.valence)
 
 
 def _wires(network: Network, copied: CopyNumbers, wiring: Wiring) -> Wiring:

@@ -522,10 +522,10 @@ class Network:
             it.
         """
         self._inside.check_not_frozen("gap()")
-        here, there, conductance = as_gap_junctions(a, b, g, self.forest.num_nodes)
-        mechanism, nodes = Mechanism.from_nmodl(HALF_GAP), np.concatenate([here, there])
+        a_nodes, b_nodes, conductance = as_gap_junctions(a, b, g, self.forest.num_nodes)
+        mechanism, nodes = Mechanism.from_nmodl(HALF_GAP), np.concatenate([a_nodes, b_nodes])
         halves = self.add(mechanism, nodes, g=np.tile(conductance, 2))
-        self.set_pointer(halves, "vgap", np.concatenate([there, here]))
+        self.set_pointer(halves, "vgap", np.concatenate([b_nodes, a_nodes]))
         return halves
 
     def play(
@@ -702,8 +702,8 @@ class Network:
         wiring = self._inside.wiring
         wiring.check_target(target)
         numbers = self._inside.added.source_numbers(source, source_index)
-        made: Connections = wiring.connect(numbers, target, index, weight, delay, rule)
-        return made
+        connections: Connections = wiring.connect(numbers, target, index, weight, delay, rule)
+        return connections
 
     def add_event(
         self,

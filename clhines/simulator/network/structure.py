@@ -146,8 +146,8 @@ def of_arrays(
         total = 0 * total
     elif g_around is not None:
         raise InputError("got g_around without around; expected both")
-    given_nodes = [arrays["area"]], [arrays["capacitance"]], [g], [total], [in_soma]
-    return Structure(forest, somas, (), 1, *given_nodes, around=layers)
+    columns_of_nodes = [arrays["area"]], [arrays["capacitance"]], [g], [total], [in_soma]
+    return Structure(forest, somas, (), 1, *columns_of_nodes, around=layers)
 
 
 def _of_nodes(
@@ -269,9 +269,9 @@ class Places:
 
     def membrane(self, mechanism: str, at: Where) -> np.ndarray:
         nodes = self.of(at)
-        some = nodes[: self.in_round(at, nodes) or None]
-        if len(some) and not self.area_at(some).all():
-            node = some[int(np.argmin(self.area_at(some)))]
+        first_round = nodes[: self.in_round(at, nodes) or None]
+        if len(first_round) and not self.area_at(first_round).all():
+            node = first_round[int(np.argmin(self.area_at(first_round)))]
             cell = int(self.cell_of(node))
             raise InputError(
                 f"{mechanism}: node {node} of cell {cell} is a junction without membrane; "
@@ -288,9 +288,9 @@ class Places:
         nodes = self.of(at)
         if cell is None:
             return nodes
-        wanted = np.zeros(self.forest.num_cells, bool)
-        wanted[as_indices("cell", cell, self.forest.num_cells, "cell")] = True
-        return nodes[wanted[self.cell_of(nodes)]]
+        chosen = np.zeros(self.forest.num_cells, bool)
+        chosen[as_indices("cell", cell, self.forest.num_cells, "cell")] = True
+        return nodes[chosen[self.cell_of(nodes)]]
 
     def cell_of(self, nodes: np.ndarray | int) -> np.ndarray:
         return stretch_of(self.forest.cell_offsets, nodes)

@@ -117,8 +117,8 @@ class Batch:
         run = sim.vjp(self.steps * recipe.dt, of)
         [rows] = run.forward()
         v = rows.T.reshape(self.size, several, -1)[:kept].copy()
-        late = np.arange(v.shape[2]) > recipe.stops[self.columns][:, None]
-        v[:, late] = np.nan
+        after_stop = np.arange(v.shape[2]) > recipe.stops[self.columns][:, None]
+        v[:, after_stop] = np.nan
         losses, by_v = loss(v)
         losses, by_v = np.asarray(losses, float), np.asarray(by_v, float)
         if losses.shape != (kept,) or by_v.shape != v.shape:
@@ -127,7 +127,7 @@ class Batch:
                 f"expected ({kept},) and {v.shape}"
             )
         by_rows = np.zeros((self.size, several, v.shape[2]))
-        by_rows[:kept] = np.where(late, 0.0, by_v)
+        by_rows[:kept] = np.where(after_stop, 0.0, by_v)
         slopes = iter(run.backward([by_rows.reshape(self.size * several, -1).T]))
         by_parameter = np.zeros((self.size, len(self._groups)))
         for k, groups in enumerate(self._groups):
@@ -163,8 +163,12 @@ class Batch:
         cells = result.spike_cell < kept * several  # the rest fills up the batch
         of_set, column = np.divmod(result.spike_cell[cells], several)
         time = result.spike_time[cells]
-        good = np.ceil(time / recipe.dt - 0.5) <= stops[column]
-        of_set, time, column = of_set[good], time[good], self.columns[column[good]]
+        before_stop = np.ceil(time / recipe.dt - 0.5) <= stops[column]
+        of_set, time, column = (
+            of_set[before_stop],
+            time[before_stop],
+            self.columns[column[before_stop]],
+        )
         return BatchResults(first, self.columns, result.t, v, of_set, column, time, features)
 
 

@@ -132,8 +132,8 @@ class Population:
         stops, stimuli = by_step(model, protocols, compiled.dt)
         pieces = divide_groups(model, parameters)
         mechanisms = tuple(parameters[name][1] for name in self.names)
-        wanted = _features(features)
-        windows = stimulus_windows(model, protocols, stimuli, wanted, parameters.values())
+        feature_names = _features(features)
+        windows = stimulus_windows(model, protocols, stimuli, feature_names, parameters.values())
         self._recipe = Recipe(
             model=model,
             compiled=compiled,
@@ -143,11 +143,11 @@ class Population:
             stops=stops,
             stimuli=stimuli,
             node=node,
-            features=wanted,
+            features=feature_names,
             windows=windows,
             dt=compiled.dt,
         )
-        early = as_switch("stop_early", stop_early) or bool(wanted)
+        early = as_switch("stop_early", stop_early) or bool(feature_names)
         every = np.arange(len(stops))
         self._columns = [every[stops == s] for s in np.unique(stops)] if early else [every]
         self.batch = None if batch is None else as_whole_number("batch", batch, 1)
@@ -400,10 +400,10 @@ def _recorded_node(model: Network, record: int | None) -> int:
 def _features(names: Iterable[str] | None) -> tuple[str, ...]:
     if names is None:
         return ()
-    wanted = tuple(known_features(names))
-    if not wanted:
+    feature_names = tuple(known_features(names))
+    if not feature_names:
         raise InputError(f"features is empty; expected some of {', '.join(FEATURES)}")
-    return wanted
+    return feature_names
 
 
 def _places(

@@ -70,11 +70,11 @@ def stimulus_windows(
     model: Network,
     protocols: Mapping[str, Protocol],
     stimuli: Sequence[dict[str, np.ndarray]],
-    wanted: Sequence[str],
+    features: Sequence[str],
     paths: Iterable[ParameterPath],
 ) -> dict[str, np.ndarray]:
     """Return, by protocol, the stimulus of features: the protocol's first, or the model's clamp."""
-    if not wanted:
+    if not features:
         return {}
     windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
     for k, (protocol, settings) in enumerate(protocols.items()):
@@ -82,14 +82,14 @@ def stimulus_windows(
         if settings.get("stimuli"):
             stimulus = {name: float(stimuli[0][name][k]) for name in STIMULUS}
         else:
-            stimulus = _own_clamp(model, protocol, wanted, paths)
+            stimulus = _own_clamp(model, protocol, features, paths)
         for name in STIMULUS:
             windows[name][k] = stimulus[name]
     return windows
 
 
 def _own_clamp(
-    model: Network, protocol: str, wanted: Sequence[str], paths: Iterable[ParameterPath]
+    model: Network, protocol: str, features: Sequence[str], paths: Iterable[ParameterPath]
 ) -> dict[str, float]:
     """Return amplitude, delay and duration of a model's only current clamp."""
     clamps = list[dict[str, float]]()
@@ -105,7 +105,7 @@ def _own_clamp(
             f"protocol {protocol} has no stimulus, and the model has {had}; expected {expected}"
         )
     changed = {path[1] for path in paths if path[0] in CLAMPS}
-    if changed - {"amp"} or (changed and any("resistance" in name for name in wanted)):
+    if changed - {"amp"} or (changed and any("resistance" in name for name in features)):
         raise InputError(
             f"protocol {protocol} has no stimulus, and the clamp of the model changes from set to "
             f"set; expected {expected}"

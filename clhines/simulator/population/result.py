@@ -88,5 +88,5 @@ class PopulationResult:
         if isinstance(protocol, str):
             protocol = self.protocols.index(as_choice("protocol", protocol, self.protocols))
         protocol = as_whole_number("protocol", protocol, 0, self.v.shape[1] - 1)
-        mine = (self.spike_set == number) & (self.spike_protocol == protocol)
-        return self.spike_time[mine]
+        selected = (self.spike_set == number) & (self.spike_protocol == protocol)
+        return self.spike_time[selected]

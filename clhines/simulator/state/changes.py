@@ -130,8 +130,8 @@ class Spread:
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]
-        mine = inverse(instances, self._model.kinds[k].count)[instance]
-        return at[mine >= 0], mine[mine >= 0]
+        position = inverse(instances, self._model.kinds[k].count)[instance]
+        return at[position >= 0], position[position >= 0]
 
     def _sources(self, line: np.ndarray, group: int, by: str) -> np.ndarray:
         if by == "instance":
@@ -166,8 +166,8 @@ class DeviceChanges:
             self._spread = Spread(self.queue, dtype, self.model)
         storages = self.run.storage(k, name)
         alone = len(instances) == kind.count
-        good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in storages)
-        if not storages or not good:
+        possible = all(self._spread.takes(s, value.by) and (alone or s.places) for s in storages)
+        if not storages or not possible:
             return False
         for storage in storages:
             self._spread.put(storage, group, value)

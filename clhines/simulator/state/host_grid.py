@@ -123,9 +123,9 @@ class HostGrid:
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
         """Return the traces of cells in a step, by their names in actions."""
         names = self._course.rule.kept[side]
-        gone = step - self._last[side][at] if names else at
+        elapsed = step - self._last[side][at] if names else at
         return {
-            f"{name}_": self._course.left(name, self._trace[f"{side}{k or ''}"][at], gone)
+            f"{name}_": self._course.left(name, self._trace[f"{side}{k or ''}"][at], elapsed)
             for k, name in enumerate(names)
         }
 

@@ -100,15 +100,15 @@ def _settings(model: Model) -> str:
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
-def _difference(given: str, model: Model) -> str:
+def _difference(saved_settings: str, model: Model) -> str:
     """Say how a saved state differs from a model: in settings, or in the network.
 
-    `given` is empty for files of earlier versions, which have no settings.
+    `saved_settings` is empty for files of earlier versions, which have no settings.
     """
     settings = _settings(model)
-    if not given:
+    if not saved_settings:
         return "of another network or another dt"
-    pairs = zip(given.split(", "), settings.split(", "), strict=False)
+    pairs = zip(saved_settings.split(", "), settings.split(", "), strict=False)
     other = [f"{one} (here {two})" for one, two in pairs if one != two and one.isprintable()]
     return f"saved with {', '.join(other)}" if other else "of another network, with the same dt"
 
@@ -230,9 +230,9 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
         time, size = queue["time"], queue["size"]
         if (queue["last"] >= np.maximum(size, 0)).any():
             raise InputError(f"{where}queue{k}_last is above queue{k}_size; expected below it")
-        late = (np.arange(len(time))[:, None] < size) & (time < least)
-        if late.any():
-            q, j = np.argwhere(late)[0]
+        overdue = (np.arange(len(time))[:, None] < size) & (time < least)
+        if overdue.any():
+            q, j = np.argwhere(overdue)[0]
             raise InputError(
                 f"{where}queue{k}_time[{q}, {j}] is {time[q, j]:g} ms; expected no self event of "
                 f"{kind.mechanism.name} before {least:g} ms"
@@ -256,10 +256,10 @@ def _check_rings(where: str, arrays: Mapping[str, np.ndarray], model: Model, lea
     waiting = np.flatnonzero(lag > 0)
     at = source[waiting]
     due = arrays["ring"][starts(size)[at] + cursor[waiting] % size[at]] + netcons.delay[waiting]
-    late = np.flatnonzero(due < least)
-    if len(late):
-        k = int(waiting[late[0]])
+    overdue = np.flatnonzero(due < least)
+    if len(overdue):
+        k = int(waiting[overdue[0]])
         raise InputError(
-            f"{where}ring: connection {k} has an event that is due at {due[late[0]]:g} ms; "
+            f"{where}ring: connection {k} has an event that is due at {due[overdue[0]]:g} ms; "
             f"expected none before {least:g} ms"
         )

@@ -179,7 +179,7 @@ class Variables:
         mechanism = self.model.kinds[k].mechanism
         table = next(t for t in mechanism.program.tables if t.name == name)
         n = table.n
-        some = np.zeros(1, np.int64)
+        first = np.zeros(1, np.int64)
         if not len(self.model.kinds[k].node):
             return np.zeros((n + 1, len(table.columns)))
         if table.made:
@@ -192,7 +192,7 @@ class Variables:
                     f"{name} depends on it; expected one value"
                 )
         grid = BlockCall(np.zeros(1), {})
-        lo, hi = (float(np.ravel(x)[0]) for x in self.call(k, f"grid_{name}", some, grid))
+        lo, hi = (float(np.ravel(x)[0]) for x in self.call(k, f"grid_{name}", first, grid))
         dx = (hi - lo) / n
         x = np.full(n + 1, dx)
         x[0] = lo
@@ -225,26 +225,28 @@ class Variables:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def call(self, k: int, block: str, some: np.ndarray, given: BlockCall) -> Sequence[np.ndarray]:
-        """Call a block of instances `some` of kind `k`, and store its results."""
+    def call(
+        self, k: int, block: str, instances: np.ndarray, call: BlockCall
+    ) -> Sequence[np.ndarray]:
+        """Call a block of `instances` of kind `k`, and store its results."""
         if (k, block) not in self.functions:
             self.functions[k, block] = self._function(k, block)
         read, changed, function = self.functions[k, block]
         if function is None:
             return ()
-        values = [self._value(k, a, some, given) for a in read]
-        self.note_call(k, block, some, given, values)
+        values = [self._value(k, a, instances, call) for a in read]
+        self.note_call(k, block, instances, call, values)
         with np.errstate(all="ignore"):  # np.where computes both branches
             results = function(*values)
         for argument, value in zip(changed, results, strict=True):
-            self._put(k, block, argument, value, some, given)
+            self._put(k, block, argument, value, instances, call)
         return results
 
     def played_values(self) -> PlayedValues:
         return PlayedValues(self.model, self.parameters)
 
     def note_call(
-        self, k: int, block: str, some: np.ndarray, given: BlockCall, values: list[object]
+        self, k: int, block: str, instances: np.ndarray, call: BlockCall, values: list[object]
     ) -> None:
         """Note a call and the values that the block reads, before it changes any; for gradients."""
 
@@ -295,10 +297,10 @@ class Variables:
             return self.states[to.kind][to.state][to.instance[instances]]
         return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
 
-    def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
+    def stream(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
         """Return the Random123 keys of a stream: (r, 4) uint32."""
-        ids = self.model.random_ids[k, name][some]
-        return np.hstack([ids, np.full((len(some), 1), self.model.random_index, np.uint32)])
+        ids = self.model.random_ids[k, name][instances]
+        return np.hstack([ids, np.full((len(instances), 1), self.model.random_index, np.uint32)])
 
     def _weights(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
         if call.sums is not None:
@@ -352,9 +354,9 @@ class Variables:
             if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
 
-    def _add_current(self, kind: Kind, name: str, value: np.ndarray, some: np.ndarray) -> None:
+    def _add_current(self, kind: Kind, name: str, value: np.ndarray, instances: np.ndarray) -> None:
         """Add to an ion's current or its slope, per area."""
-        node, per_area = kind.node[some], 1.0
+        node, per_area = kind.node[instances], 1.0
         if kind.mechanism.kind == "point":
             per_area = 1.0 / (DENSITY * self.model.area[node])
         self.ions[name][node] += value * per_area
@@ -365,9 +367,9 @@ class Variables:
         names = {a.name for a in program.blocks[block] if a.role == "ion" and a.direction != "in"}
         return [ion for ion in self.model.ions if names & {*ion.variables[1:3]}]
 
-    def wrote_concentrations(self, k: int, block: str, some: np.ndarray) -> None:
+    def wrote_concentrations(self, k: int, block: str, instances: np.ndarray) -> None:
         """Update reversal potentials after INITIAL has written concentrations."""
-        node = self.model.kinds[k].node[some]
+        node = self.model.kinds[k].node[instances]
         for ion in self.writes(k, block):
             style = ion.style[np.searchsorted(ion.node, node)]
             # within a round nodes differ, so each is updated once
@@ -388,14 +390,14 @@ class Variables:
     def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
         """Call a block for all instances of a kind, if the kind has that block."""
         if block in self.model.kinds[k].mechanism.program.blocks:
-            for some in self.rounds[k]:
-                self.call(k, block, some, BlockCall(self.v_of(k, some), dict(t)))
+            for instances in self.rounds[k]:
+                self.call(k, block, instances, BlockCall(self.v_of(k, instances), dict(t)))
 
-    def v_of(self, k: int, some: np.ndarray) -> np.ndarray:
+    def v_of(self, k: int, instances: np.ndarray) -> np.ndarray:
         """Voltages of instances, mV; 0 for artificial cells."""
         kind = self.model.kinds[k]
         artificial = kind.mechanism.kind == "artificial"
-        return np.zeros(len(some)) if artificial else self.v[kind.node[some]]
+        return np.zeros(len(instances)) if artificial else self.v[kind.node[instances]]
 
     # -- files ---------------------------------------------------------------------------------
 
