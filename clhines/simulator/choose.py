@@ -118,7 +118,7 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
             model = model.apart
             bounds = split(cell_costs(model), ranks.size).tolist()
             shares = [Share(model, first, end) for first, end in pairwise(bounds)]
-        engines, needs = _engines(shares, model, request)
+        engines = _engines(shares, model, request)
         if shares:
             decisions = Decisions.of(model, split=True, overlap=overlap)
             part = shares[ranks.rank].model()
@@ -127,7 +127,7 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
             request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))
         job = Job(part, request, decisions, by_name)
         with naming_memory(request.what, request.chunk):
-            run, engine = _first(engines, needs, job)
+            run, engine = _first(engines, job)
     if decisions is None:
         return EngineRun(run, engine, request.chunk)
     run, engine = _of_all(ranks, job, run, engine)
@@ -148,7 +148,7 @@ def make_own(
         split_model = replace(whole.model, needs=whole.model.needs | {"ranks"})
         job = Job(whole.model, request, whole.decisions, request.engine != "auto")
         with naming_memory(request.what, request.chunk):
-            run, engine = _first(*_engines([], split_model, request), job)
+            run, engine = _first(_engines([], split_model, request), job)
     run, engine = _of_all(ranks, job, run, engine)
     with ranks.agreed():
         exchange = HeardExchange(ErrorGuard(ranks, run), whole)
@@ -172,10 +172,8 @@ def check_split(needs: frozenset[str]) -> None:
             raise InputError(refusal(name))
 
 
-def _engines(
-    shares: Sequence[Share], model: Model, request: Request
-) -> tuple[list[Engine], frozenset[str]]:
-    """Return the engines to try, none for a user's function, and the model's needs."""
+def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[Engine]:
+    """Return the engines to try; none for a user's function."""
     needs, device = model.needs, "host"
     if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}
@@ -185,13 +183,13 @@ def _engines(
     if any(len(share.remote) for share in shares):
         needs |= {"ranked_pointers"}
     if not isinstance(request.engine, str):
-        return [], needs
+        return []
     if request.queue is not None:
         device = "cpu" if devices.is_cpu(request.queue.device) else "gpu"
-    return engines_for(needs, request.engine, device), needs
+    return engines_for(needs, request.engine, device)
 
 
-def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[Run, str]:
+def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
     """Make the run of the first engine that can; return also its name."""
     refusals = list[str]()
     for engine in engines:
@@ -232,7 +230,7 @@ def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) 
         check_pointers(job.model, [p for p, to in job.model.pointers.items() if (to >= n).any()])
         request = replace(job.request, engine=engine)
         part_job = replace(job, request=request, requested=engine != "auto")
-        run, _ = _first(engines_for(needs, engine, device), needs, part_job)
+        run, _ = _first(engines_for(needs, engine, device), part_job)
     return RankedRun(JoinedExchange(cast("PartRun", run), joints, job.model))
 
 

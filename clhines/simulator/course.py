@@ -53,7 +53,7 @@ class RunCourse:
     def run(self, chunk: int, show: bool) -> Result:
         """Advance to the end in chunks of `chunk` steps; `show` a progress bar."""
         dt, progress, interrupted = self._runner.model.compiled.dt, self._progress, False
-        progress.at_start = False
+        progress.at_start, ranks = False, self._runner.ranks
         show = show and self._runner.is_first
         shown_bar = bar(self._end - self._begin, "ms", show, dt, _COMPILES) or nullcontext()
         with InterruptDelay(self._runner.is_first) as interrupt:
@@ -62,7 +62,8 @@ class RunCourse:
                     while progress.step < self._end and not self._failure and not interrupted:
                         count = min(chunk, self._end - progress.step)
                         self._advance(count)
-                        interrupted = not self._failure and self._is_interrupted(interrupt)
+                        # by Ctrl-C on any rank
+                        interrupted = not self._failure and ranks.any(interrupt.pending)
                         if shown is not None:
                             self._show(shown, count)
             except BaseException as error:
@@ -110,10 +111,6 @@ class RunCourse:
     def _last(self) -> int:
         """Steps taken, without a failed one."""
         return self._failed - 1 if self._failed else self._progress.step
-
-    def _is_interrupted(self, interrupt: InterruptDelay) -> bool:
-        """Whether Ctrl-C came during the last chunk, on any rank."""
-        return self._runner.ranks.any(interrupt.pending)
 
     def _show(self, shown: tqdm, count: int) -> None:
         """Advance the bar; show the speed since the first chunk, during which kernels compile."""

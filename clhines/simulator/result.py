@@ -186,7 +186,7 @@ class Result:
 
     def _drawn(self) -> list[int]:
         """Return the records to draw: voltages, or else all in the unit of the first."""
-        rows = self._with_rows()
+        rows = [k for k, t in enumerate(self.times) if len(t)]
         first = next((k for k in rows if self.variables[k] == "v"), rows[0] if rows else None)
         if first is None:
             return []
@@ -240,9 +240,6 @@ class Result:
             raise InputError(f"record {k} has shape {values.shape}; expected one without reduce")
         return t, values
 
-    def _with_rows(self) -> list[int]:
-        return [k for k, t in enumerate(self.times) if len(t)]
-
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[k] for k in range(len(self.values)))
 
@@ -286,17 +283,8 @@ def joined_result(
         values.append(rows)
         times.append(row_times)
     time, cell = _spikes(chunks, last if failed else np.inf)
-    return Result(
-        t,
-        values,
-        time,
-        source_names(cell),
-        cost,
-        times,
-        features,
-        num_cells,
-        tuple(records),
-    )
+    spikes = time, source_names(cell)
+    return Result(t, values, *spikes, cost, times, features, num_cells, tuple(records))
 
 
 def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray]:

@@ -66,10 +66,6 @@ def collective(method: _Method) -> _Method:
     return exclusive(met)  # type: ignore[return-value]
 
 
-def _is_reference(engine: str | MakeRun) -> bool:
-    return isinstance(engine, str) and engine == "reference"
-
-
 class Simulation(Holder):
     """A network advanced in time.
 
@@ -144,7 +140,8 @@ class Simulation(Holder):
         comm: MPI.Comm | None = None,
         **options: object,
     ) -> None:
-        self._lock, self._on_host, self._warns = lock_of(self), _is_reference(engine), True
+        self._lock, self._warns = lock_of(self), True
+        self._on_host = isinstance(engine, str) and engine == "reference"
         self.ranks = ranks_of(comm, "Simulation()")
         with self.ranks.agreed():
             if not isinstance(network, Network):
@@ -159,7 +156,7 @@ class Simulation(Holder):
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
             real_name(dtype)
-            on_host = _is_reference(engine)
+            on_host = self._on_host
             if on_host and not isinstance(queue, cl.CommandQueue | None):
                 raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
             if not on_host:
@@ -168,7 +165,7 @@ class Simulation(Holder):
                 else:
                     queue = devices.given_queue(queue, device, dtype, timestamps=False)
                 on_host = is_cpu(queue.device)
-            self.dtype = np.dtype("float64" if engine == "reference" else dtype)
+            self.dtype = np.dtype("float64" if self._on_host else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
         self._apart = self.ranks.size > 1 and network.gids is not None
         compared = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}

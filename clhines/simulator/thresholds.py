@@ -143,15 +143,12 @@ class _Trial:
         nodes: np.ndarray,
         limits: tuple[float, float, float],
     ) -> None:
-        level, self._after, self._duration = limits
-        if (
-            not 0
-            <= as_number("after", self._after, "ms")
-            < as_number("duration", self._duration, "ms")
-        ):
+        level, after, duration = limits
+        if not 0 <= as_number("after", after, "ms") < as_number("duration", duration, "ms"):
             raise InputError(
-                f"after is {self._after} ms; expected 0 or more, and less than {self._duration} ms"
+                f"after is {after} ms; expected 0 or more, and less than {duration} ms"
             )
+        self._after, self._duration = after, duration
         self._simulation, self._group, self._name = simulation, group, name
         self._count = simulation.record("v", nodes, reduce="count", threshold=level)
         self.runs = 0

@@ -70,11 +70,10 @@ def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:
 def whole_steps(duration: object, dt: float) -> int | None:
     """Return the steps of `dt` ms in `duration` ms; None if it is not a valid number of steps."""
     try:
-        ratio = (
-            duration if type(duration) is float else as_number("duration", duration, "ms")
-        ) / dt
+        time = duration if type(duration) is float else as_number("duration", duration, "ms")
     except InputError:
         return None
+    ratio = time / dt
     if not 0 <= ratio <= LAST_STEP:
         return None
     steps = round(ratio)

@@ -89,7 +89,7 @@ class HostFeatures:
     def __init__(self, windows: FeatureWindows) -> None:
         self._windows, self._rows = windows, list[np.ndarray]()
 
-    def take(self, values: np.ndarray, first: int) -> np.ndarray:
+    def take(self, values: np.ndarray) -> np.ndarray:
         self._rows.append(np.array(values, np.float64))
         v = np.concatenate(self._rows)
         begin, end = self._windows.begin, self._windows.end

@@ -140,7 +140,7 @@ class HostReducer(Reducer):
         if self.record.windows is not None:
             self._features = HostFeatures(self.record.windows)
             if step == 0:
-                return self._features.take(values, step)
+                return self._features.take(values)
         if self.record.follows:
             self._kept = np.stack([values[0], np.zeros(self.width)])
         return values
@@ -149,7 +149,7 @@ class HostReducer(Reducer):
         values, reduce = self._mapped(samples, first), self.record.reduce
         if self.record.windows is not None:
             self._features = self._features or HostFeatures(self.record.windows)
-            return self._features.take(values, first + 1)
+            return self._features.take(values)
         if not reduce:
             return values[self.recorded_rows(first, len(values))[0] :: self.record.every]
         if reduce in ("min", "max"):

@@ -19,7 +19,7 @@ def taken(features, t, v, cuts, device=None):
     windows = FeatureWindows(features, *features.windows(t, len(v)), 0)
     if device is None:
         host = HostFeatures(windows)
-        chunks = [host.take(v[:, a:b].T, a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        chunks = [host.take(v[:, a:b].T) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
         return windows.values(chunks, t)
     queue, dtype = device
     found, chunks = DeviceFeatures(windows, queue, dtype), []
