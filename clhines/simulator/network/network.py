@@ -610,10 +610,7 @@ class Network:
         return self.add(mechanism, nodes, **parameters)
 
     def lfp(
-        self,
-        electrodes: ArrayLike,
-        medium: Medium | None = None,
-        geometry: Geometry | None = None,
+        self, electrodes: ArrayLike, medium: Medium | None = None, geometry: Geometry | None = None
     ) -> np.ndarray:
         """Return the potentials at electrodes due to 1 nA from each node, by line sources.
 

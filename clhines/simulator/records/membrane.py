@@ -81,21 +81,12 @@ class Membrane:
             names = program.electrode_currents
             outputs = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
             if len(names) != 1 or not outputs:
-                raise InputError(
-                    refusal(
-                        "network.i-membrane-two-currents",
-                        name=mechanism.name,
-                    )
-                )
+                raise InputError(refusal("network.i-membrane-two-currents", name=mechanism.name))
             return outputs[0]
         if program.states or any(p.kind == k for p in model.played):
             what = "states" if program.states else "a parameter that is played"
             raise InputError(
-                refusal(
-                    "network.i-membrane-electrode",
-                    name=mechanism.name,
-                    what=what,
-                )
+                refusal("network.i-membrane-electrode", name=mechanism.name, what=what)
             )
         return ""
 
