@@ -1,4 +1,4 @@
-"""Artificial cells on a GPU: they go ahead of the cells by a launch."""
+"""Artificial cells on a GPU: they are one launch ahead of the cells."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from clhines.simulator.state.sources import steps_between, steps_of_cells
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
 
-MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
+MOST_TOGETHER = 4096  # artificial cells of one work-group, if there is a choice
 _GROUP = 256
 
 
 @dataclass(frozen=True)
 class ArtificialSpec(ArenaSpec):
-    """``artificial.mako``; with `together` one work-group has all, and `kinds` are artificial."""
+    """``artificial.mako`` for artificial `kinds`; with `together` one work-group has all cells."""
 
     template: ClassVar[str] = "simulator/artificial"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -44,38 +44,38 @@ class ArtificialSpec(ArenaSpec):
 
     @classmethod
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
-        """Return the spec of artificial cells that corresponds to `spec` of the cells."""
+        """Return the spec of artificial cells from the cells' `spec`."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
         options = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
         return cls(**{**fields_of(spec), **options, "together": together})
 
 
 def epoch_of(model: Model) -> tuple[int, bool]:
-    """Return the steps of a launch, and whether artificial cells are `together` in it.
+    """Return the steps of a launch, and whether one work-group has all artificial cells.
 
-    No event of a launch is due in it but those of artificial cells, which go ahead, and those
-    within a step from an instance to another one of its cell, which are delivered in layers.
+    No event of a launch is due in it, with two exceptions. Artificial cells are one launch ahead.
+    Events within a step between instances of a cell are delivered in layers.
     """
-    of_cells = steps_of_cells(model)
+    cell_steps = steps_of_cells(model)
     loose = artificial_sources(model)[model.netcons.source]
     artificial = np.array([layouts.is_artificial(kind) for kind in model.kinds], bool)
-    of_loose = steps_between(model, loose & artificial[model.netcons.kind])
-    epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
+    loose_steps = steps_between(model, loose & artificial[model.netcons.kind])
+    epoch = MAX_EPOCH if cell_steps is None else min(max(cell_steps, 1), MAX_EPOCH)
     played = any(layouts.is_artificial(model.kinds[p.kind]) for p in model.played)
-    if of_loose is None or of_loose >= epoch:
+    if loose_steps is None or loose_steps >= epoch:
         return epoch, played
     total = sum(kind.count for kind in model.kinds if layouts.is_artificial(kind))
-    if total > MOST_TOGETHER and of_loose:
-        return of_loose, played
+    if total > MOST_TOGETHER and loose_steps:
+        return loose_steps, played
     return epoch, True
 
 
 class Artificial:
-    """The kernel that advances all artificial cells of a run, ahead of the cells by a launch.
+    """The kernel that advances all artificial cells of a run, one launch ahead of the cells.
 
-    Without voltage, all they do in a launch depends on events of launches before and of each other.
-    Where they send each other events due within a launch, are recorded or have values played into
-    them, one work-group takes all of them, step by step.
+    Without voltage, they depend only on events of earlier launches and of each other. If they
+    exchange events due within a launch, are recorded, or have played parameters, one work-group
+    advances all of them step by step.
     """
 
     def __init__(self, run: ArenaRun, together: bool) -> None:
@@ -91,7 +91,7 @@ class Artificial:
             "loose_sources": sources,
         }
         num = np.int32
-        self._given: dict[str, Any] = {
+        self._arguments: dict[str, Any] = {
             "num_steps": num(0), "first_time": num(0), "record_row": num(0),
             "num_layers": num(len(layers)), "num_emitters": num(len(sources)),
             **{name: to_device(run.queue, a, num) for name, a in tables.items()},
@@ -99,21 +99,21 @@ class Artificial:
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         self._spec = spec
-        self._given["at"] = to_device(self._run.queue, at, np.int32)
+        self._arguments["at"] = to_device(self._run.queue, at, np.int32)
 
     def bind(self, v: Any, arguments: dict[str, Any]) -> None:
-        self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
+        self._unbound: dict[str, Any] | None = {**self._arguments, **arguments, "v": v}
         kinds, records = self._run.model.kinds, self._run.rows.reducers.sources
-        of_these = (r.kind >= 0 and layouts.is_artificial(kinds[r.kind]) for r in records)
-        self._now = self._together or any(of_these)
+        is_recorded = (r.kind >= 0 and layouts.is_artificial(kinds[r.kind]) for r in records)
+        self._now = self._together or any(is_recorded)
 
     def launch(self, count: int, first_time: int, row: int) -> None:
-        queue, known = self._run.queue, self._known
-        if known is not None:
-            spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
+        queue, unbound = self._run.queue, self._unbound
+        if unbound is not None:
+            spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._arguments)[:3]
             built = program.build(queue.context, spec)
-            self._kernel = launches.bind(built, spec, "artificial", known, changes)
-            self._known = None
+            self._kernel = launches.bind(built, spec, "artificial", unbound, changes)
+            self._unbound = None
         self._kernel.change(count, first_time, row)
         (items,), (group,) = devices.small_groups(queue.device, self.count)
         if self._now:

@@ -1,7 +1,7 @@
 """Mechanisms in the kernels of epochs: in lists of nodes, or instance by instance.
 
-Functions and arenas are those of `ArenaSpec`. In lists a lane does everything for its node that
-`Steps` does in two kernels: the end of a step, then events and currents of the next one.
+Functions and arenas are those of `ArenaSpec`. In lists, a lane does for its node the work of two
+kernels of `Steps`: the end of a step, then events and currents of the next one.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from clhines.simulator.gpu.words import WARP
 from clhines.simulator.kinds.spec import CallValues, KindBlocks, call_of
 from clhines.simulator.mechanisms.ir.program import Argument
 
-HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # of a step
+HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # from a step's begin
 
 
 @dataclass(frozen=True)
 class ListBlocks(KindBlocks):
-    """A kind in the lists of an epoch; between launches `lined` states are in their arena, too."""
+    """A kind in the lists of an epoch; between launches, the arena also has `lined` states."""
 
-    given: tuple[tuple[str, str, str], ...] = ()  # role, name, source: not read from their arena
-    held: bool = False  # currents come right after the states' step, with states in variables
-    num_values: int = 0  # lines of values of an instance in a list
-    quick: bool = False  # functions are those of `Lanes`
+    given: tuple[tuple[str, str, str], ...] = ()  # role, name, source; the rest is in the arena
+    held: bool = False  # currents follow the states' step at once, with states in variables
+    num_values: int = 0  # lines of values per instance in a list
+    quick: bool = False  # functions are printed for `Lanes`
     lined: bool = False  # states are in lines of the lists during a launch
     local: bool = False  # these lines are in local memory
-    sums: tuple[str, ...] = ()  # ions whose currents are added up
-    apart: bool = False  # lanes take instances, not the nodes that these are at
-    constants: tuple[str, ...] = ()  # of functions, worked out once in a launch
-    first_constant: int = 0  # number of the first among those of all kinds
-    unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
+    sums: tuple[str, ...] = ()  # ions whose currents are summed
+    apart: bool = False  # in no list: lanes advance instances, not nodes
+    constants: tuple[str, ...] = ()  # constants of functions, computed once per launch
+    first_constant: int = 0  # index of the first one among those of all kinds
+    unread: tuple[str, ...] = ()  # states without a line, as only outputs read them
     shown: tuple[str, ...] = ()  # states in lines that pointers read in their arena
     leads: bool = False  # see `EpochSpec`
 
@@ -39,7 +39,7 @@ class ListBlocks(KindBlocks):
 
     @property
     def alone(self) -> bool:
-        """Whether a step sets the kind's own states and nothing else."""
+        """Whether a step sets only the kind's own states."""
         arguments = self.arguments("advance") if self.has("advance") else ()
         return all(a.role == "state" for a in arguments if a.direction != "in")
 
@@ -48,14 +48,14 @@ class ListBlocks(KindBlocks):
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Parameters that are one number in all lists, for good."""
+        """Parameters with one constant number in all lists."""
         return tuple(
             name for role, name, x in self.given if role == "parameter" and x.startswith("numbers.")
         )
 
     @property
     def constants_call(self) -> str:
-        """Statements that work out the constants, and put them into ``once__``."""
+        """Statements that compute the constants into ``once__``."""
         values = {name: x for role, name, x in self.given if role == "parameter"}
         ordered = [values[name] for name, _ in self.parameters if name in self.alike]
         count, first = len(self.constants), self.first_constant
@@ -90,12 +90,12 @@ class ListBlocks(KindBlocks):
         if self.is_last(a):
             return self.turn(a.name, values["turn"])
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
-            return f"sum_{a.name}"  # of the kinds before
+            return f"sum_{a.name}"  # the sum of the kinds before
         expressions = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return expressions[0] if expressions else super().value(a, values)
 
     def reads_node(self, block: str) -> bool:
-        """Whether a call needs the number of the active node, for variables of ions."""
+        """Whether a call needs the index of the active node, for ion variables."""
         constant = {name for role, name, _ in self.given if role == "ion"}
         return any(
             a.role == "ion" and a.name not in constant
@@ -110,7 +110,7 @@ class ListBlocks(KindBlocks):
             if a.name.removeprefix("i") not in self.sums:
                 return []
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
-        if a.role == "state" and a.name in self.unread:  # the template's `seldom` puts it there
+        if a.role == "state" and a.name in self.unread:  # the template's `seldom` stores it
             return [f"s_{a.name} = {local};"] if self.held else []
         stores = super().stores(a, block, local)
         if a.role == "state" and a.name in self.shown and not self.held:
@@ -123,18 +123,18 @@ class ListBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class SiteBlocks(KindBlocks):
-    """A kind whose instances lanes take one by one: states in variables, currents in slots.
+    """A kind whose instances lanes advance one by one: states in variables, currents in slots.
 
-    `literals` are the parameters that are one number; the others are read from their arena.
+    `literals` are the parameters with one number; the arena has the others.
     """
 
     literals: tuple[tuple[str, str], ...] = ()
-    constants: tuple[str, ...] = ()  # of functions, worked out once in a launch
-    series: bool = False  # functions take the numbers of their series
-    most: int = 0  # instances of a work-group
-    factor: str = ""  # makes the factor of a node of its capacitance over dt
+    constants: tuple[str, ...] = ()  # constants of functions, computed once per launch
+    series: bool = False  # functions get the coefficients of their series
+    most: int = 0  # instances per work-group
+    factor: str = ""  # a literal: the factor of a node over its C/dt
     local: bool = True  # states are in local memory during a launch
-    first_target: int = 0  # number of instance 0 among the targets of events
+    first_target: int = 0  # index of instance 0 among the targets of events
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ("series__",) * self.series
@@ -146,7 +146,7 @@ class SiteBlocks(KindBlocks):
         return super().kept("state", name)
 
     def during(self, name: str) -> str:
-        """Where the state of the `q`-th instance of the work-group is during a launch."""
+        """Return where the `q`-th instance of the work-group keeps a state during a launch."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
         return self.in_memory(name)
@@ -164,7 +164,7 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """Where the current of instance j is kept for records; empty if none is recorded."""
+        """Where the recorded current of instance j is stored; empty if it is not recorded."""
         return self.bare_current("current")
 
     @property
@@ -180,8 +180,8 @@ class SiteBlocks(KindBlocks):
     @property
     def constants_call(self) -> str:
         results = [f"&{name}" for name in self.constant_names]
-        given = [*self.leading("constants"), "dt", *(x for _, x in self.literals), *results]
-        return call_of(f"{self.name}_constants", given, 4)
+        passed = [*self.leading("constants"), "dt", *(x for _, x in self.literals), *results]
+        return call_of(f"{self.name}_constants", passed, 4)
 
     def advance(self, indent: int) -> str:
         """Return the statements that advance the states over the step before."""
@@ -189,7 +189,7 @@ class SiteBlocks(KindBlocks):
         return self.call("advance", self._at(begin, HALVES["end"]), indent)
 
     def event(self, indent: int) -> str:
-        """Return the statements by which a sum of weights acts."""
+        """Return the statements that apply a sum of weights."""
         values = self._at("step_begin[step - first_time]", HALVES["mid"])
         return self.call("receive", {**values, "sum": "(real)sum * scale_of_events"}, indent)
 
@@ -206,8 +206,8 @@ class SiteBlocks(KindBlocks):
     def current_again(self, indent: int) -> str:
         """Return the statements that compute the current from values the compiler cannot know.
 
-        Where operations may be fused, the compiler decides which: the last bits of a cell may not
-        depend on whether the current is recorded.
+        If operations may be fused, the compiler decides which ones. The last bits of a cell must
+        not depend on whether the current is recorded.
         """
         space, names = " " * indent, ["v", *(f"s_{name}" for name in self.states)]
         lines = [f"volatile real again__[{len(names)}] = {{{', '.join(names)}}};"]

@@ -1,17 +1,23 @@
-"""Epochs of whole cells on chip: many steps in one launch, some cells per work-group.
+"""Epochs of whole cells on the chip: many steps per launch, some cells per work-group.
 
-The state is that of `steps`, in the same arenas. A work-group has one cell or some, whose voltages
-stay on the chip, and segments are eliminated there. Events of an epoch are seen by the next one: an
-epoch is no longer than the smallest delay. There are three forms, chosen by `plan_epochs`:
+The state is the one of `steps`, in the same arenas. A work-group has one or some cells; their
+voltages stay on the chip, where segments are eliminated. The next epoch sees the events of an
+epoch, which is no longer than the smallest delay:
+
+    steps     0 1 2 3 4 | 5 6 7 8 9 | ...     smallest delay: 5 steps
+    launch        1     |     2     |         `publish` between them
+    events    a spike in step 2 acts in step 7 at the earliest
+
+There are three forms, chosen by `plan_epochs`:
 
     constant factors   only the roots' conductances change: ``epoch_constant.mako``
     by instance        small cells, events in whole steps: ``epoch_by_instance.mako``
     by node            lists of nodes; any events, large cells: ``epoch_by_node.mako``
 
-By node, a large cell may have several work-groups on NVIDIA, which share its lists out and meet
-once a step; each eliminates by itself. An epoch is one launch, or one for each step if cells read
-voltages of others; if these are read at the end of a step, too, the next launch does the rest of
-it. Artificial cells go ahead by an epoch, see `Artificial`.
+By node, a large cell may have several work-groups on NVIDIA, which share its lists and meet once a
+step; each eliminates the whole cell. An epoch is one launch, or one per step if cells read voltages
+of others. If they read these at the end of a step, too, the next launch does the rest of the step.
+Artificial cells are one epoch ahead, see `Artificial`.
 """
 
 from __future__ import annotations
@@ -59,15 +65,15 @@ from clhines.solver.device.arrays import to_device
 from clhines.solver.plan.plan import Limits, real_name
 
 _TURN = threading.Lock()
-_LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # launch whose work-groups meet
+_LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch with meeting groups
 
 
 class _Others:
-    """Voltages `v` that cells see of others, twice: of this step, and of the next one.
+    """Voltages `v` that cells read of others, twice: of this step, and of the next one.
 
-    After them `v` has room for changes of voltages, with which a launch ends the step before.
-    So many work-groups, `groups`, wait for each other after each step. Where they do not wait,
-    `later` says whether a launch leaves the end of its step to the next one.
+    They are followed by room for changes of voltages, with which a launch ends the step before.
+    `groups` work-groups wait for each other after each step. If they do not wait, `later` says
+    whether a launch leaves the end of its step to the next one.
     """
 
     v: cla.Array | None = None
@@ -94,13 +100,13 @@ class PlanLaunch:
         return ("first_step", "num_steps", "first_time", "record_row", *of_lists)
 
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
-        """Set the arguments of a launch; `steps` are the first four, `begins`: an epoch does."""
+        """Set a launch's arguments; `steps` are the first four, `begins`: it begins an epoch."""
         of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
         ends = (int(not begins),) if self.spec.ends_later else ()
         kernel.change(*steps, *of_lists, *ends)
 
     def given_to(self, k: int, name: str) -> str:
-        """Expression of a parameter in the lists; empty if they take it from the arenas."""
+        """Return a parameter's expression in the lists; empty if they read it from the arenas."""
         if self.lists is None:
             return ""
         arguments = self.spec.lists[k].given
@@ -141,10 +147,10 @@ class CellLayout(layouts.Layout):
 
 @dataclass(frozen=True, eq=False)
 class CellRegions:
-    """Regions that only epochs of whole cells have in the arenas.
+    """Regions of the arenas that only epochs of whole cells have.
 
-    `within` is the place of each node in its cell. Where work-groups share a cell (`spreads`),
-    slots of currents are there for two steps.
+    `within` is the place of each node in its cell. If work-groups share a cell (`spreads`), slots
+    of currents exist for two steps.
     """
 
     model: Model
@@ -153,13 +159,13 @@ class CellRegions:
     spreads: bool
 
     def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add the factors of instances that lanes take one by one, and who writes their rows."""
+        """Add factors and row owners of instances that lanes advance one by one."""
         for k, kind in enumerate(self.model.kinds):
             arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
             arenas["mem"].add(f"factor_{k}", kind.factor)
 
     def add(self, network: Model, arenas: dict[str, Arena]) -> int:
-        """Add those of lists; return the number of layers of targets. `network`: of all ranks."""
+        """Add regions of lists; return the number of layers. `network` is all ranks' model."""
         ints, model = arenas["ints"], self.model
         arenas["clock"].add("node_due", np.zeros(layouts.num_active(model)))
         for k in takes_apart(network):
@@ -181,7 +187,7 @@ class CellRegions:
         return (len(first) - 1) // model.forest.num_cells
 
     def _layers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the layers of each cell begin among targets, and the end; targets at nodes."""
+        """Return the begins of each cell's layers among targets, and the targets at nodes."""
         model, wires = self.model, self.wires
         cell, layer = np.full((2, wires.num_targets), -1)
         for k, first in wires.first_target.items():
@@ -203,7 +209,7 @@ def make(job: Job, **options: Any) -> ArenaRun:
 
 
 def _leading(model: Model) -> np.ndarray | None:
-    """Return the cells of the last instances, which go first in each epoch; None without any.
+    """Return the cells of the last instances, which run first in each epoch, or None.
 
     InputError if one of them reads values of another one.
     """
@@ -222,9 +228,9 @@ def _leading(model: Model) -> np.ndarray | None:
 
 
 class CellEpochs(ArenaKernels):
-    """Advance a model by whole cells; an InputError if one is too large.
+    """Advance a model by whole cells; InputError if one is too large.
 
-    `limits`, `segment`, `units` and `by_node` are those of `plan_epochs`.
+    `limits`, `segment`, `units` and `by_node` are arguments of `plan_epochs`.
     """
 
     family = "epochs"
@@ -267,7 +273,7 @@ class CellEpochs(ArenaKernels):
             self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
         others = plans[self._num_leading :]
         if self.network.exact:
-            others.sort(key=lambda plan: -plan.groups)  # others end beside the largest
+            others.sort(key=lambda plan: -plan.groups)  # smaller ones run beside the largest
         plans = [*plans[: self._num_leading], *others]
         for plan in plans:
             real = np.flatnonzero(plan.table.gather >= 0)
@@ -286,7 +292,7 @@ class CellEpochs(ArenaKernels):
         self._put_nodes(plans)
 
     def _put_others(self, plans: list[EpochPlan]) -> None:
-        """Choose how cells see voltages of others."""
+        """Choose how cells read voltages of others."""
         model, limits = self.model, self._limits
         self._others = _Others()
         if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
@@ -295,16 +301,16 @@ class CellEpochs(ArenaKernels):
 
     @property
     def _at_sites(self) -> list[PlanLaunch]:
-        """Plans whose instances are taken one by one."""
+        """Plans that advance instance by instance."""
         return [launch for launch in self.launches if launch.lists is None]
 
     @property
     def _with_lists(self) -> list[tuple[PlanLaunch, NodeLists]]:
-        """Plans whose lanes take nodes, and their lists."""
+        """Plans with lists of nodes, and the lists."""
         return [(launch, launch.lists) for launch in self.launches if launch.lists is not None]
 
     def _tables(self, plan: EpochPlan, base: int) -> dict[str, Any]:
-        """Put the tables of a plan on the device, the first of whose places is `base`."""
+        """Put the tables of a plan on the device; its first place is `base`."""
         table, units, num = plan.table, plan.units.copy(), np.int32
         units[:, 0] += base
         ints = {
@@ -353,7 +359,7 @@ class CellEpochs(ArenaKernels):
         }  # fmt: skip
 
     def _put_nodes(self, plans: list[EpochPlan]) -> None:
-        """Put what nodes have, by place, on the device; and where their instances are."""
+        """Put values of nodes on the device by place, and where their instances are."""
         tie, end = np.zeros(max(self.places, 1)), 0
         runs = np.zeros(len(tie), np.int64)
         for plan in plans:
@@ -399,7 +405,7 @@ class CellEpochs(ArenaKernels):
             kernel.launch(self.queue, launch.plan.groups * spec.work_group, spec.work_group)
 
     def renew(self, before: Model) -> bool:
-        """See `ArenaKernels`: lists take other numbers where each cell has its own."""
+        """See `ArenaKernels`; lists get new numbers if cells do not share them."""
         model, alike = self.model, same_constants(before, self.model)
         same_nodes = alike
         for k, (kind, old) in enumerate(zip(model.kinds, before.kinds, strict=True)):
@@ -475,15 +481,15 @@ class CellEpochs(ArenaKernels):
         return arenas
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`; functions take terms that depend on tables."""
-        tables = zip(variables.tables, self._known_tables, strict=True)
+        """See `ArenaKernels`; the terms in functions depend on tables."""
+        tables = zip(variables.tables, self._tables_before, strict=True)
         same = all(np.array_equal(a[n], b[n]) for a, b in tables for n in a)
         return same and constant_ions(self._kinds, variables) == self._constants
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         self._kinds = spec.kinds
         self._constants = constant_ions(spec.kinds, self.run.variables)
-        self._known_tables = self.run.variables.tables
+        self._tables_before = self.run.variables.tables
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
             regions[name] = value
@@ -499,7 +505,7 @@ class CellEpochs(ArenaKernels):
                 self._compile_lists(launch, spec, number < self._num_leading)
             detects = launch.spec.in_steps and self.model.num_extra > 0
             launch.spec = replace(launch.spec, detects=detects)
-        self._beside = None  # work-groups that wait for each other take the device alone
+        self._beside = None  # work-groups that wait for each other need the device alone
         if not any(launch.spec.meets for launch in self.launches):
             self._beside = launches.SideBySide(self.queue, len(self._following))
 
@@ -553,7 +559,7 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _kernel(self, launch: PlanLaunch) -> launches.BoundKernel:
-        """Return the kernel of a plan, built when it is first launched."""
+        """Return the kernel of a plan, built for its first launch."""
         if launch.kernel is None:
             spec, arguments = launch.spec, {**self._arguments, **launch.given}
             if spec.in_steps:
@@ -564,18 +570,18 @@ class CellEpochs(ArenaKernels):
 
     @property
     def _following(self) -> list[PlanLaunch]:
-        """Tables of cells that no other cell waits for."""
+        """Plans of cells that no other cell waits for."""
         return self.launches[self._num_leading :]
 
     @property
     def _steps(self) -> int:
-        """Steps of a launch of cells, at most."""
+        """Most steps of a launch of cells."""
         return self.epoch if self._others.groups or not self.model.pointers else 1
 
     # -- values --------------------------------------------------------------------------------
 
     def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
-        """See `ArenaKernels`: in lists of their own, too, if cells share none."""
+        """See `ArenaKernels`; also in lists that cells do not share."""
         if self._at_sites and name in self.model.kinds[k].singles:
             return []  # a literal
         for launch in self.launches:
@@ -587,16 +593,16 @@ class CellEpochs(ArenaKernels):
         return found
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:
-        """See `ArenaKernels`: numbers for all instances are an argument of the kernels."""
+        """See `ArenaKernels`; numbers for all instances are a kernel argument."""
         for launch in self.launches:
             text = launch.given_to(k, name)
             if text.startswith("numbers."):
                 numbers = launch.given["numbers"].copy()
                 numbers[int(text.removeprefix("numbers.n"))] = values[0]
-                launch.given["numbers"] = numbers  # which the next launch takes
+                launch.given["numbers"] = numbers  # for the next launch
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:
-        """See `ArenaKernels`: without exact times kernels keep no count for somas."""
+        """See `ArenaKernels`; in whole steps kernels keep no count for somas."""
         if "held" in saved and self.in_steps:
             above, somas = self.model.sources.above(saved["v"]), len(self.model.soma)
             saved["held"][:somas] = above[:somas]
@@ -617,7 +623,7 @@ class CellEpochs(ArenaKernels):
             self._publish()
 
     def _launch_cells(self, first: int, count: int, row: int, begins: bool) -> None:
-        """Enqueue steps in a launch of each plan; `begins`: an epoch does."""
+        """Enqueue steps in a launch of each plan; `begins`: they begin an epoch."""
         begin = self.run.times.steps.start
         for launch in self.launches:
             launch.change(self._kernel(launch), first, count, begin, row, begins=begins)
@@ -640,7 +646,7 @@ class CellEpochs(ArenaKernels):
         return kernel.launch(queue, items, group, waits)
 
     def _publish(self) -> None:
-        """Enqueue that all targets, if there are any, see the events that were sent so far."""
+        """Let all targets see the events that were sent so far."""
         count = self.model.sources.count
         if not self.network.exact or not self.run.wires.num_targets or not count:
             return
@@ -657,7 +663,7 @@ def _launch_in_turn(
 ) -> cl.Event:
     """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
 
-    So it begins when the last one of this sort has ended, whose queue may be another one.
+    So it starts after the last such kernel has ended, maybe on another queue.
     """
     with _TURN:
         before, event = _LAST.get(queue.device, (queue, None))

@@ -1,4 +1,4 @@
-"""Choose functions and layouts of mechanisms for the kernels of epochs."""
+"""Choose functions and storage of mechanisms for the kernels of epochs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _OF_INSTANCE = frozenset(
     }
 )
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
-_MOST_CLASSES = 3  # of nodes that have statements of their own
-_FEW_CLASSES = 8  # up to which some have
-_FEW_LISTS = 128  # in a launch: statements for classes then bring less than they take to compile
-_LONG = 8  # steps of a launch that can do the work of one more
-_MOST_NUMBERS = 256  # that are arguments of the kernel
+_MOST_CLASSES = 3  # most classes of nodes with their own statements
+_FEW_CLASSES = 8  # with more classes none has its own statements
+_FEW_LISTS = 128  # with fewer lists per launch statements of classes do not pay for compiling
+_LONG = 8  # a launch of so many steps may compute the states of one more
+_MOST_NUMBERS = 256  # most numbers that are kernel arguments
 
 
 def takes_apart(model: Model) -> frozenset[int]:
-    """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
+    """Return point kinds that are apart from lists: lanes advance their instances one by one."""
     apart, played = set(), {p.kind for p in model.played}
     played |= model.added_kinds | {to.kind for to in model.read.values()}
     if model.needs & BY_LAYERS:
@@ -55,7 +55,7 @@ def takes_apart(model: Model) -> frozenset[int]:
 
 
 def node_words(model: Model) -> np.ndarray:
-    """(n,) int64: number of each active node in its cell, with `SPECIAL`; -1 of others."""
+    """Return each active node's index in its cell, with `SPECIAL`, -1 for others, (n,) int64."""
     active, bounds = active_nodes(model), model.forest.cell_offsets
     first = np.searchsorted(active, bounds)
     words = np.full(model.forest.num_nodes, -1)
@@ -68,12 +68,12 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def is_quick(kind: KindBlocks) -> bool:
-    """Whether the functions of a kind are called in lists of nodes alone."""
+    """Whether only lists of nodes call the functions of a kind."""
     return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 
 def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
-    """Return a plan's spec with its kinds, whose instances lanes take one by one."""
+    """Return a plan's spec with kinds that advance instance by instance."""
     pairs = zip(spec.kinds, functions.kinds, strict=True)
     kinds = tuple(_at_sites(spec, plan, kind, model.kinds[kind.number]) for plan, kind in pairs)
     return replace(
@@ -82,22 +82,22 @@ def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec
 
 
 def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> SiteBlocks:
-    """Return a kind with functions of one instance; what one number decides is printed as such."""
+    """Return a kind with functions of one instance; shared parameters are literals."""
     compiled, real = kind.mechanism.compiled, spec.real
     names = [name for name in kind.mechanism.parameters if name in kind.singles]
     lanes = Lanes(spec.ptx) if spec.takes_series else None
-    own = [block for block, *_ in text.blocks if block != "receive"]
+    step_blocks = [block for block, *_ in text.blocks if block != "receive"]
     events = [block for block, *_ in text.blocks if block == "receive"]
-    how = real, 1, tuple(names), (), lanes
+    print_options = real, 1, tuple(names), (), lanes
 
     def printed() -> tuple[str, list[str], dict[str, tuple[Argument, ...]]]:
-        functions = Functions(compiled, *how)
-        source, constants = functions.lifted(own, events)
-        calls = {block: functions.calls(block) for block in own}
+        functions = Functions(compiled, *print_options)
+        source, constants = functions.lifted(step_blocks, events)
+        calls = {block: functions.calls(block) for block in step_blocks}
         one = Functions(compiled, real, lanes=lanes)
         return source, constants, calls | {block: one.calls(block) for block in events}
 
-    source, constants, calls = compiled.once(("sites", *how), printed)
+    source, constants, calls = compiled.once(("sites", *print_options), printed)
     return SiteBlocks(
         **{
             **fields_of(text),
@@ -128,7 +128,7 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Return a plan's spec with its kinds in lists, and numbers that are arguments."""
+    """Return a plan's spec with its kinds in lists, and the numbers that are kernel arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
     held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
@@ -175,9 +175,9 @@ def with_lists(
 def _parameters(
     k: int, variables: Variables, where: dict[str, str], numbers: list[float]
 ) -> list[tuple[str, str, str]]:
-    """Return expressions for the parameters of kind `k`; single ones become further `numbers`.
+    """Return expressions for the parameters of kind `k`; shared ones are appended to `numbers`.
 
-    `where` has the expressions of those that differ between instances.
+    `where` has the expressions of parameters that differ between instances.
     """
     kind, expressions = variables.model.kinds[k], list[tuple[str, str, str]]()
     played = {p.parameter for p in variables.model.played if p.kind == k}
@@ -207,40 +207,40 @@ def _with_functions(
             printed.append(block)
             continue
         lanes = Lanes(spec.ptx, _few_terms(variables, kind.number, spec.real))
-        found = _for_lanes(block, variables, spec.real, lanes, spec.most_once - count)
-        texts.append(replace(kind, functions=found.functions))
-        printed.append(replace(found, first_constant=count))
-        count += len(found.constants)
+        lane_block = _for_lanes(block, variables, spec.real, lanes, spec.most_once - count)
+        texts.append(replace(kind, functions=lane_block.functions))
+        printed.append(replace(lane_block, first_constant=count))
+        count += len(lane_block.constants)
         every = {number for *_, number in lanes.terms}
-        terms |= {number for number in every if f"node_grown_{number}_(" in found.functions}
+        terms |= {number for number in every if f"node_grown_{number}_(" in lane_block.functions}
     return texts, printed, tuple(sorted(terms))
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Columns of a kind's tables that can be time constants, see `Lanes`."""
+    """Return columns of a kind's tables that can be time constants, see `Lanes`."""
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
         for table, values in variables.tables[kind].items()
         for column in range(values.shape[1])
     )
-    return tuple(found for found in columns if found[2])
+    return tuple(column for column in columns if column[2])
 
 
 def _for_lanes(
     block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
 ) -> ListBlocks:
-    """Return a kind with functions for lanes; they take at most `room` constants, or none."""
+    """Return a kind with functions for lanes, with at most `room` constants or none."""
     compiled = variables.model.kinds[block.number].mechanism.compiled
     names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
-    how = real, 1, block.alike, outputs, lanes
+    print_options = real, 1, block.alike, outputs, lanes
 
     def printed(lifts: bool) -> tuple[str, list[str], list[tuple[Argument, ...]]]:
-        functions = Functions(compiled, *how)
+        functions = Functions(compiled, *print_options)
         text, constants = functions.lifted(names) if lifts else (functions.text(names), [])
         return text, constants, [functions.calls(name) for name in names]
 
     for lifts in (True, False):
-        key = "lanes", *how, *names, lifts
+        key = "lanes", *print_options, *names, lifts
         text, constants, calls = compiled.once(key, partial(printed, lifts))
         if len(constants) <= room:
             break
@@ -250,9 +250,9 @@ def _for_lanes(
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Return sets of density mechanisms, as bits, that most lists have.
+    """Return the classes of most lists, as bits.
 
-    There are none if the launch has few lists, or the model many such sets.
+    There are none if the launch has few lists, or the model many classes.
     """
     if (lists.homes[:, 3] - lists.homes[:, 2]).sum() < _FEW_LISTS:
         return ()
@@ -263,7 +263,7 @@ def _classes(lists: NodeLists) -> tuple[int, ...]:
 
 
 def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Blocks and variables of ions of all arguments of some directions."""
+    """Return the block and variable of all ion arguments of some directions."""
     return {
         (block, a.name)
         for kind in kinds
@@ -278,16 +278,16 @@ def _read(kinds: Sequence[KindBlocks]) -> set[str]:
 
 
 def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
-    """Variables of ions that blocks set, besides currents that they add up."""
+    """Return ion variables that blocks set, except currents that they add."""
     currents = {f"i{ion}" for ion in ions}
-    found = _of_ions(kinds, ("out", "inout"))
-    return {name for block, name in found if block != "current" or name not in currents}
+    results = _of_ions(kinds, ("out", "inout"))
+    return {name for block, name in results if block != "current" or name not in currents}
 
 
 def constant_ions(
     kinds: Sequence[KindBlocks], variables: Variables
 ) -> tuple[list[tuple[str, str, str]], list[float]]:
-    """Variables of ions that are one number for good, and these numbers."""
+    """Return ion variables that are one constant number, and these numbers."""
     written, constant = _written(kinds, [i.name for i in variables.model.ions]), []
     numbers = list[float]()
     for ion in variables.model.ions:
@@ -303,9 +303,9 @@ def constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return kinds whose currents the end of a step does not change, so they may come first.
+    """Return kinds whose currents do not change at the end of a step, so they may come first.
 
-    None if nodes meet between the end of a step and the next one's currents.
+    There are none if nodes meet between the end of a step and the next one's currents.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}
@@ -330,11 +330,11 @@ def reads_nodes(model: Model) -> bool:
     """Whether pointers lead to states at other nodes."""
     kinds = model.kinds
     nodes = ((kinds[k].node, kinds[to.kind].node[to.instance]) for (k, _), to in model.read.items())
-    return any((own != other).any() for own, other in nodes)
+    return any((reader != target).any() for reader, target in nodes)
 
 
 def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
-    """Whether the current of a kind reads nothing that others change, and sets nothing of ions."""
+    """Whether a kind's current reads nothing that others change, and sets no ion variable."""
     if not kind.has("current") or {*kind.asks("current", "pointer")} & {*kind.reads}:
         return False
     arguments = kind.arguments("current")

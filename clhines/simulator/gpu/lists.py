@@ -1,19 +1,20 @@
-"""Lists of nodes for epochs of cells with many mechanisms: a warp takes nodes of one class.
+"""Lists of nodes for epochs of cells with many mechanisms: a warp advances nodes of one class.
 
-A *class* of nodes is the set of their density mechanisms. Each cell has *lists* of at most `WARP`
-nodes of one class, and a lane takes one node with all its mechanisms. Where many cells with exact
-times are in flight, a list may have nodes of several classes, and a lane passes by what its `own`
-node lacks: fewer lists, with less in them. What lists need lies in
-*lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
+The *class* of a node is the set of its density mechanisms. Each cell has *lists* of at most `WARP`
+nodes of one class; a lane advances one node with all its mechanisms. If many cells with exact times
+are in flight, a list may mix classes, and a lane skips mechanisms that its `own` node lacks: fewer
+lists, with less in them. The numbers of a list are in *lines* of `WARP` numbers, one per lane, so
+that a warp reads and writes whole lines:
 
-    values of a list     factor, d, (g, k where there are constant mechanisms,) then of each
-                         mechanism the parameters that vary
-    states of a list     of each mechanism its states
-    members of a list    of each mechanism the number of its instance in the cell, -1 for none
+                         lane 0   lane 1   lane 2  ...
+    values of a list     factor   factor   factor        then d, (g, k with constant mechanisms,)
+                         gnabar   gnabar   gnabar        then the parameters that vary
+    states of a list     m        m        m             the states of each mechanism
+    members of a list    3        17       -1            index in the cell of each instance, or -1
 
-A point mechanism comes as often in a list as the node has instances that has most of them. Kinds
-that are *apart* are in no list: lanes take their instances one by one, see `takes_apart`. Cells
-that are equal, in shape, mechanisms and numbers, share lists and values.
+A point mechanism is in a list as often as in the node that has most instances. Kinds that are
+*apart* are in no list: lanes advance their instances one by one, see `takes_apart`. Cells that are
+equal in shape, mechanisms and numbers share lists and values.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from clhines.solver.plan.by_segment import codes, layout, schedule
 from clhines.solver.plan.by_segment.cut import Cut
 from clhines.solver.plan.layout import add_to_rows, index_type
 
-_CACHED = 1 << 17  # entries written at once, which stay in the cache
-_SORTS = 4  # different cells of a shape that are looked for
+_CACHED = 1 << 17  # entries per write, so that they stay in the cache
+_SORTS = 4  # most different cells of a shape to find
 
 
 class KindInstances:
-    """Instances of a kind in planned cells: `count` of each cell, numbered from `first` on."""
+    """Instances of a kind in planned cells: `count` in each cell, numbered from `first` on."""
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
-        self.unread: tuple[str, ...] = ()  # states that have no lines
+        self.unread: tuple[str, ...] = ()  # states without lines
         self.varying = kind.varying
         self.first = np.searchsorted(kind.node, bounds[cells])
         self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
@@ -57,7 +58,7 @@ class KindInstances:
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
-        """Return the same instances with the values of a kind, which is that of another model."""
+        """Return the same instances with the values of another model's kind."""
         lists = copy(self)
         lists.kind = kind
         lists.varying = kind.varying
@@ -72,29 +73,29 @@ class KindInstances:
         return np.repeat(np.arange(len(self.count)), self.count)
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
-        """(m,) bool: whether instances of planned cells equal those of another one."""
-        count, of = int(self.count[as_cell]), int(self.first[as_cell])
+        """Whether the instances of each planned cell equal those of `as_cell`, (m,) bool."""
+        count, first = int(self.count[as_cell]), int(self.first[as_cell])
         alike = self.count[cells] == count
         candidates = cells[alike]
         at = _of_stretches(self.first[candidates], count)
         node = self.kind.node[at].reshape(len(candidates), count) - self._base[candidates][:, None]
-        good = (node == self.kind.node[of : of + count] - self._base[as_cell]).all(axis=1)
+        good = (node == self.kind.node[first : first + count] - self._base[as_cell]).all(axis=1)
         for value in (self.kind.factor, *self.varying.values()):
-            repeats = value[at].reshape(len(candidates), count) == value[of : of + count]
+            repeats = value[at].reshape(len(candidates), count) == value[first : first + count]
             good &= repeats.all(axis=1)
         alike[alike] = good
         return alike
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
-    """Entries of stretches of `count` each; no index where they come one after another."""
+    """Return the entries of stretches of `count` each; a slice if they are consecutive."""
     if (np.diff(first) == count).all():
         return slice(int(first[0]), int(first[0]) + count * len(first))
     return (first[:, None] + np.arange(count)).reshape(-1)
 
 
 class PlannedCells:
-    """Cells that one kernel advances, by ascending `numbers`; `forest` is of these alone."""
+    """Cells that one kernel advances, by ascending `numbers`; `forest` has only these."""
 
     def __init__(self, model: Model, numbers: np.ndarray) -> None:
         self.model, self.numbers = model, numbers
@@ -109,11 +110,14 @@ class PlannedCells:
 
     @cached_property
     def nodes(self) -> np.ndarray:
-        """(k,) int64: natural numbers of the nodes, cell after cell."""
+        """Natural indices of the nodes, cell after cell, (k,) int64."""
         return ranges(self.first, self.forest.sizes)
 
     def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
-        """(m,) int64: first cell equal in shape, instances not `apart`, and numbers; or itself."""
+        """Return the first cell that equals each cell, or itself, (m,) int64.
+
+        Equal cells agree in shape, numbers, and instances of kinds that are not `apart`.
+        """
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
         columns = model.capacitance, model.constant_d, model.constant_b, model.u
@@ -133,7 +137,7 @@ class PlannedCells:
     def _equal(
         self, cells: np.ndarray, first: int, arrays: list[np.ndarray], kinds: list[KindInstances]
     ) -> np.ndarray:
-        """(m,) bool: whether cells of one shape are equal to the first of them."""
+        """Whether cells of one shape equal the cell `first`, (m,) bool."""
         forest = self.forest
         begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
         at = _of_stretches(forest.cell_offsets[cells], n)
@@ -146,7 +150,7 @@ class PlannedCells:
 
 
 class CellTable:
-    """Planned cells as units: lanes, places of nodes, ties; `most` nodes are in a segment."""
+    """Planned cells as units: lanes, places of nodes, ties; a segment has at most `most` nodes."""
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
         self._forest, self._first = forest, first
@@ -178,7 +182,7 @@ class CellTable:
         self._tie_at, self._up_at = self._ties()
 
     def _within(self) -> tuple[np.ndarray, np.ndarray]:
-        """Node of its cell at each place of each template, -1 for none; places of trees' nodes."""
+        """Return the cell's node at each place of each template or -1; places of trees' nodes."""
         trees, rows = self._forest.trees, self.rows
         place, slot, rank = rows.entries()
         node_at = np.full(int(rows.template_size.sum()), -1)
@@ -190,7 +194,7 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes whose `u` ties each place to the next, and each lane to its parent; -1 for none."""
+        """Return nodes whose `u` ties each place to the next, each lane to its parent; or -1."""
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
@@ -202,7 +206,7 @@ class CellTable:
         def place(k: np.ndarray, j: np.ndarray) -> np.ndarray:
             return rows.rows[template[k], leaf[k] + 0, j] + column[k]
 
-        # of each value of each template, the place whose u is meant
+        # by value of each template: the place of the tied node
         size = rows.template_size
         begin = starts(size)
         source = np.full(int(size.sum()), -1)
@@ -218,8 +222,8 @@ class CellTable:
     def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield nodes from place to place, -1 for none, in arrays that stay in the cache.
 
-        `name` is ``gather``: of each place; ``tie``: whose `u` ties it to the next; ``up``: whose
-        `u` ties each lane to its parent.
+        `name` is ``gather``, for the node at each place; ``tie``, for the node whose `u` ties it to
+        the next; or ``up``, for the node whose `u` ties each lane to its parent.
         """
         of_lanes, kind = name == "up", self.blocks.template
         within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]
@@ -239,29 +243,29 @@ class CellTable:
     def values(
         self,
         name: str,
-        of: Callable[[np.ndarray], np.ndarray],
+        value: Callable[[np.ndarray], np.ndarray],
         dtype: DTypeLike = np.float64,
         padding: float = 0.0,
     ) -> np.ndarray:
-        """Values `of` the nodes of `spread`; `padding` where there is none."""
+        """Return a `value` of each node of `spread`, and `padding` for none."""
         values = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
         for here, index in self.spread(name):
-            values[here] = np.where(index < 0, padding, of(index))
+            values[here] = np.where(index < 0, padding, value(index))
         return values
 
     @cached_property
     def gather(self) -> np.ndarray:
-        """(size,) integer: number in the network of the node at each place, -1 for none."""
+        """The network's node at each place, -1 for none, (size,) integer."""
         dtype = index_type(self._first, self._forest.trees.sizes)
         return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
-        """Place of every node, cell after cell, among those of its cell."""
+        """Return the place of every node within its cell, cell after cell."""
         forest = self._forest
         return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
-        """Place of nodes of `forest` in the device order."""
+        """Return the places of nodes of `forest` in the device order."""
         forest = self._forest
         cell = stretch_of(forest.cell_offsets, nodes)
         within = nodes - forest.cell_offsets[cell]
@@ -273,7 +277,7 @@ class CellTable:
         unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
         template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]
         flat = self.rows.rows[template].reshape(len(nodes), -1)
-        at = (flat <= inside[:, None]).sum(axis=1) - 1  # rows of no width begin where others do
+        at = (flat <= inside[:, None]).sum(axis=1) - 1  # empty rows begin where the next one does
         most = self.rows.rows.shape[-1]
         column = inside - flat[np.arange(len(nodes)), at]
         leaf = at >= most
@@ -281,17 +285,17 @@ class CellTable:
         return RECORDED.pack(lane=lane, node=at % most)
 
 
-_MOST = 2**31 - 1  # positions on the device
+_MOST = 2**31 - 1  # largest index on the device
 
 
 class LaneNodes:
-    """The node of each lane of each list, in one cell of each sort, of which there are `num_cells`.
+    """The node of each lane of each list, for one of each set of equal cells, `num_cells` in all.
 
-    `natural`, `row` and `lane`, (k,), are number, list and lane of each node of these cells.
-    `instances` are of each kind place among the nodes, number, and number in its cell. Of each
-    list: `cell`, its class `bits`, a bit for each density kind, and how often each kind comes,
-    `counts`; `nodes` and `places`, (num_lists, WARP), are natural number, and place in the cell's
-    values, or -1.
+    `natural`, `row` and `lane`, (k,), are index, list and lane of each node of these cells.
+    `instances` has, by kind, the position among these nodes, the index, and the index in the cell.
+    By list: `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in
+    it; `nodes` and `places`, (num_lists, WARP), natural index and place in the cell's values, or
+    -1.
     """
 
     def __init__(
@@ -305,7 +309,7 @@ class LaneNodes:
     ) -> None:
         forest, self.kinds, self.num_cells = cells.forest, cells.kinds, len(sorts)
         sizes = forest.sizes[sorts]
-        local = ranges(forest.cell_offsets[sorts], sizes)  # nodes of the plan
+        local = ranges(forest.cell_offsets[sorts], sizes)  # indices in the plan
         cell, start = np.repeat(np.arange(len(sorts)), sizes), starts(sizes)
         self.natural = cells.nodes[local]
         bits, cost = np.zeros(len(local), np.int64), np.zeros(len(local), np.int64)
@@ -327,7 +331,7 @@ class LaneNodes:
         order = np.lexsort((first, *points, bits, -cost, cell))
         weight = np.array([1 + kind.num_states for kind in self.kinds if kind.density], float)
         self.row, self.lane = (
-            _joined(order, bits, cell, weight) if joins else _rows_and_lanes(order, bits, cell)
+            _mixed_rows(order, bits, cell, weight) if joins else _rows_and_lanes(order, bits, cell)
         )
         heads = np.full(int(self.row.max(initial=-1)) + 1, -1)
         heads[self.row[self.lane == 0]] = np.flatnonzero(self.lane == 0)  # first node of each list
@@ -343,7 +347,7 @@ class LaneNodes:
         self._count(points)
 
     def _count(self, points: list[np.ndarray]) -> None:
-        """Set `counts`; of points, at the node that has most of them."""
+        """Set `counts`; for point kinds the count of the node that has most."""
         self.counts, densities, left = list[np.ndarray](), 0, iter(points)
         for kind in self.kinds:
             if kind.density:
@@ -354,10 +358,10 @@ class LaneNodes:
                 np.maximum.at(self.counts[-1], self.row, next(left))
 
     def choose_warps(self, least: int, most: int, busy: bool) -> list[int]:
-        """Numbers of warps of a cell between `least` and `most`, the best first.
+        """Return numbers of warps per cell between `least` and `most`, the best first.
 
-        List k of a cell is of warp ``k % warps``. Where many cells are in flight (`busy`) the warps
-        should be equally loaded; where few are, the one that has most to do should have little.
+        Warp ``k % warps`` has list k of a cell. If many cells are in flight (`busy`), the warps
+        should be equally loaded; otherwise the most loaded warp should have little to do.
         """
         cost = np.full(len(self.bits), 2)
         for count, kind in zip(self.counts, self.kinds, strict=True):
@@ -371,13 +375,13 @@ class LaneNodes:
         return [warps for _, warps in sorted(choices)]
 
     def lines_of(self, kind: int) -> int:
-        """Lines of states of a kind in the cell that has most of them."""
+        """Return the lines of a kind's states in the cell that has most."""
         lines = self.counts[kind] * self.kinds[kind].num_states
         return int(np.bincount(self.cell, lines, self.num_cells).max())
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """(2, k) int64: list and lane of each node; lists are of one cell and of one class."""
+    """Return list and lane of each node, (2, k) int64; a list has one cell and one class."""
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
     run = np.cumsum(new) - 1
@@ -387,10 +391,10 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
     return places
 
 
-def _joined(
+def _mixed_rows(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """As `_rows_and_lanes`, but lists fill up in order where a warp then has less to do."""
+    """Return list and lane of each node; lists mix classes if a warp then has less to do."""
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
     cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]
@@ -403,22 +407,22 @@ def _joined(
 def _weight_of(
     row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Weight of what all lists of each cell have."""
+    """Return the weight of the mechanisms in all lists of each cell."""
     union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
     np.bitwise_or.at(union, row, bits)
-    of = np.zeros(len(union), np.int64)
-    of[row] = cell
-    return np.bincount(of, (union[:, None] >> np.arange(len(weight)) & 1) @ weight)
+    list_cell = np.zeros(len(union), np.int64)
+    list_cell[row] = cell
+    return np.bincount(list_cell, (union[:, None] >> np.arange(len(weight)) & 1) @ weight)
 
 
 class LaneNumbers:
     """Input of the lanes: numbers of their nodes and of the instances there.
 
-    `uniform` are for each kind the parameters that are one number in each list, `scalars` these
-    numbers, of one kind after another. `values` and `members` are (lines, WARP), where each list
-    begins at `value_line` and `member_line`. `places_of_nodes` are place in `values` and natural
-    number of each node; its diagonal is `WARP` after that place, its constant conductance and
-    current ``2 * WARP`` and ``3 * WARP``.
+    `uniform` has, by kind, the parameters with one number in each list; `scalars` these numbers,
+    kind after kind. `values` and `members` are (lines, WARP); a list begins at `value_line` and
+    `member_line`. `places_of_nodes` has the place in `values` and the natural index of each node;
+    its diagonal is `WARP` after that place, its constant conductance and current ``2 * WARP`` and
+    ``3 * WARP``.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -427,12 +431,12 @@ class LaneNumbers:
         self._find_uniform(lanes, model)
         row, lane, nodes = lanes.row, lanes.lane, lanes.natural
         d = model.capacitance_over_dt[nodes] + model.constant_d[nodes]
-        of_node = [np.zeros(len(nodes)), d]
-        of_node += [model.constant_g[nodes], model.constant_b[nodes]] if inflow else []
+        columns = [np.zeros(len(nodes)), d]
+        columns += [model.constant_g[nodes], model.constant_b[nodes]] if inflow else []
         zero, each = np.zeros(len(lanes.bits), np.int64), map(len, self._of_lane)
         members = np.stack([zero, *lanes.counts], axis=1)
         numbers = np.stack([zero, *(c * n for c, n in zip(lanes.counts, each))], axis=1)
-        self.value_line = offsets(numbers.sum(axis=1) + len(of_node))
+        self.value_line = offsets(numbers.sum(axis=1) + len(columns))
         self.member_line = offsets(members.sum(axis=1))
         self.values = np.zeros((self.value_line[-1], WARP))
         self.members = np.full((self.member_line[-1], WARP), -1)
@@ -443,14 +447,14 @@ class LaneNumbers:
             again = np.arange(len(position)) - np.searchsorted(position, position)
             before = members[:, : k + 1].sum(axis=1)[here]
             self.members[self.member_line[here] + before + again, column] = member
-            before = len(of_node) + numbers[:, : k + 1].sum(axis=1)[here]
+            before = len(columns) + numbers[:, : k + 1].sum(axis=1)[here]
             line = self.value_line[here] + before + again * len(names)
             self._places.append((line * WARP + column, number))
             for p, name in enumerate(names):
                 self.values[line + p, column] = kind.varying[name][number]
             if kind.density:
-                of_node[0][position] = kind.kind.factor[number]
-        for j, value in enumerate(of_node):
+                columns[0][position] = kind.kind.factor[number]
+        for j, value in enumerate(columns):
             self.values[self.value_line[row] + j, lane] = value
         self.places_of_nodes = self.value_line[row] * WARP + lane, nodes
 
@@ -461,8 +465,8 @@ class LaneNumbers:
             for name, value in kind.varying.items():
                 column = np.zeros(num_lists)
                 column[row] = value[number]
-                kept = not kind.density or (kind.kind.mechanism.name, name) in model.stored
-                if not kept and (column[row] == value[number]).all():
+                varies = not kind.density or (kind.kind.mechanism.name, name) in model.stored
+                if not varies and (column[row] == value[number]).all():
                     uniform.append(name)
                     columns.append(column)
             self.uniform.append(tuple(uniform))
@@ -470,23 +474,22 @@ class LaneNumbers:
         self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
-        """Offset in `values`, and place and instance of kind `k`, of a parameter of lanes."""
+        """Return a parameter's offset in `values`, and places and instances of kind `k`."""
         return self._of_lane[k].index(name) * WARP, self._places[k]
 
 
 class NodeLists:
     """Lists of nodes of planned cells; too many mechanisms or numbers raise an InputError.
 
-    With `inflow` there are constant currents, of a network with exact times constant mechanisms.
-    `alike`, by natural node, is what else cells must have in common to be equal. With `natural`
-    lists take nodes as they are numbered: neighbours, whose voltages are close and look up the same
-    rows of tables, not places side by side. `apart` are kinds by number.
+    `inflow`: there are constant currents, or with exact times constant mechanisms. Equal cells also
+    agree in `alike`, arrays by natural node. With `natural`, lists are in the order of the nodes:
+    neighbours have close voltages and look up the same rows of tables. `apart` has kinds by number.
 
-    `rows` have of each list the bits of the density kinds, first line of values, of states (in the
-    cell) in global and in local memory, of members; then how often each point kind comes. `homes`
-    have of each unit first place and first lane of a unit with the same ties, first and end of its
-    lists, its first line of states; `instances` its first instance of each kind. `state_lines` are
-    of all units in global memory, `local_lines` of a unit in local memory.
+    `rows` has for each list: bits of the density kinds; first line of values, of states (in the
+    cell) in global and in local memory, of members; count of each point kind. `homes` has for each
+    unit: first place and first lane of a unit with the same ties; first and end of its lists; its
+    first line of states. `instances` has each unit's first instance of each kind. `state_lines` is
+    the total in global memory, `local_lines` the number per unit in local memory.
     """
 
     def __init__(
@@ -503,28 +506,28 @@ class NodeLists:
         if sum(k.density for k in kinds) > MAX_DENSITIES:
             raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
         self._stored = frozenset(model.stored)
-        self.of_own_cells = bool(model.stored)  # as their values are to change
+        self.of_own_cells = bool(model.stored)  # equal cells do not share lists: values change
         every = np.arange(len(cells.numbers))
         like = every if self.of_own_cells else cells.first_equal(alike, apart)
         sorts, number = np.unique(like, return_inverse=True)
         self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart, joins)
         self.numbers = LaneNumbers(self.lanes, model, inflow)
         by_unit = np.argsort(table.unit_of_cell)
-        self._of_unit = of = number.reshape(-1)[by_unit]
+        self._sort_of_unit = sort = number.reshape(-1)[by_unit]
         twin, first_list = table.unit_of_cell[like[by_unit]], self.lanes.first_list
         self.homes = np.zeros((len(every), 8), np.int64)
-        columns = table.units[twin, 0], table.units[twin, 7], first_list[of], first_list[of + 1]
+        columns = table.units[twin, 0], table.units[twin, 7], first_list[sort], first_list[sort + 1]
         self.homes[:, :4] = np.stack(columns, axis=1)
         none = np.zeros((len(every), 0), np.int64)
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Take the numbers of a model of the same cells; False where its lists are others."""
+        """Replace the numbers by those of a model of the same cells; False if lists must differ."""
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
             return False
         pairs = zip(lanes.kinds, model.kinds, strict=True)
-        lanes.kinds = [known.with_values(kind) for known, kind in pairs]
+        lanes.kinds = [instances.with_values(kind) for instances, kind in pairs]
         new = LaneNumbers(lanes, model, inflow)
         same = new.uniform == old.uniform and new.scalars.shape == old.scalars.shape
         same &= np.array_equal(new.value_line, old.value_line)
@@ -533,9 +536,9 @@ class NodeLists:
         return same
 
     def place_states(self, local: Sequence[bool]) -> None:
-        """Give lines to states, those of `local` kinds in local memory; sets `rows` and `homes`."""
+        """Assign lines to states, in local memory for `local` kinds; set `rows` and `homes`."""
         lanes, numbers = self.lanes, self.numbers
-        line, of_cell = [], []
+        line, lines_of_cells = [], []
         for where in (False, True):
             each = [
                 c * k.num_states
@@ -545,13 +548,13 @@ class NodeLists:
             lines: np.ndarray = np.sum([np.zeros(len(lanes.bits), np.int64), *each], axis=0)
             total = np.bincount(lanes.cell, lines, lanes.num_cells).astype(np.int64)
             line.append(starts(lines) - starts(total)[lanes.cell])
-            of_cell.append(total)
+            lines_of_cells.append(total)
         points = [c for c, k in zip(lanes.counts, lanes.kinds, strict=True) if not k.density]
         head = lanes.bits, numbers.value_line[:-1], *line, numbers.member_line[:-1]
         self.rows = np.stack((*head, *points), axis=1)
         assert self.rows.shape[1] == LIST_HEAD + len(points)
-        of_unit = of_cell[0][self._of_unit]
-        self.state_lines, self.local_lines = int(of_unit.sum()), int(of_cell[1].max())
-        self.homes[:, 4] = starts(of_unit)
+        unit_lines = lines_of_cells[0][self._sort_of_unit]
+        self.state_lines, self.local_lines = int(unit_lines.sum()), int(lines_of_cells[1].max())
+        self.homes[:, 4] = starts(unit_lines)
         if max(self.state_lines, len(numbers.values)) * WARP > _MOST:
             raise InputError("too many states for 32-bit positions")

@@ -1,7 +1,7 @@
-"""Plan of epochs on chip: cells by size, their lanes and places, where mechanisms leave their sums.
+"""Plan epochs on the chip: cells by size, their lanes and places, slots of mechanisms' sums.
 
-A plan is for cells of about one size: those that need as many lanes, in whole warps. Each has its
-own kernel and its own launch, so that a small cell takes no more of a device than it needs.
+A plan is for cells of about one size, which need equally many lanes in whole warps. Each plan has
+its own kernel and launch, so that a small cell uses no more of a device than it needs.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from clhines.solver.plan.plan import Limits, real_name
 
 # A work-group has `units` cells of a plan, each with lanes in whole warps; a lane has a segment.
 # Invariant: between two barriers a place on the chip has one writer, so the bits do not depend on
-# who shares a work-group. Mechanisms leave their sums in slots, or lanes take nodes themselves:
-# by instance, where all states fit into local memory, else by node, see `lists`.
+# the other cells of a work-group. By instance, if all states fit into local memory, mechanisms add
+# their sums to slots; otherwise lanes advance nodes with all their mechanisms, see `lists`:
 #
-#   by instance:  cell 0 [warp][warp]  cell 1 [warp][warp]     an instance a lane, slot, node
-#   by node:      cell 0 [warp: lists 0, 2, ..][warp: lists 1, 3, ..]    a node a lane, all of it
+#   by instance:  cell 0 [warp][warp]  cell 1 [warp][warp]     lane = instance, then slot, then node
+#   by node:      cell 0 [warp: lists 0, 2, ..][warp: lists 1, 3, ..]    lane = node
 #
-# How many lanes, cells and registers was measured: bench/notes/epochs.md.
+# bench/notes/epochs.md has the measurements of lanes, cells and registers.
 
 
 class InstanceSites:
-    """Instances of groups of `units` cells, at `most` of each kind: nodes, and slots of sums."""
+    """Instances of groups of `units` cells, at most `most` of each kind: nodes, slots of sums."""
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
         kinds, none = cells.kinds, np.zeros(0, np.int64)
@@ -58,11 +58,11 @@ class InstanceSites:
         self.num_slots = int(np.diff(first).max()) if kinds else 0
         self._sites, self.most = [], list[int]()
         for k in range(len(kinds)):
-            some = np.flatnonzero(which == k)
-            some = some[np.lexsort((place[some], unit[some]))]
-            starts = np.searchsorted(group[some], groups)
-            site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
-            self._sites.append((starts, number[some], site))
+            i = np.flatnonzero(which == k)
+            i = i[np.lexsort((place[i], unit[i]))]
+            starts = np.searchsorted(group[i], groups)
+            site = {"place": place[i], "cell": unit[i] % units, "slot": slot[i]}
+            self._sites.append((starts, number[i], site))
             self.most.append(max(1, int(np.diff(starts).max())))
         self._by_cell, key = by_cell, cells.numbers[cell] if by_cell else places
         size = cells.model.forest.num_cells if by_cell else table.rows.size
@@ -72,7 +72,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each kind where the instances of each group begin, and number and `SITE` of each."""
+        """For each kind, the begin of each group's instances, and index and `SITE` of each."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites
@@ -80,7 +80,7 @@ class InstanceSites:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """First and end slot of each cell of the model, where `by_cell`; or each place's run."""
+        """First and end slot of each cell of the model if `by_cell`, otherwise each place's run."""
         first, count = self._first, self._count
         if self._by_cell:
             return np.stack((first, first + count), axis=1).reshape(-1)
@@ -88,12 +88,12 @@ class InstanceSites:
 
 
 # measured, see bench/notes/epochs.md
-LISTS_FULL = 1  # cells a compute unit, above which those in flight count
+LISTS_FULL = 1  # with more cells per compute unit, throughput counts, not the time of one
 _LISTS_GROUP = 128  # lanes of a work-group of several cells
-_TOGETHER = 512  # of cells with exact times on NVIDIA, whose warps share instructions
-_LISTS_REGISTERS = 72  # of a work-item then
-MOST_WARPS = 16  # of a cell; with more lists than that it may have several work-groups
-_REGISTERS = 1 << 16  # of a multiprocessor
+_TOGETHER = 512  # likewise with exact times on NVIDIA, whose warps share instructions
+_LISTS_REGISTERS = 72  # registers per work-item then
+MOST_WARPS = 16  # per cell; with more lists it may have several work-groups
+_REGISTERS = 1 << 16  # per multiprocessor
 
 
 def choose_lanes(
@@ -104,12 +104,12 @@ def choose_lanes(
     num_cells: int,
     spreads: bool = False,
 ) -> EpochSpec | None:
-    """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
+    """Return the spec with a work-group's lanes, cells and registers; None if nothing fits.
 
-    With `spreads` a cell may have several work-groups, each on a multiprocessor of its own.
+    With `spreads`, a cell may have several work-groups, each on its own multiprocessor.
     """
     each = _cells_each(num_cells, limits)
-    busy, of_plan = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
+    busy, plan_each = each > LISTS_FULL, _cells_each(len(lists.homes), limits)
     choices = lists.lanes.choose_warps(spec.lanes // WARP, MOST_WARPS, busy)
     most_lists = int(np.diff(lists.lanes.first_list).max())
     if spreads and most_lists > MOST_WARPS:
@@ -122,11 +122,11 @@ def choose_lanes(
         lanes = warps * WARP
         few = _LISTS_GROUP // lanes
         if spec.ptx and not spec.crowded:
-            few = min(_TOGETHER // lanes, of_plan)
+            few = min(_TOGETHER // lanes, plan_each)
         most = 1 if far else units or max(1, min(few, MAX_UNITS))
         for count in range(most, 0, -1):
             group = lanes * count
-            full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
+            full = -(-group // (4 * WARP)) * 4 * WARP  # equally many warps per scheduler
             registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
             if busy and not spec.crowded:
                 registers = _more_registers(registers, group, -(-each // count))
@@ -138,13 +138,13 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Largest register count that keeps the number of resident groups, at least 1; or `most`.
+    """Return the most registers that keep the number of resident groups, at least 1, or `most`.
 
     >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
     (72, 96, 96)
     """
     together = min(most, max(1, _REGISTERS // (registers * group)))
-    warps = -(-together * group // (4 * WARP))  # of each scheduler
+    warps = -(-together * group // (4 * WARP))  # per scheduler
     return min(_REGISTERS // (warps * 4 * WARP), 255) // 8 * 8
 
 
@@ -160,14 +160,14 @@ def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpe
     return replace(spec, kinds=tuple(kinds), local_lines=lists.local_lines)
 
 
-MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
-_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
+MAX_DENSE = 16  # most nodes of a tree that are solved by the inverse of their matrix
+_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment; the first that suffices is used
 _SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
-_FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
+_FULL = 4  # with so many cells per compute unit throughput counts, not the time of one
 
 
-# lanes of a work-group (0: of one cell) and registers of a work-item then, by precision and whether
-# factors are constant; measured, see bench/notes/epochs.md
+# lanes per work-group (0: those of one cell) and registers per work-item then, by precision and
+# whether factors are constant; measured, see bench/notes/epochs.md
 _BUSY = {
     ("double", True): (128, 128),
     ("float", True): (128, 96),
@@ -178,7 +178,7 @@ _CELL = 6  # column of a unit
 
 
 class EpochPlan:
-    """Cells that one kernel advances, planned as all `like` them; an InputError if too large."""
+    """Cells that one kernel advances, planned as all `like` them; InputError if too large."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class EpochPlan:
         self.sites: InstanceSites | None = None
         trees = cells.forest.trees
         cut = cut_trees(trees, most, trees.parent < 0)
-        if cut.lanes.max() > schedule.NO_LANE:  # the last number means none
+        if cut.lanes.max() > schedule.NO_LANE:  # the largest number means no lane
             raise self._too_large(int(cut.lanes.max()))
         self.table = CellTable(cells.forest, cut, most, cells.first)
         self.units = self.table.units.copy()
@@ -241,9 +241,9 @@ class EpochPlan:
         return chosen
 
     def _plan_instances(self, spec: EpochSpec, most: int, fills: bool) -> EpochSpec | None:
-        """Return the spec with `most` cells of a work-group, or as many as fit; None: none fits.
+        """Return the spec with `most` cells per work-group, or as many as fit; None: none fits.
 
-        Where it `fills` the device, lanes keep all schedulers of a multiprocessor busy.
+        If it `fills` the device, lanes keep all schedulers of a multiprocessor busy.
         """
         model, constant = self.cells.model, spec.constant
         for count in range(most, 0, -1):
@@ -301,9 +301,9 @@ class EpochPlan:
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Find the rounds after which few nodes of all trees are left, and how many."""
+        """Return the rounds after which few nodes of all trees remain, and how many."""
         lanes = self.table.lanes
-        if self._decisions.split:  # the trees here may be some of those that are planned alike
+        if self._decisions.split:  # this rank may have only some of the trees planned alike
             trees = _one_of_each(self._decisions.network.forest, self._like).trees
             cut = cut_trees(trees, self._most, trees.parent < 0)
             number = np.arange(trees.num_trees)
@@ -318,7 +318,7 @@ class EpochPlan:
         raise AssertionError("only the root is left after the last round")
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
-        """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+        """Return the literal of factor / (capacitance / dt) if all agree within rounding."""
         network = self._decisions.network
         kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
         if kind.mechanism.kind != "density":
@@ -332,12 +332,12 @@ class EpochPlan:
         cells, cell = self.cells, stretch_of(self.cells.model.forest.cell_offsets, nodes)
         cell_number = np.minimum(np.searchsorted(cells.numbers, cell), len(cells.numbers) - 1)
         here = cells.numbers[cell_number] == cell
-        moved = cells.forest.cell_offsets[cell_number] - cells.first[cell_number]
-        return np.where(here, self.table.lane_and_row(np.where(here, nodes + moved, 0)), -1)
+        shift = cells.forest.cell_offsets[cell_number] - cells.first[cell_number]
+        return np.where(here, self.table.lane_and_row(np.where(here, nodes + shift, 0)), -1)
 
 
 def kind_plan(kind: Kind) -> KindPlan:
-    """Return what a plan knows of a kind; most instances and its factor may follow."""
+    """Return a kind's plan; most instances and factor may follow."""
     mechanism = kind.mechanism
     return KindPlan(
         states=tuple(mechanism.states),
@@ -349,9 +349,9 @@ def kind_plan(kind: Kind) -> KindPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Begin of each cell's entries, and (r, 2) `RECORDED` and column, of natural nodes.
+    """Return begins of cells' entries, and `RECORDED` and column, (r, 2), of natural nodes.
 
-    Those of a cell are in the order of lanes.
+    The entries of a cell are in the order of lanes.
     """
     cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():
@@ -371,13 +371,13 @@ def plan_epochs(
     by_node: bool | None = None,
     leading: np.ndarray | None = None,
 ) -> list[EpochPlan]:
-    """Plan all cells, the largest first; an InputError where one is too large.
+    """Plan all cells, the largest first; an InputError if one is too large.
 
-    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough to
-    fill the device: a work-group gives all its cells the lanes and the local memory of the largest.
-    `segment` and `units`: most nodes of a segment, cells of a work-group; chosen where not given.
-    `decisions`: of the whole network, where `model` is a part of it. `by_node`: lanes take nodes;
-    by default where a cell is too large otherwise. `leading` cells have the first plan.
+    Cells that need equally many lanes, in whole warps, have their own plan if there are enough to
+    fill the device: a work-group gives all its cells the lanes and local memory of the largest.
+    `segment` and `units` are most nodes of a segment and cells of a work-group, by default chosen.
+    `decisions` are for the whole network if `model` is a part. `by_node`: lanes advance nodes; by
+    default if a cell is too large otherwise. `leading` cells have the first plan.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -385,7 +385,7 @@ def plan_epochs(
     size = (-(-lanes // WARP) << 8 | most)[forest.shape_of_cell]
     if not busy:
         size[:] = size.max()
-    for few in np.unique(size)[:-1]:  # too few for a launch of their own go with larger ones
+    for few in np.unique(size)[:-1]:  # too few cells for their own launch join larger ones
         if np.count_nonzero(size == few) < _FULL * limits.compute_units:
             size[size == few] = size[size > few].min()
     if leading is not None:
@@ -401,8 +401,8 @@ def plan_epochs(
         if lists and not segment:
             short = _choose_segments(decisions.network, None, False)[0]
             longest = int(short[forest.shape_of_cell[like]].max())
-        some = PlannedCells(model, cells)
-        plans.append(EpochPlan(some, decisions, like, longest, dtype, limits, units, lists))
+        planned = PlannedCells(model, cells)
+        plans.append(EpochPlan(planned, decisions, like, longest, dtype, limits, units, lists))
     return plans
 
 
@@ -413,7 +413,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether the largest cell that is planned alike is too large for lanes of instances."""
+    """Whether the largest of the cells planned alike is too large for lanes of instances."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)
@@ -455,11 +455,11 @@ def _is_busy(decisions: Decisions, limits: Limits) -> bool:
 def _choose_segments(
     model: Model, segment: int | None, busy: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose the most nodes of a segment for each tree, and give the lanes that it then has.
+    """Return the most nodes of a segment for each tree, and its lanes.
 
-    With constant factors, where a lane has little to do, all trees get one number: few, but so
-    that the largest has 64 lanes. Without, each gets as few as let it have 128 lanes, or 256 where
-    the time of one step counts; there all the factors of a segment's nodes are in registers.
+    With constant factors a lane has little to do: all trees get the same small number that gives
+    the largest tree 64 lanes. Otherwise each tree gets as few as give it 128 lanes, or 256 if the
+    time of one step counts; the factors of a segment's nodes are then in registers.
     """
     trees = model.forest.trees
     constant = model.constant_factors
@@ -468,9 +468,9 @@ def _choose_segments(
     most = np.zeros(trees.num_trees, np.int64)
     lanes = np.full(trees.num_trees, np.iinfo(np.int64).max)
     for size in sizes:
-        found = cut_trees(trees, size, trees.parent < 0).lanes
+        new_lanes = cut_trees(trees, size, trees.parent < 0).lanes
         change = np.full(len(most), bool((lanes > room).any())) if constant else lanes > room
-        most[change], lanes[change] = size, found[change]
+        most[change], lanes[change] = size, new_lanes[change]
         if lanes.max() <= room:
             break
     return most, lanes

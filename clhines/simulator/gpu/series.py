@@ -1,4 +1,4 @@
-"""Numbers of the series of rate functions; see ``simulator/common/rates.mako``."""
+"""Coefficients of the series of rate functions; see ``simulator/common/rates.mako``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from clhines.simulator.mechanisms.emit.exponentials import LOG2, series
 from clhines.simulator.mechanisms.emit.helpers import bernoulli_coefficients
 
-NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
+NEAR = 0.5  # below this |x|, x / (exp(x) - 1) is a series
 
 
 def coefficients(real: str) -> dict[str, float]:
-    """Numbers that ``simulator/common/rates.mako`` takes, by name.
+    """Return the numbers of ``simulator/common/rates.mako`` by name.
 
-    ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x`` but for 1 and
-    1/2; ``bernoulli_K`` that of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, enough of them for
-    ``|x| < NEAR``; ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
+    ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x``, except 1 and
+    1/2. ``bernoulli_K`` is the coefficient of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, for ``|x| <
+    NEAR``. ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
     ``nearly_zero`` is so small that it changes no rate.
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
@@ -46,7 +46,7 @@ class SeriesNumbers:
 
     @property
     def arguments(self) -> dict[str, float]:
-        """Numbers that need more than the 32 bits of a GPU's instruction: not literals."""
+        """Numbers that do not fit the 32 bits of a GPU's instruction, and so are no literals."""
         every = coefficients(self.real)
         if self.real == "float":
             return {"nearly_zero": every["nearly_zero"]}
@@ -54,10 +54,12 @@ class SeriesNumbers:
 
     @property
     def coefficients(self) -> dict[str, str]:
-        """Source of all numbers by name: of ``series__``, or literals."""
-        own, real = self.arguments, np.float64 if self.real == "double" else np.float32
+        """Source of all numbers by name: members of ``series__``, or literals."""
+        members, real = self.arguments, np.float64 if self.real == "double" else np.float32
         return {
-            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
+            name: f"series__.{name}"
+            if name in members
+            else f"({real(value).item()!r}{self.suffix})"
             for name, value in coefficients(self.real).items()
         }
 
@@ -67,7 +69,7 @@ class SeriesNumbers:
 
 
 def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:
-    """Leave out the last 32 bits of a coefficient where its term is too small to need them."""
+    """Drop the last 32 bits of a coefficient whose term is too small to need them."""
     if abs(value) * float(reach) ** power * 2.0**-21 > eps / 16:
         return value
     bits = (np.float64(value).view(np.int64) + (1 << 31)) & ~np.int64(0xFFFFFFFF)
@@ -75,7 +77,7 @@ def _short(value: float, reach: Fraction | float, power: int, eps: float) -> flo
 
 
 def terms(dt: float, tau: np.ndarray, real: str) -> int:
-    """Count the terms of ``(exp(-x) - 1) / x`` for ``x = dt/tau``; 0 where x can be too large.
+    """Return the number of terms of ``(exp(-x) - 1) / x`` for ``x = dt/tau``; 0 if x may be large.
 
     >>> terms(0.025, np.array([1.0, 2.0]), "double"), terms(0.025, np.array([0.01, 2.0]), "double")
     (8, 0)

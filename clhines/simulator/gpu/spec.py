@@ -1,4 +1,4 @@
-"""Specs of the kernels of epochs: what planner, templates and launcher share."""
+"""Specs of the kernels of epochs, which planner, templates and launcher share."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from clhines.solver.plan.plan import Limits
 
 @dataclass(frozen=True)
 class KindPlan:
-    """What a plan knows of a kind: the room that its instances need, and where their states lie."""
+    """A kind in a plan: the room for its instances, and where their states are."""
 
     states: tuple[str, ...]
     density: bool  # currents and conductances are multiplied by a factor of each instance
     takes_events: bool
-    most: int = 0  # instances of a work-group
-    factor: str = ""  # makes the factor of a node of its capacitance over dt
-    local: bool = False  # states lie in local memory
+    most: int = 0  # instances per work-group
+    factor: str = ""  # a literal: the factor of a node over its C/dt
+    local: bool = False  # states are in local memory
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class OnChip:
 
     @property
     def eliminates(self) -> bool:
-        """Whether `d` is eliminated in the kernel."""
+        """Whether the kernel eliminates `d`."""
         return self.spec.makes_factors or not self.spec.constant
 
     @property
@@ -53,7 +53,7 @@ class OnChip:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Arrays of the nodes of a cell that stay on the chip."""
+        """Arrays of a cell's nodes that stay on the chip."""
         if self.spec.makes_factors:
             return "d", "tie"
         if self.spec.by_node:
@@ -63,7 +63,7 @@ class OnChip:
         return "c", "d", "tie", *(("g", "k") if self.spec.inflow else ()), "v"
 
     def begin_of(self, name: str) -> str:
-        """Return the first value of place k of an array of `held`."""
+        """Return the initial value of place k of an array of `held`."""
         if self.spec.by_node and name != "v":
             return "0"
         past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
@@ -71,18 +71,18 @@ class OnChip:
 
     @property
     def tree_rounds(self) -> int:
-        """Most rounds in which the tree of segments is contracted."""
+        """Most rounds that contract the tree of segments."""
         all_of_them = self.spec.makes_factors or not self.spec.dense
         return self.spec.rounds if all_of_them else self.spec.before
 
     @property
     def in_warp(self) -> bool:
-        """Whether the lanes of a cell are those of a warp."""
+        """Whether the lanes of a cell are a warp."""
         return self.spec.ptx and self.spec.lanes == self.spec.warp
 
     @property
     def last_round(self) -> str:
-        """Number of a cell's rounds: its own where no lane of another cell waits for these."""
+        """Number of a cell's rounds: its own, unless other cells' lanes wait for it."""
         alone = self.in_warp or (self.spec.ptx and self.whole)
         return "mine.s5" if alone and not self.spec.dense else str(self.tree_rounds)
 
@@ -93,7 +93,7 @@ class OnChip:
 
     @property
     def apart(self) -> int:
-        """Work-items for the mechanisms alone, after those of the cells."""
+        """Work-items for mechanisms only, after those of the cells."""
         return self.spec.extra if self.spec.constant else 0
 
     @property
@@ -118,15 +118,15 @@ class OnChip:
         if spec.has_slots:
             reals += 2 * (spec.slots + 1)
             reals += sum(len(k.states) * k.most for k in spec.kinds if k.local)
-        gaps = 8 * (4 + len(spec.kinds))  # before what must lie at a multiple of 8
+        gaps = 8 * (4 + len(spec.kinds))  # arrays begin at multiples of 8 bytes
         return (8 if spec.real == "double" else 4) * reals + 4 * ints + gaps
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochSpec(TemplateSpec):
-    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch.
+    """Numbers and switches of the kernels of epochs: one work-item per segment of a branch.
 
-    A plan has no `arena` and no `blocks`: these are functions, chosen once the arenas are filled.
+    A plan has no `arena` and no `blocks`: these functions are chosen once the arenas are filled.
     """
 
     templates: ClassVar[tuple[str, ...]] = (
@@ -148,7 +148,7 @@ class EpochSpec(TemplateSpec):
         ),
         "publish": ("int num_sources, int *ints, regions_ regions",),
     }
-    of_steps: ClassVar[tuple[str, ...]] = (  # of kernels that advance
+    of_steps: ClassVar[tuple[str, ...]] = (  # parameters of kernels that advance
         "const real *restrict all_f1 if constant, const real *restrict all_f2 if constant",
         "const real *restrict all_inverse if constant",
         "const real *restrict tree_factors if constant",
@@ -190,49 +190,49 @@ class EpochSpec(TemplateSpec):
     special: ClassVar[int] = SPECIAL
     mechanisms: ClassVar[int] = MECHANISMS
     warp: ClassVar[int] = WARP
-    most_once: ClassVar[int] = 64  # numbers that lists work out once in a launch
+    most_once: ClassVar[int] = 64  # numbers that lists compute once per launch
     real: str
     phase: str = "advance"  # "factor": the constant factors, once; "advance": steps
     constant: bool = False  # only the roots' conductances change
     inflow: bool  # there are constant currents
-    lanes: int  # of a cell
-    units: int = 1  # cells of a work-group
-    extra: int = 0  # work-items for mechanisms alone; with constant factors these have no others
+    lanes: int  # per cell
+    units: int = 1  # cells per work-group
+    extra: int = 0  # work-items for mechanisms only; with constant factors they do all of these
     segment: int  # most nodes of a segment
-    capacity: int  # values of the largest cell, and one more
-    rounds: int = 1  # of a cell at most
-    before: int = 0  # with constant factors: after so many rounds at most `dense` nodes are left,
-    dense: int = 0  # which are solved by the inverse of their matrix; 0 for rounds alone
-    slots: int = 0  # instances of a work-group
+    capacity: int  # values of the largest cell, plus one
+    rounds: int = 1  # most rounds of a cell
+    before: int = 0  # with constant factors: rounds after which at most `dense` nodes remain,
+    dense: int = 0  # to be solved by the inverse of their matrix; 0: rounds only
+    slots: int = 0  # instances per work-group
     secondorder: bool = False
     ptx: bool
     fused: bool = False
     kinds: tuple[KindPlan, ...] = ()
-    registers: int = 0  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
+    registers: int = 0  # most per work-item (NVIDIA's compiler); 0: its choice
     samples: bool = False  # states and currents of instances are recorded
-    in_steps: bool = True  # all events come in whole steps: thresholds are looked at in the solve
+    in_steps: bool = True  # all events come in whole steps: the solve compares thresholds
     detects: bool = False  # there are detectors besides the somas'
-    by_node: bool = field(default=False, repr=False)  # lanes take nodes, see `lists`
-    parts: int = field(default=1, repr=False)  # work-groups of a cell, which share its lists
-    most_lists: int = field(default=0, repr=False)  # of a cell, where there are several
-    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number in each list
-    local_lines: int = field(default=0, repr=False)  # of states of a cell, in local memory
+    by_node: bool = field(default=False, repr=False)  # a lane has a node, see `lists`
+    parts: int = field(default=1, repr=False)  # work-groups per cell, which share its lists
+    most_lists: int = field(default=0, repr=False)  # most lists of a cell, if it has several groups
+    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number per list
+    local_lines: int = field(default=0, repr=False)  # lines of a cell's states in local memory
     crowded: bool = field(default=False, repr=False)  # many cells in flight: short statements
-    far: bool = field(default=False, repr=False)  # values of nodes of large cells: global memory
-    arena: ArenaSpec | None = field(default=None, repr=False)  # of functions; None in a plan
+    far: bool = field(default=False, repr=False)  # values of large cells' nodes: global memory
+    arena: ArenaSpec | None = field(default=None, repr=False)  # spec of functions; None in a plan
     blocks: tuple[ListBlocks | SiteBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
-    classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
+    classes: tuple[int, ...] = field(default=(), repr=False)  # classes with their own statements
     mixed: bool = False  # nodes of a list have different mechanisms
-    joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
-    layers: int = 0  # of targets whose events come before the currents; 0: node by node
+    joins: int = 0  # work-groups that wait for each other after each step; 0: none
+    layers: int = 0  # layers of targets whose events precede the currents; 0: node by node
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     reads_nodes: bool = False  # pointers lead to states at other nodes
-    turns: int = 0  # steps of which values of last instances are kept; 0: none are read
-    diffusing_rounds: int = 0  # of what diffuses along cells; 0: nothing does
-    leads: bool = False  # has the cells of these instances, of which other kernels read a step's
-    selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
-    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `terms`
+    turns: int = 0  # steps for which values of last instances are kept; 0: none are read
+    diffusing_rounds: int = 0  # elimination rounds of diffusing states; 0: nothing diffuses
+    leads: bool = False  # has the last instances' cells, whose values other kernels read
+    selects: bool = field(default=False, repr=False)  # the first step computes unused states
+    terms: tuple[int, ...] = field(default=(), repr=False)  # terms of exponentials, see `terms`
     nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
     currents_read: tuple[str, ...] = field(default=(), repr=False)  # ions whose current is read
 
@@ -264,12 +264,12 @@ class EpochSpec(TemplateSpec):
 
     @property
     def flows(self) -> bool:
-        """Whether constant conductances take currents of v from what a step begins with."""
+        """Whether constant conductances add currents of the voltage at the begin of a step."""
         return self.by_place and self.inflow and not self.constant
 
     @property
     def takes_series(self) -> bool:
-        """Whether the rate functions take the numbers of their series."""
+        """Whether the rate functions get the coefficients of their series."""
         return self.advances and (self.by_node or (bool(self.kinds) and not self.constant))
 
     @property
@@ -309,19 +309,19 @@ class EpochSpec(TemplateSpec):
 
     @property
     def required_size(self) -> str:
-        """Attribute of the kernel; with `registers`, NVIDIA's compiler wants the size left open."""
+        """Attribute of the kernel; with `registers` NVIDIA's compiler must not know the size."""
         if self.registers:
             return ""
         return " __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))"
 
     @property
     def of_factors(self) -> EpochSpec:
-        """The kernel that works out the constant factors of this one."""
+        """The kernel that computes the constant factors of this one."""
         plain = replace(self, arena=None, blocks=(), samples=False, detects=False)
         return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether its work-groups suit a device, and its numbers the bits that they are given."""
+        """Whether its work-groups fit a device, and its numbers their packed bits."""
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group
@@ -336,16 +336,16 @@ class EpochSpec(TemplateSpec):
 
     @property
     def sites(self) -> tuple[SiteBlocks, ...]:
-        """Kinds whose instances are taken one by one."""
+        """Kinds that advance instance by instance."""
         return tuple(kind for kind in self.blocks if isinstance(kind, SiteBlocks))
 
     @property
     def splits(self) -> bool:
-        """Whether the work-items for mechanisms alone have a loop over steps of their own."""
+        """Whether work-items for mechanisms only have their own loop over steps."""
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
-        """Whether each lane has one instance at most: its event is read one step ahead."""
+        """Whether each lane has at most one instance: it reads the event one step ahead."""
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
@@ -357,7 +357,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def voltage(self) -> str:
-        """Voltage of the node of a `site`; with constant factors that is a root."""
+        """Voltage of the node of a `site`; with constant factors the node is a root."""
         if self.constant:
             return f"root_v[{SITE.read('cell', 'site')}]"
         return self._of_node(len(self.chip.held) - 1)
@@ -397,7 +397,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def leading(self) -> list[ListBlocks]:
-        """Kinds whose last instance is among the cells of this kernel, if there are any."""
+        """Kinds whose last instance is among the cells of this kernel."""
         return [kind for kind in self.lists if kind.last and self.leads]
 
     @property
@@ -406,7 +406,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def num_scalars(self) -> int:
-        """Parameters that are one number in each list of nodes."""
+        """Parameters with one number in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
 
@@ -418,20 +418,20 @@ class ListLoop:
 
     @property
     def opens(self) -> str:
-        """Step that has no step before it to end."""
+        """First step of the launch, which has no step before it to end."""
         return "first_step - pending" if self.spec.ends_later else "first_step"
 
     @property
     def seen(self) -> str:
-        """Voltages of all cells at the begin of a step, as pointers have them; others write it."""
+        """Voltages of all cells at the begin of a step, for pointers; other groups write them."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property
     def passes(self) -> tuple[tuple[str, ...], ...]:
-        """Sections of a step for which lists are gone through one after the other.
+        """Sections of a step, grouped by pass over the lists.
 
-        ``states`` and ``end`` end the step before; ``begin`` is that of a step. Between two passes
-        the nodes of a cell meet.
+        ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two passes the
+        nodes of a cell meet.
         """
         spec = self.spec
         assert spec.arena is not None
@@ -442,24 +442,24 @@ class ListLoop:
 
     @property
     def first_list(self) -> str:
-        """Expression of the first list of a warp, less that of the cell."""
+        """Expression of a warp's first list, relative to the cell's."""
         return f"part + {self.spec.parts} * warp" if self.spec.parts > 1 else "warp"
 
     @property
     def list_width(self) -> int:
-        """Numbers of a list of nodes."""
+        """Numbers per list of nodes."""
         return LIST_HEAD + sum(not kind.density for kind in self.spec.kinds)
 
     @property
     def sums_apart(self) -> tuple[str, ...]:
-        """Ions whose currents are added up where they are looked for, not in each step."""
+        """Ions whose currents are summed only if something reads them, not in each step."""
         if self.spec.arena is None:
             return ()
-        ours = [ion for ion in self.spec.arena.ions if ion not in self.spec.currents_read]
-        return tuple(ion for ion in ours if all(k.held for k in self.with_ions((ion,))))
+        unread = [ion for ion in self.spec.arena.ions if ion not in self.spec.currents_read]
+        return tuple(ion for ion in unread if all(k.held for k in self.with_ions((ion,))))
 
     def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
-        """Kinds with currents of ions."""
+        """Return the kinds with currents of some ions."""
         names = {f"i{ion}" for ion in ions}
         return [
             kind for kind in self.spec.lists if kind.has("current") and any(
@@ -469,12 +469,12 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Kinds by number, which add up currents of these ions alone."""
+        """Return kinds by number that sum only the currents of these ions."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
     def in_lists(self) -> tuple[ListBlocks, ...]:
-        """Kinds that lanes take node by node."""
+        """Kinds whose nodes are in lists."""
         return tuple(k for k in self.spec.lists if not k.apart and k.kind != "artificial")
 
     @property
@@ -483,27 +483,27 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Kinds of these whose instances with events are taken together."""
+        """Kinds apart from lists whose instances with due events are processed together."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
-        """Offset of the slots of a step; other work-groups may still read those of the last one."""
+        """Return the offset of a step's slots: other work-groups may still read the last step's."""
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Place of a number in an array that other work-groups read when it is of their turn."""
+        """Return the place of a number that other work-groups read once it has their turn."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property
     def bits(self) -> str:
-        """Type of the bits of a number, of which the last says of which turn it is."""
+        """Integer type of a number's bits; the last bit is the turn."""
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
     def opening(self, kind: ListBlocks, known: int = 0) -> str:
-        """Begin of statements for an instance; `known`: bits of the list, where it has its own."""
+        """Return the begin of statements for an instance; `known`: the list's bits, if constant."""
         space = " " * 12
         instance = f"{space}    const int j = {self.instance(kind)};\n"
         if kind.kind == "density":
@@ -521,7 +521,7 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return the expression that is not 0 where a list has a kind; of points how many."""
+        """Return an expression: nonzero if a list has a density kind; a point kind's count."""
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"
@@ -540,23 +540,23 @@ class ListLoop:
         return self._values("t_begin", "t_mid", "t_end")
 
     def _values(self, begin: str, now: str, end: str) -> CallValues:
-        known = {"t begin": begin, "t now": now, "t end": end}
-        times = {name: self._time(of) for name, of in known.items()}
+        variables = {"t begin": begin, "t now": now, "t end": end}
+        times = {name: self._time(variable) for name, variable in variables.items()}
         turn = "turn_before" if now == "old_end" else "turn_now"
         return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
 
     def _time(self, name: str) -> str:
         """Return a time of this step, or of the `old` one, in NEURON's sums of half steps."""
-        of, at = name.split("_")
+        prefix, at = name.split("_")
         old = f"max(step - 1, {self.opens})"
-        step = old if of == "old" else "min(step, first_step + num_steps - 1)"
+        step = old if prefix == "old" else "min(step, first_step + num_steps - 1)"
         return f"step_begin[{step} - first_time]" + HALVES[at]
 
-    def times(self, of: str, *names: str) -> str:
-        """Return statements that set the begin of a step, ``old`` or ``t``, and its other times."""
-        values = {"begin": self._time(f"{of}_begin")}
-        values |= {name: f"{of}_begin{HALVES[name]}" for name in names}
-        return " ".join(f"const instant {of}_{name} = {x};" for name, x in values.items())
+    def times(self, prefix: str, *names: str) -> str:
+        """Return statements that set a step's begin and other times; prefix ``old`` or ``t``."""
+        values = {"begin": self._time(f"{prefix}_begin")}
+        values |= {name: f"{prefix}_begin{HALVES[name]}" for name in names}
+        return " ".join(f"const instant {prefix}_{name} = {x};" for name, x in values.items())
 
     def closing(self, kind: ListBlocks) -> str:
         space = " " * 12
@@ -565,7 +565,7 @@ class ListLoop:
         return (f"{space}    }}\n" if inner else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: ListBlocks) -> str:
-        """Statement that passes the instances of a kind."""
+        """Return the statement that skips the instances of a kind."""
         count = f"list[{LIST_HEAD + self._rank(kind)}]"
         if kind.kind == "density":
             count = f"(bits >> {self._rank(kind)} & 1)"
@@ -573,7 +573,7 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Pointers that an instance of a kind moves, and the lines by which it does."""
+        """Return the pointers that an instance of a kind moves, and by how many lines."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

@@ -10,7 +10,7 @@ import pytest
 
 from clhines import Mechanism, Network, Simulation
 from clhines.simulator.gpu import epochs, functions
-from clhines.simulator.gpu.lists import _joined, _rows_and_lanes, _weight_of
+from clhines.simulator.gpu.lists import _mixed_rows, _rows_and_lanes, _weight_of
 from clhines.simulator.gpu.series import coefficients, terms
 from clhines.simulator.gpu.words import WARP
 
@@ -218,7 +218,7 @@ def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
         np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
 
 
-def test_joined_lists_have_less_in_them():
+def test_mixed_rows_lists_have_less_in_them():
     """Each node has a lane of its own in a list of its cell, and no cell has more than split."""
     rng, weight = np.random.default_rng(1), np.array([2.0, 1, 4, 3])
     for _ in range(20):
@@ -226,7 +226,7 @@ def test_joined_lists_have_less_in_them():
         cell = np.unique(cell, return_inverse=True)[1]
         bits = rng.integers(0, 16, len(cell))
         order = np.lexsort((bits, cell))
-        row, lane = _joined(order, bits, cell, weight)
+        row, lane = _mixed_rows(order, bits, cell, weight)
         assert np.array_equal(np.unique(row), np.arange(row.max() + 1))
         assert len(np.unique(row * WARP + lane)) == len(cell) and lane.max() < WARP
         assert (np.diff(row[order]) >= 0).all() and (np.diff(cell[order]) >= 0).all()
