@@ -27,9 +27,10 @@ from clhines.simulator.engines.reference import check_unless, refusal_flags, sta
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import Model
+from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import devices_to_share, own_queue
-from clhines.simulator.state.sources import SPIKE_LATE, ring_sizes, wires_of
+from clhines.simulator.state.sources import ring_sizes, wires_of
 
 __all__ = [
     "CHOICES",

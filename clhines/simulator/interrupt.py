@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 
 _signal = sys.modules.get("_signal", signal)  # avoids the enums of `signal`: 1 us, not 18
 _LATER = "the run stops at the end of this chunk; Ctrl-C again stops it at once, without a state"
@@ -32,12 +32,7 @@ class InterruptDelay:
                 self._replaced = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._replaced:
             _signal.signal(signal.SIGINT, signal.default_int_handler)
 

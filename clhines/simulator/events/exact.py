@@ -20,8 +20,8 @@ from clhines.core.arrays import ranges
 from clhines.core.errors import InputError
 from clhines.simulator.kinds.event_errors import TOO_LATE, TOO_MANY_EVENTS, WRONG_EVENTS
 from clhines.simulator.mechanisms.ir.program import Net
+from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.state.sources import (
-    SPIKE_LATE,
     WATCH_MARGIN,
     bin_end,
     detected,

@@ -17,7 +17,7 @@ from clhines.core.arrays import offsets
 from clhines.core.errors import InputError
 from clhines.simulator.engines.reference import Clock
 from clhines.simulator.model.model import Model
-from clhines.simulator.state.sources import SPIKE_LATE
+from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.state.variables import Variables
 
 NEVER = 0x7FFFFFFF  # a delay: no spike acts before the end

@@ -11,7 +11,7 @@ from clhines.core.checks import as_number
 from clhines.core.errors import InputError
 
 ROUNDING = 1e-9  # fraction of a step by which a delay may be shorter than one step
-_SPIKE_LATE = 1e-10  # ms that NEURON adds to the time of a spike
+SPIKE_LATE = 1e-10  # ms that NEURON adds to the time of a spike
 _CLOCK_STEPS = 2**22  # up to here, middles of steps are added up as NEURON does
 LAST_STEP = 2**30  # of any run, and of any delay, so that an event's step fits int32
 MAX_SLOTS = 2**20  # steps in a ring of events
@@ -30,7 +30,7 @@ def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
     A spike has the time of the end of its step plus 1e-10 ms, which NEURON adds. An event acts in
     the first step whose middle is not before it: n + 1/2 steps take n + 1.
     """
-    return np.ceil((delay + _SPIKE_LATE) / dt - 0.5).astype(np.int64)
+    return np.ceil((delay + SPIKE_LATE) / dt - 0.5).astype(np.int64)
 
 
 def event_steps(time: np.ndarray, dt: float) -> np.ndarray:

@@ -18,12 +18,12 @@ from clhines.simulator.engines.run import PartRun
 from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.model.model import Model
+from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.ranks.described import WholeNetwork
 from clhines.simulator.ranks.mpi import Ranks, decoded, encoded
 from clhines.simulator.ranks.partition import Share, steps_together
 from clhines.simulator.state.chunk import Chunk, by_step
 from clhines.simulator.state.decisions import Decisions
-from clhines.simulator.state.sources import SPIKE_LATE
 
 _Result = TypeVar("_Result")
 NOTHING, NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)

@@ -17,6 +17,7 @@ from clhines.core.errors import InputError, RankError
 from clhines.simulator.engines.reference import Clock
 from clhines.simulator.engines.run import PartRun, Restarts
 from clhines.simulator.model.model import Model
+from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.ranks.exchange import (
     NO_VOLTAGES,
     NO_WORDS,
@@ -30,7 +31,7 @@ from clhines.simulator.ranks.exchange import (
 from clhines.simulator.ranks.joining import Ends
 from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
 from clhines.simulator.state.decisions import MAX_EPOCH
-from clhines.simulator.state.sources import SPIKE_LATE, steps_between
+from clhines.simulator.state.sources import steps_between
 from clhines.solver.device.devices import is_cpu
 
 _NEAR = 1e-6  # steps

@@ -21,7 +21,6 @@ from clhines.simulator.model.needs import artificial_sources, within_cells
 from clhines.simulator.network.times import LAST_STEP
 from clhines.solver.plan.kernel_spec import Word
 
-SPIKE_LATE = 1e-10  # ms that NEURON adds to the time of a threshold crossing
 WATCH_MARGIN = 1e-11  # an armed WATCH condition counts as true from -WATCH_MARGIN up
 NEAR = 1e-6  # steps
 EMITTED_PER_STEP = 4  # ring entries for one instance's events, per step of delay

@@ -6,7 +6,7 @@ import pytest
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.gradients.events import EventConnections, step_times
-from clhines.simulator.state.sources import SPIKE_LATE
+from clhines.simulator.network.times import SPIKE_LATE
 
 DT = 0.05
 POOL = """NEURON { SUFFIX outer USEION ca READ ica, cai, cao WRITE cao RANGE depth }
