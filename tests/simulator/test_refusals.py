@@ -24,7 +24,7 @@ def named(pattern):
 
 
 def test_each_id_is_used_and_known():
-    assert named(r'refusal\(\s*"([\w.-]+)"') <= REFUSALS.keys()
+    assert named(r'refus(?:al|e)\(\s*"([\w.-]+)"') <= REFUSALS.keys()
     parts = "mod|neuron|network" if (ROOT / "clhines" / "neuron").exists() else "mod|network"
     ids = {name for name in REFUSALS if re.match(parts, name)} - {"network.message"}
     assert ids <= named(rf'"((?:{parts})\.[a-z0-9-]+)"')

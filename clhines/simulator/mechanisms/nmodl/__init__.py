@@ -26,12 +26,7 @@ refusals (`Refused`, `Rejection`, `NmodlError`), `read`, changes of a file (`Fil
 `PICKED`).
 """
 
-from clhines.simulator.mechanisms.nmodl.build import (
-    MAX_QUEUE,
-    FunctionTables,
-    read,
-    rejections,
-)
+from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read, rejections
 from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges
 from clhines.simulator.mechanisms.nmodl.reading.keywords import KEYWORDS

@@ -24,6 +24,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Refused,
     Statement,
     all_of,
+    refuse,
     uses,
 )
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty
@@ -37,7 +38,6 @@ from clhines.simulator.mechanisms.nmodl.values import (
     TableUse,
     weight,
 )
-from clhines.simulator.refusals import refusal
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
 BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
@@ -65,7 +65,7 @@ class Bodies:
         except Refused as refused:
             refusals = [refused]
         except ExpressionError as error:
-            refusals = [Refused(refusal("mod.expression", error=error))]
+            refusals = [refuse("mod.expression", error=error)]
         self.refused += self.shared.verbatim or refusals
         self.shared.verbatim.clear()
 
@@ -129,9 +129,8 @@ class _Work:
             return "add", name, parts[0]
         does = "set but from itself" if block in POINTED_PUT else "other than added to"
         where = block.upper().replace("_", " ")
-        raise Refused(
-            refusal("mod.pointer-used-in", name=name, does=does, where=where),
-            self.file.pointers[name],
+        raise refuse(
+            "mod.pointer-used-in", self.file.pointers[name], name=name, does=does, where=where
         )
 
     def _main(self, name: str) -> Sequence[Statement]:
@@ -263,7 +262,7 @@ class _Work:
         if solves or others:
             steady = [s for s in solves if s.names[2]]
             if self.shared.secondorder and steady:
-                raise Refused(refusal("mod.steadystate-secondorder"), steady[0].line)
+                raise refuse("mod.steadystate-secondorder", steady[0].line)
             if self.shared.secondorder and any(halves(run, s) for s in solves):
                 self.bodies.halved = True
                 run.overrides["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
@@ -288,7 +287,7 @@ class _Work:
                 self._keep(block, run)
         for s in self._main("CONSTRUCTOR"):
             if s.kind != "verbatim" or not is_empty(str(s.names[0])):
-                raise Refused(refusal("mod.constructor", name="CONSTRUCTOR"), s.line)
+                raise refuse("mod.constructor", s.line, name="CONSTRUCTOR")
 
     # ---------------------------------------------------------------------------------- events
 
@@ -340,7 +339,7 @@ class _Work:
             for s in begins:
                 first.body(s.blocks[0])
             if first.sent:
-                raise Refused(refusal("mod.event-in-initial-of-net-receive"), block.line)
+                raise refuse("mod.event-in-initial-of-net-receive", block.line)
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
     def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
@@ -375,9 +374,9 @@ class _Work:
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if "flag" in (*names, *block.arguments):
-                raise Refused(refusal("mod.for-netcons-flag"), s.line)
+                raise refuse("mod.for-netcons-flag", s.line)
             if len(names) > len(block.arguments):
-                raise Refused(refusal("mod.for-netcons-arguments"), s.line)
+                raise refuse("mod.for-netcons-arguments", s.line)
             rename, results = {}, []
             for a, b in zip(names, block.arguments, strict=False):
                 rename[self.graph.symbol(f"_{a}__other")] = self.graph.symbol(f"_{b}__other")
@@ -394,7 +393,7 @@ class _Work:
             self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
             self.bodies.netcons += 1
         if any(node.uses(e.name) for loop in body.loops for node in loop.nodes() for e in after):
-            raise Refused(refusal("mod.loop-after-for-netcons"), block.line)
+            raise refuse("mod.loop-after-for-netcons", block.line)
         self.bodies.blocks["receive"] = body.mapped(lambda e: self.graph.replaced([e], after)[0])
 
     def _watches(self, run: Execution) -> None:
@@ -413,11 +412,11 @@ class _Work:
         for name in sorted({name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}):
             key = self.names.element(name, None)
             if any(value.uses(key) for _, _, value in watch.results):
-                raise Refused(refusal("mod.watch-ion", name=name), receive.line)
+                raise refuse("mod.watch-ion", receive.line, name=name)
 
     def _excess(self, run: Execution, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
-            raise Refused(refusal("mod.watch-condition"), line)
+            raise refuse("mod.watch-condition", line)
         left, right = (run.expression(e) for e in condition[1:])
         return left - right if condition[0] in (">", ">=") else right - left
 
@@ -429,8 +428,9 @@ class _Work:
             for k, (role, name, value) in enumerate(body.results):
                 if role in ("put", "add", "steer") and name in names:
                     if block not in ("before_initial", "initial"):
-                        what = refusal("mod.pointer-in-two-blocks", name=name)
-                        raise Refused(what, self.file.pointers[name])
+                        raise refuse(
+                            "mod.pointer-in-two-blocks", self.file.pointers[name], name=name
+                        )
                     body.results[k] = "assign", name, value
 
     # ---------------------------------------------------------------------------------- tables
@@ -497,4 +497,4 @@ def _nested(run: Execution, s: Statement) -> None:
     if run.is_in_call and block is not None and block.sort == "LINEAR":
         solve(run, s)
         return
-    raise Refused(refusal("mod.solve-in-loop", name=s.names[0]), s.line)
+    raise refuse("mod.solve-in-loop", s.line, name=s.names[0])

@@ -14,9 +14,7 @@ from clhines.core.checks import as_switch, real_numbers
 from clhines.core.errors import InputError, shown
 from clhines.core.files import read_bytes
 from clhines.simulator.mechanisms.ir.compiled import Body, Compiled, arguments_of
-from clhines.simulator.mechanisms.ir.expressions import (
-    ExpressionError,
-)
+from clhines.simulator.mechanisms.ir.expressions import ExpressionError
 from clhines.simulator.mechanisms.ir.forms import adds_multiples
 from clhines.simulator.mechanisms.ir.program import (
     GENERATOR,
@@ -40,10 +38,11 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Refused,
     Rejection,
     error_of,
+    refuse,
     set_by,
 )
 from clhines.simulator.mechanisms.nmodl.values import MADE
-from clhines.simulator.refusals import id_of, refusal
+from clhines.simulator.refusals import id_of
 
 MAX_QUEUE = 16
 MAX_ROWS = 8000  # of a FUNCTION_TABLE
@@ -88,9 +87,9 @@ def build(
         except Refused as one:
             return None, [one]
         except ExpressionError as error:
-            return None, [Refused(refusal("mod.expression", error=error))]
+            return None, [refuse("mod.expression", error=error)]
         except RecursionError:
-            return None, [Refused(refusal("mod.too-deep", what="too many expressions"))]
+            return None, [refuse("mod.too-deep", what="too many expressions")]
 
     model, refused = built(draws)
     if not draws and any(id_of(r.construct) == "mod.one-generator" for r in refused):
@@ -160,10 +159,10 @@ def _check_currents(bodies: Bodies) -> None:
     """Refuse a file without a name, and currents that are not declared."""
     file, names = bodies.shared.file, bodies.shared.names
     if not file.suffix:
-        raise Refused(refusal("mod.no-suffix"))
+        raise refuse("mod.no-suffix")
     for name in file.nonspecific | file.electrode:
         if names.variable(name) is None:
-            raise Refused(refusal("mod.not-declared", name=name))
+            raise refuse("mod.not-declared", name=name)
 
 
 def _quantity(blocks: FileBlocks, key: str) -> Quantity:

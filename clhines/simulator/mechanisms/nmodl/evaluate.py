@@ -17,11 +17,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.ir.passes.remove_singularities import without_trap
 from clhines.simulator.mechanisms.ir.program import GENERATOR
 from clhines.simulator.mechanisms.nmodl.meaning import function_table
-from clhines.simulator.mechanisms.nmodl.meaning.functions import (
-    FUNCTIONS,
-    built_in,
-    whole,
-)
+from clhines.simulator.mechanisms.nmodl.meaning.functions import FUNCTIONS, built_in, whole
 from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
 from clhines.simulator.mechanisms.nmodl.reading.names import plain
 from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS, parse
@@ -32,6 +28,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Expression,
     Refused,
+    refuse,
 )
 from clhines.simulator.mechanisms.nmodl.values import BlockValues, stream_keys
 from clhines.simulator.refusals import REFUSALS, Sentence, refusal
@@ -109,7 +106,7 @@ class Evaluation(BlockValues):
         if sort == "^":  # a call in C
             return built_in(self.graph, "pow", self.in_any_order(e[1:]))
         if sort == "text":
-            raise Refused(refusal("mod.text-expression"))
+            raise refuse("mod.text-expression")
         return self._operators(e)
 
     def _operators(self, e: Expression) -> Node:
@@ -212,11 +209,11 @@ class Evaluation(BlockValues):
         if block.sort == "FUNCTION_TABLE":
             return function_table.value(self, block, self.in_any_order(arguments, line), line)
         if block.sort not in ("FUNCTION", "PROCEDURE"):
-            raise Refused(refusal("mod.block-called", sort=block.sort, name=name), line)
+            raise refuse("mod.block-called", line, sort=block.sort, name=name)
         values = self.in_any_order(arguments, line)
         if len(values) != len(block.arguments):
             got = f"{len(values)} arguments"
-            raise Refused(refusal("mod.called-with", name=name, got=got), line)
+            raise refuse("mod.called-with", line, name=name, got=got)
         return self.inlined(block, values, line)
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
@@ -229,7 +226,7 @@ class Evaluation(BlockValues):
         if name not in FUNCTIONS:
             raise _unknown(name, line)
         if len(arguments) != FUNCTIONS[name]:
-            raise Refused(refusal("mod.called-arguments", name=name, count=len(arguments)), line)
+            raise refuse("mod.called-arguments", line, name=name, count=len(arguments))
         return built_in(self.graph, name, self.in_any_order(arguments, line))
 
     def _draw_or_fail(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
@@ -295,7 +292,7 @@ class Evaluation(BlockValues):
             alike &= all(self.expression(a).definition is x.definition for a, x in others)
         self.values = kept
         if not alike:
-            raise Refused(refusal("mod.order-of-arguments"), line)
+            raise refuse("mod.order-of-arguments", line)
         return nodes
 
     def _of_ion(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
@@ -303,7 +300,7 @@ class Evaluation(BlockValues):
         name, ions = str(arguments[0][1]), self.file.ions
         ion_variables = {n for ion in ions for n in (*ion.reads, *ion.writes)}
         if name not in ion_variables or name in {f"i{ion.name}" for ion in ions}:
-            raise Refused(refusal("mod.verbatim"), line)
+            raise refuse("mod.verbatim", line)
         key = self.names.element(name, None, line)
         self.reads[key] = None
         return self.graph.symbol(key)
@@ -336,7 +333,7 @@ class Evaluation(BlockValues):
         _check_count(name, values, line)
         if name == "set_seed":
             if "initial" not in self.where:  # float32 has no whole numbers above 2**24
-                raise Refused(refusal("mod.set-seed", where=self.block), line)
+                raise refuse("mod.set-seed", line, where=self.block)
             return drawn(self, "random_setseq", GENERATOR, values, line, name)
         if name == "poisrand":
             return self.inlined(_poisson(), values, line)
@@ -374,7 +371,7 @@ def _poisson() -> Block:
 
 def _check_count(name: str, values: Sequence[Node], line: int) -> None:
     if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
-        raise Refused(refusal("mod.called-arguments", name=name, count=len(values)), line)
+        raise refuse("mod.called-arguments", line, name=name, count=len(values))
 
 
 def _unknown(name: str, line: int) -> Refused:
@@ -383,10 +380,10 @@ def _unknown(name: str, line: int) -> Refused:
         other = f" and call {DRAWS[name]}" * bool(DRAWS[name])
         return Refused(what, line, f"declare a RANDOM variable{other}, or use a NetStim")
     if name in OF_NEURON:
-        return Refused(refusal("mod.function-of-neuron", name=name), line)
+        return refuse("mod.function-of-neuron", line, name=name)
     if name == "hoc_execerror":
-        return Refused(refusal("mod.hoc-execerror"), line)
-    return Refused(refusal("mod.unknown-function", name=name), line)
+        return refuse("mod.hoc-execerror", line)
+    return refuse("mod.unknown-function", line, name=name)
 
 
 _OPERATORS = frozenset("+ - * / < <= > >= == != && ||".split())
@@ -431,15 +428,15 @@ def _check_draw(
 ) -> None:
     """Refuse a draw without a stream, with a wrong count of values, or in a wrong place."""
     if name not in run.file.random:
-        raise Refused(refusal("mod.not-random", function=function, name=name), line)
+        raise refuse("mod.not-random", line, function=function, name=name)
     if function not in _TAKES:
-        raise Refused(refusal("mod.random-ids", function=function), line)
+        raise refuse("mod.random-ids", line, function=function)
     if count not in _TAKES[function]:
-        raise Refused(refusal("mod.random-arguments", function=function, count=count + 1), line)
+        raise refuse("mod.random-arguments", line, function=function, count=count + 1)
     is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
     in_loop = run.inside_loop and not run.draws_inside
     if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
-        raise Refused(refusal("mod.draw-in-block", value=shown, where=run.block), line)
+        raise refuse("mod.draw-in-block", line, value=shown, where=run.block)
 
 
 def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:

@@ -21,6 +21,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Refused,
     Statement,
     all_of,
+    refuse,
     set_by,
     uses,
 )
@@ -93,15 +94,12 @@ class Execution(Evaluation):
             for s in statements:
                 self._executed += 1
                 if self._executed > MAX_EXECUTED:
-                    raise Refused(
-                        refusal("mod.too-many-statements", max_executed=MAX_EXECUTED),
-                        s.line,
-                    )
+                    raise refuse("mod.too-many-statements", s.line, max_executed=MAX_EXECUTED)
                 try:
                     self.line = s.line
                     self._statement(s)
                 except ExpressionError as error:
-                    raise Refused(refusal("mod.expression", error=error), s.line) from error
+                    raise refuse("mod.expression", s.line, error=error) from error
                 except Refused as refused:
                     refused.line = refused.line or s.line
                     raise
@@ -130,15 +128,13 @@ class Execution(Evaluation):
             self.refuse_verbatim(refusal("mod.verbatim-return"), s.line)
         elif s.kind == "verbatim":
             if not is_empty(str(s.names[0])):
-                self.shared.verbatim.append(Refused(refusal("mod.verbatim"), s.line))
+                self.shared.verbatim.append(refuse("mod.verbatim", s.line))
         elif s.kind in self.rules:
             self.rules[s.kind](s)
         elif s.kind in _RULED:
             named = {"prime": f"{s.names[0]}'" if s.names else "", "equation": "an equation"}
             what = named.get(s.kind, s.kind)
-            raise Refused(
-                refusal("mod.statement-outside-block", what=what, ruled=_RULED[s.kind]), s.line
-            )
+            raise refuse("mod.statement-outside-block", s.line, what=what, ruled=_RULED[s.kind])
         elif s.kind == "solve":
             if self.solve is not None:
                 self.solve(self, s)
@@ -185,19 +181,19 @@ class Execution(Evaluation):
     def _turns(self, s: Statement) -> None:
         first, last, by = (self.integer(e).definition for e in s.values)
         if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
-            raise Refused(refusal("mod.from-step-not-constant"), s.line)
+            raise refuse("mod.from-step-not-constant", s.line)
         if not by.value:
-            raise Refused(refusal("mod.from-by-zero"), s.line)
+            raise refuse("mod.from-by-zero", s.line)
         changed = set_by(s.blocks[0], self.file.blocks)
         if any(uses([replace(s, blocks=[])], name) for name in changed):
-            raise Refused(refusal("mod.from-bounds"), s.line)
+            raise refuse("mod.from-bounds", s.line)
         if not (first.is_number and last.is_number):
             self._open_from(s, first, last)
             return
         start, end, step = (int(e.value) for e in (first, last, by))
         turns = range(start, end + (1 if step > 0 else -1), step)
         if len(turns) > MAX_TURNS:
-            raise Refused(refusal("mod.from-turns", count=len(turns), most=MAX_TURNS), s.line)
+            raise refuse("mod.from-turns", s.line, count=len(turns), most=MAX_TURNS)
         name, outer = str(s.names[0]), self.repeats
         if not any(uses([replace(s, blocks=[])], name) for name in self.turning[:-1]):
             self.repeats *= max(len(turns), 1)
@@ -215,7 +211,7 @@ class Execution(Evaluation):
     def _check_executed(self, more: int, line: int) -> None:
         """Refuse to execute too many statements, before the first of them."""
         if more > MAX_EXECUTED:
-            raise Refused(refusal("mod.too-many-statements", max_executed=MAX_EXECUTED), line)
+            raise refuse("mod.too-many-statements", line, max_executed=MAX_EXECUTED)
 
     def _cost(self, block: Block) -> int:
         """Return how many statements a call executes; a loop of unknown bounds is one turn."""
@@ -266,7 +262,7 @@ class Execution(Evaluation):
             if not condition.value:
                 return
             self.body(s.blocks[0])
-        raise Refused(refusal("mod.while-turns", max_turns=MAX_TURNS), s.line)
+        raise refuse("mod.while-turns", s.line, max_turns=MAX_TURNS)
 
     def _open_while(self, s: Statement, condition: Node) -> None:
         """Make a loop of a WHILE whose end depends on values."""
@@ -285,7 +281,7 @@ class Execution(Evaluation):
             loop.values = [self.values[k] for k in changed]
         self.draws_inside = False
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
-            raise Refused(refusal("mod.event-in-while"), s.line)
+            raise refuse("mod.event-in-while", s.line)
         for key, end in zip(changed, self.close_loop(loop), strict=True):
             self.set(key, end)
 
@@ -312,18 +308,18 @@ class Execution(Evaluation):
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Note a net_send, net_event or net_move."""
         if self.where not in ("receive", "initial", "net_initial"):
-            raise Refused(refusal("mod.call-in-block", name=name, where=self.block), line)
+            raise refuse("mod.call-in-block", line, name=name, where=self.block)
         values = self.in_any_order(arguments, line)
         t = self.read("t")
         first, sign = arguments[0] if arguments else (), ""
         while first and first[0] in ("+", "-", "*", "/"):
             first, sign = first[1], str(first[0])
         if name == "net_send" and sign in "*/" and sign and first[1] in self.turning:
-            what = refusal("mod.net-send-delay", first=first[1], sign=sign)
-            raise Refused(what, line, f"begin with another factor than {first[1]}")
+            way_out = f"begin with another factor than {first[1]}"
+            raise refuse("mod.net-send-delay", line, way_out, first=first[1], sign=sign)
         if name == "net_send":
             if len(values) != 2:
-                raise Refused(refusal("mod.net-send-arguments"), line)
+                raise refuse("mod.net-send-arguments", line)
             self.sent.append(Sent("self", self.guard, t + values[0], values[1]))
         else:
             kind = "event" if name == "net_event" else "move"
@@ -335,7 +331,7 @@ class Execution(Evaluation):
             for condition, flag in zip(s.values[::2], s.values[1::2], strict=True):
                 number = self.expression(flag).definition
                 if not number.is_number:
-                    raise Refused(refusal("mod.watch-flag"), s.line)
+                    raise refuse("mod.watch-flag", s.line)
                 self.armed.append((self.guard, condition, number.value, s.line))
             if (
                 "v" in self.overrides
@@ -344,9 +340,7 @@ class Execution(Evaluation):
         elif s.kind == "for_netcons" and self.where == "receive":
             self._for_netcons(s)
         else:
-            raise Refused(
-                refusal("mod.statement-in-block", kind=s.kind.upper(), where=self.block), s.line
-            )
+            raise refuse("mod.statement-in-block", s.line, kind=s.kind.upper(), where=self.block)
 
     def _for_netcons(self, s: Statement) -> None:
         """Execute the body for another connection, whose weights are symbols of their own."""
@@ -361,15 +355,14 @@ class Execution(Evaluation):
         inner._serial = 10_000 + self._serial
         inner.body(s.blocks[0])
         for name in inner.writes:
-            raise Refused(refusal("mod.for-netcons-sets", name=name), s.line)
+            raise refuse("mod.for-netcons-sets", s.line, name=name)
         arguments_here = list(zip(names, self.arguments.items(), strict=False))
         after = [inner.values[str(inner.scopes[-1][name])] for name in names]
         for (name, (argument, key)), changed in zip(arguments_here, after, strict=False):
             symbol, other = self.graph.symbol(weight(argument)), f"_{name}__other"
             is_set = where_true(self.graph, self.guard, [self.values[key]])[0] is not symbol
             if changed.uses(symbol.name) or (is_set and any(e.uses(other) for e in after)):
-                what = refusal("mod.for-netcons-order", name=name)
-                raise Refused(what, s.line)
+                raise refuse("mod.for-netcons-order", s.line, name=name)
             if changed is not self.graph.symbol(other):
                 poison = self.graph.symbol(f"_{argument}__changed")
                 self.values[key] = self.graph.where(self.guard, poison, self.values[key])
@@ -378,9 +371,9 @@ class Execution(Evaluation):
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
         """Execute a block without its table."""
         if block.name in self._calls:
-            raise Refused(refusal("mod.calls-itself", name=block.name), line)
+            raise refuse("mod.calls-itself", line, name=block.name)
         if len(self._calls) > MAX_CALLS:
-            raise Refused(refusal("mod.too-deep", what=f"more than {MAX_CALLS} calls"), line)
+            raise refuse("mod.too-deep", line, what=f"more than {MAX_CALLS} calls")
         if not self._calls:
             self._check_executed(self.repeats * self._cost(block), line)
         self._calls.append(block.name)
@@ -395,7 +388,7 @@ class Execution(Evaluation):
     def _looked_up(self, block: Block, s: Statement, values: Sequence[Node]) -> Node:
         """Take the value of a function, or the variables of a procedure, from its table."""
         if len(values) != 1:
-            raise Refused(refusal("mod.table-arguments", count=len(values)), s.line)
+            raise refuse("mod.table-arguments", s.line, count=len(values))
         use = self.shared.tables.get(block.name)
         if use is None:
             use = self.shared.tables[block.name] = self._table(block, s)
@@ -423,20 +416,20 @@ class Execution(Evaluation):
             keys = [block.name]
         else:
             if not columns:
-                raise Refused(refusal("mod.table-without-names", name=block.name), s.line)
+                raise refuse("mod.table-without-names", s.line, name=block.name)
             keys = []
             for name in columns:
                 if self.names.variable(name) is None:
-                    raise Refused(refusal("mod.not-declared", name=name), s.line)
+                    raise refuse("mod.not-declared", s.line, name=name)
                 keys += self.names.all_elements(name)
         if not 1 <= int(n) <= 1_000_000:
-            raise Refused(refusal("mod.table-with", n=n), s.line)
+            raise refuse("mod.table-with", s.line, n=n)
         use = TableUse(block, keys, low, high, int(n))
         made = self.shared.function_tables.get(MADE.format(block.name))
         if made is not None:
             use.made, use.depends = made.values, frozenset(s.names[1])
             if len(use.made) != (use.n + 1) * len(keys) or not (low.is_number and high.is_number):
-                raise Refused(refusal("mod.table-rows", name=block.name), s.line)
+                raise refuse("mod.table-rows", s.line, name=block.name)
             return use
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
             use.held = tuple(key for key in keys if self._is_held(block, key))

@@ -18,8 +18,8 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     FunctionTable,
     Refused,
     Statement,
+    refuse,
 )
-from clhines.simulator.refusals import refusal
 
 # effects of statements that only some blocks have: ``prime``, ``equation``, KINETIC's
 Rules = dict[str, Callable[[Statement], None]]
@@ -140,20 +140,17 @@ class BlockValues:
     def key(self, name: str, index: int | Node | None, line: int) -> str:
         """Return the key of a variable."""
         if isinstance(index, Node):
-            raise Refused(refusal("mod.index-not-constant"), line)
+            raise refuse("mod.index-not-constant", line)
         local = self._find(name)
         if local is not None:
             if isinstance(local, str):
                 return local
             if index is None or not 0 <= index < len(local):
-                raise Refused(
-                    refusal("mod.index-outside", name=name, index=index, length=len(local)),
-                    line,
-                )
+                raise refuse("mod.index-outside", line, name=name, index=index, length=len(local))
             return local[index]
         variable = self.names.variable(name)
         if variable is None:
-            raise Refused(refusal("mod.not-declared", name=name), line)
+            raise refuse("mod.not-declared", line, name=name)
         return self.names.element(name, index, line)
 
     def _elements(self, name: str) -> str | list[str] | None:
@@ -172,10 +169,9 @@ class BlockValues:
         """Return the keys of an array, whether an index is inside, and the value outside."""
         keys = self._elements(name)
         if not isinstance(keys, list):
-            raise Refused(refusal("mod.no-array", name=name), line)
+            raise refuse("mod.no-array", line, name=name)
         if len(keys) > MAX_CHOSEN:
-            what = refusal("mod.index-of-long-array", max_chosen=MAX_CHOSEN)
-            raise Refused(what, line)
+            raise refuse("mod.index-of-long-array", line, max_chosen=MAX_CHOSEN)
         graph = self.graph
         inside = graph.both(
             graph.less(-graph.one, index), graph.less(index, graph.number(len(keys)))
@@ -214,7 +210,7 @@ class BlockValues:
                 return self._special(name, line)
             if name in self.file.core_pointers or name in self.file.random:
                 what = "BBCOREPOINTER" if name in self.file.core_pointers else "RANDOM"
-                raise Refused(refusal("mod.name-as-number", what=what, name=name), line)
+                raise refuse("mod.name-as-number", line, what=what, name=name)
             variable = self.names.variable(name)
             if variable is None and name == "usetable":
                 return self.graph.number(int(self.shared.use_tables))
@@ -229,10 +225,9 @@ class BlockValues:
 
     def _special(self, name: str, line: int) -> Node:
         if name == "v" and self.file.kind == "artificial":
-            raise Refused(refusal("mod.v-artificial-cell"), line)
+            raise refuse("mod.v-artificial-cell", line)
         if name == "v" and self._calls and self.where in _OF_EVENTS and self.shared.is_stale:
-            what = refusal("mod.v-of-event", call=self._calls[-1])
-            raise Refused(what, line)
+            raise refuse("mod.v-of-event", line, call=self._calls[-1])
         return self.value(name)
 
     def value(self, key: str) -> Node:
@@ -251,18 +246,18 @@ class BlockValues:
             if name == "v":
                 self._check_v(line)
             if name in ("t", "dt", *BUILT_IN):
-                raise Refused(refusal("mod.variable-set", name=name), line)
+                raise refuse("mod.variable-set", line, name=name)
             if name in self.file.external:
-                raise Refused(refusal("mod.external-set", name=name), line)
+                raise refuse("mod.external-set", line, name=name)
             if name == "v":  # of this block alone
                 self.overrides["v"] = self.graph.local("v", value)
                 return
             variable = self.names.variable(name)
             if variable is not None and variable.sort == "constant":
-                raise Refused(refusal("mod.constant-set", name=name), line)
+                raise refuse("mod.constant-set", line, name=name)
             writes = *POINTED_PUT, *POINTED_ADD, ASSIGNING, STEERING
             if name in self.file.pointers and self.where not in writes:
-                raise Refused(refusal("mod.pointer-written", name=name, block=self.block), line)
+                raise refuse("mod.pointer-written", line, name=name, block=self.block)
         if isinstance(index, Node):
             self._choose(name, index, value, line)
         else:
@@ -277,13 +272,12 @@ class BlockValues:
     def _check_v(self, line: int) -> None:
         """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
         if self.inside_loop:
-            raise Refused(refusal("mod.v-set-in-loop"), line)
+            raise refuse("mod.v-set-in-loop", line)
         if self.where in ("net_initial", "for_netcons"):
             inner = {"net_initial": "INITIAL", "for_netcons": "FOR_NETCONS"}[self.where]
-            raise Refused(refusal("mod.v-set-net-receive", inner=inner), line)
+            raise refuse("mod.v-set-net-receive", line, inner=inner)
         if self.where == "receive" and not self.shared.sets_v:
-            what = refusal("mod.v-set-in-call", call=self._calls[-1])
-            raise Refused(what, line)
+            raise refuse("mod.v-set-in-call", line, call=self._calls[-1])
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
         """Return the variables that some work sets after it has used them in its results.
@@ -330,7 +324,7 @@ class BlockValues:
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
         """Return a new loop of these variables."""
         if self.inside_loop:
-            raise Refused(refusal("mod.loop-in-loop"))
+            raise refuse("mod.loop-in-loop")
         number = self.shared.loops
         self.shared.loops += 1
         plain = [k.split("\0")[0] for k in keys]

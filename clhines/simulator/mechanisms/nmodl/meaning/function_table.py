@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from clhines.simulator.mechanisms.ir.expressions import Node
-from clhines.simulator.mechanisms.nmodl.reading.tree import Block, FunctionTable, Refused
+from clhines.simulator.mechanisms.nmodl.reading.tree import Block, FunctionTable, refuse
 from clhines.simulator.mechanisms.nmodl.values import BlockValues, TableUse
-from clhines.simulator.refusals import refusal
 
 
 def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
@@ -20,13 +19,11 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
     table, graph = run.shared.function_tables.get(block.name), run.graph
     if table is None:
         way_out = f"give Mechanism.from_nmodl function_tables={{'{block.name}': (x, y)}}"
-        raise Refused(refusal("mod.function-table-without-table", name=block.name), line, way_out)
+        raise refuse("mod.function-table-without-table", line, way_out, name=block.name)
     if len(table.values) == 1:
         return graph.number(Fraction(table.values[0]))
     if len(arguments) != len(table.axes):
-        raise Refused(
-            refusal("mod.function-table-arguments", name=block.name, count=len(arguments)), line
-        )
+        raise refuse("mod.function-table-arguments", line, name=block.name, count=len(arguments))
     rows = _RowTables(run, block, table)
     (j, share), *second = [rows.place(k, x) for k, x in enumerate(arguments)]
     if not second:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
-from clhines.simulator.refusals import refusal
+from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 
 FUNCTIONS = {  # number of arguments
     **dict.fromkeys("exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh".split(), 1),
@@ -37,10 +36,8 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
     plain, number = base.definition, exponent.definition
     if number.is_number:
         if plain.is_number and plain.value < 0 and number.value.denominator != 1:
-            raise Refused(
-                refusal(
-                    "mod.power-of-numbers", value=float(plain.value), value2=float(number.value)
-                )
+            raise refuse(
+                "mod.power-of-numbers", value=float(plain.value), value2=float(number.value)
             )
         return graph.power(plain if plain.is_number else base, number)
     if plain.is_number and plain.value == Fraction(0):

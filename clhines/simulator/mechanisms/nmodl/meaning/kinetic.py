@@ -18,12 +18,11 @@ from clhines.simulator.mechanisms.nmodl.execute import Execution
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Expression,
-    Refused,
     Statement,
     all_of,
+    refuse,
 )
 from clhines.simulator.mechanisms.nmodl.values import Rules
-from clhines.simulator.refusals import refusal
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
@@ -122,7 +121,7 @@ class _Reactions:
         """NEURON takes entries of its matrix in the order in which its first step did."""
         if self.run.guard is not self.guard:
             what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
-            raise Refused(refusal("mod.reaction-in-if", what=what), s.line)
+            raise refuse("mod.reaction-in-if", s.line, what=what)
 
     def _set_fluxes(self, forward: Node, back: Node) -> None:
         for name, value in (("f_flux", forward), ("b_flux", back)):
@@ -192,7 +191,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
         compartments = dict[str, Statement]()
         for s in all_of(block.body, "diffuse"):
             if all(s is not other for other in block.body):
-                raise Refused(refusal("mod.diffusion-in-if"), s.line)
+                raise refuse("mod.diffusion-in-if", s.line)
         for s in block.body:
             for name in s.names[1] if s.kind in ("compartment", "diffuse") else ():
                 if s.kind == "compartment":
@@ -200,13 +199,13 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
                     continue
                 of = f"LONGITUDINAL_DIFFUSION of '{name}'"
                 if name not in compartments:
-                    raise Refused(refusal("mod.diffusion-without-compartment", of=of), s.line)
+                    raise refuse("mod.diffusion-without-compartment", s.line, of=of)
                 variable = run.names.variable(name)
                 if variable is None or variable.sort != "state":
-                    raise Refused(refusal("mod.diffusion-of-no-state", of=of), s.line)
+                    raise refuse("mod.diffusion-of-no-state", s.line, of=of)
                 keys = run.names.all_elements(name)
                 if {*keys} & {*contributions}:
-                    raise Refused(refusal("mod.second-diffusion", of=of), s.line)
+                    raise refuse("mod.second-diffusion", s.line, of=of)
                 for k, key in enumerate(keys):
                     each = ("volume", compartments[name]), ("diffusion", s)
                     contributions[key] = [(role, key, _of_element(run, of, k)) for role, of in each]
@@ -221,15 +220,15 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
     """Refuse volumes and coefficients that change with a diffusing state, or earlier in a step."""
     of = "LONGITUDINAL_DIFFUSION"
     if run.file.kind != "density":
-        raise Refused(refusal("mod.diffusion-in-kind", of=of, kind=run.file.kind), run.line)
+        raise refuse("mod.diffusion-in-kind", run.line, of=of, kind=run.file.kind)
     if run.writes or run.drew or run.sent:
-        raise Refused(refusal("mod.diffusion-sets", of=of), run.line)
+        raise refuse("mod.diffusion-sets", run.line, of=of)
     of_ions = {name for ion in run.file.ions for name in (*ion.reads, *ion.writes)}
     changing = {*keys, *of_ions, "v", "t", "dt", *run.file.pointers}
     wrong = sorted(changing & {name for node in nodes for name in node.free})
     if wrong:
         shown = run.names.public.get(wrong[0], wrong[0])
-        raise Refused(refusal("mod.diffusion-depends", of=of, shown=shown), run.line)
+        raise refuse("mod.diffusion-depends", run.line, of=of, shown=shown)
 
 
 def _elements(run: Execution, e: Expression, line: int) -> list[str]:
@@ -248,11 +247,11 @@ def _conserved(run: Execution, block: Block) -> list[str]:
         for _, e in s.names[0]:
             variable = run.names.variable(str(e[1]))
             if variable is None or variable.sort != "state":
-                raise Refused(refusal("mod.conserve-no-state", e=e[1]), s.line)
+                raise refuse("mod.conserve-no-state", s.line, e=e[1])
             keys += _elements(run, e, s.line)
         free = [key for key in keys if key not in replaced]
         if not free:
-            raise Refused(refusal("mod.conserve-again"), s.line)
+            raise refuse("mod.conserve-again", s.line)
         replaced.append(free[-1])
     return replaced
 
@@ -276,9 +275,9 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     """Advance the states of a KINETIC block by one step, or to where they stay."""
     rows = _rows(run, block)
     if not rows:
-        raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
+        raise refuse("mod.kinetic-without-states", block.line, name=block.name)
     if len(rows) > MAX_STATES:
-        raise Refused(refusal("mod.kinetic-states", count=len(rows), most=MAX_STATES), block.line)
+        raise refuse("mod.kinetic-states", block.line, count=len(rows), most=MAX_STATES)
     graph = run.graph
     dt = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -291,7 +290,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
             late.update({key: run.values[key] for key in late})
         for key, entries in reactions.matrix.items():
             if entries.get(key, graph.zero) is graph.zero:
-                raise Refused(refusal("mod.kinetic-no-equation", key=key))
+                raise refuse("mod.kinetic-no-equation", key=key)
         return solved(reactions.matrix, reactions.right, graph.local), reactions.linear
 
     def system() -> Iterator[Node]:
@@ -303,8 +302,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     step, linear = change(old, old)
     if late and steady:
         shown = run.names.public.get(next(iter(late)), next(iter(late)))
-        what = refusal("mod.steadystate-set-after-use", name=block.name, shown=shown)
-        raise Refused(what, block.line)
+        raise refuse("mod.steadystate-set-after-use", block.line, name=block.name, shown=shown)
     if linear and not steady:
         new = {key: old[key] + step[key] for key in rows}
     elif steady:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 from clhines.simulator.mechanisms.nmodl.values import weight
-from clhines.simulator.refusals import refusal
 
 
 def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
@@ -60,4 +59,4 @@ def check(
     left = [guard, *where_true(graph, guard, nodes)]
     for name in changed:
         if any(node.uses(weight(name)) for node in left):
-            raise Refused(refusal("mod.used-before-for-netcons", name=name), line)
+            raise refuse("mod.used-before-for-netcons", line, name=name)

@@ -22,11 +22,10 @@ from clhines.simulator.mechanisms.nmodl.meaning import kinetic
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Expression,
-    Refused,
     Statement,
     all_of,
+    refuse,
 )
-from clhines.simulator.refusals import refusal
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
@@ -46,24 +45,24 @@ def solve(run: Execution, s: Statement) -> None:
     name, method, steady = str(s.names[0]), str(s.names[1]), bool(s.names[2])
     block = run.file.blocks.get(name)
     if block is None:
-        raise Refused(refusal("mod.solve-no-block", name=name), s.line)
+        raise refuse("mod.solve-no-block", s.line, name=name)
     supported = _METHODS.get(block.sort)
     if supported is None:
-        raise Refused(refusal("mod.solve-of-block", sort=block.sort, name=name), s.line)
+        raise refuse("mod.solve-of-block", s.line, sort=block.sort, name=name)
     if method not in supported and not (block.sort == "DERIVATIVE" and method == "sparse"):
-        raise Refused(refusal("mod.solve-method", name=name, method=method), s.line)
+        raise refuse("mod.solve-method", s.line, name=name, method=method)
     if block.sort in ("PROCEDURE", "FUNCTION"):
         run.inlined(block, [], s.line)
         return
     before, run.is_repeated = run.is_repeated, not _is_once(run, block, method)
     if block.sort == "KINETIC":
         if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
-            raise Refused(refusal("mod.two-kinetic", name=name), block.line)
+            raise refuse("mod.two-kinetic", block.line, name=name)
         kinetic.sparse(run, block, steady)
     elif block.sort == "LINEAR":
         _equations(run, block)
     elif steady and method != "derivimplicit":
-        raise Refused(refusal("mod.steadystate-derivative", method=method, name=name), s.line)
+        raise refuse("mod.steadystate-derivative", s.line, method=method, name=name)
     else:
         _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
     run.is_repeated = before
@@ -95,7 +94,7 @@ def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
 def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None:
     rates = all_of(block.body, "prime")
     if not rates:
-        raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
+        raise refuse("mod.derivative-has-no-rate", block.line, name=block.name)
     if method == "cnexp" and all(_order(run, s) is not None for s in rates):
         _cnexp(run, block)
     elif method == "euler":
@@ -118,7 +117,7 @@ def _order(run: Execution, s: Statement) -> int | None:
     name = str(s.names[0])
     order = _degree(s.values[0], name)
     if order == -2:
-        raise Refused(refusal("mod.power-method-cnexp", name=name), s.line)
+        raise refuse("mod.power-method-cnexp", s.line, name=name)
     return None if order == -1 else order
 
 
@@ -174,7 +173,7 @@ def _cnexp(run: Execution, block: Block) -> None:
         a, b = form.constant, form.coefficients.get(itself, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
         if any(e.op.startswith(("scop_", "random_")) for e in postorder([b])):
-            raise Refused(refusal("mod.random-number-factor", name=name), s.line)
+            raise refuse("mod.random-number-factor", s.line, name=name)
         run.set(key, exponential_euler(x, a, b, h, graph.local, f"{key}_rate"))
 
     _in_block(run, block, prime)
@@ -200,7 +199,7 @@ def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
 
     def prime(s: Statement, key: str) -> None:
         if run.guard is not guard:
-            raise Refused(refusal("mod.rate-in-if", name=s.names[0]), s.line)
+            raise refuse("mod.rate-in-if", s.line, name=s.names[0])
         rates[key] = run.expression(s.values[0])
 
     _in_block(run, block, prime)
@@ -284,8 +283,7 @@ def _check_order(run: Execution, block: Block, late: dict[str, tuple[Node, Node]
     """Refuse a block that sets a variable behind its use: NEURON executes it again and again."""
     for key in late:
         shown = run.names.public.get(key, key)
-        what = refusal("mod.set-after-use", shown=shown, name=block.name)
-        raise Refused(what, block.line)
+        raise refuse("mod.set-after-use", block.line, shown=shown, name=block.name)
 
 
 def newton(
@@ -355,7 +353,7 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
 
     for name in sorted(matrix, key=lambda n: -max(terms[n].values(), default=0)):
         if not place(name, set()):
-            raise Refused(refusal("mod.singular"))
+            raise refuse("mod.singular")
     return {name: row for row, name in owners.items()}
 
 
@@ -374,7 +372,7 @@ def _iterated(
     """Newton's iteration as a loop: the states, the deviations, the change and the Jacobian."""
     graph, size = run.graph, len(keys)
     if size > MAX_NEWTON:
-        raise Refused(refusal("mod.newton-states", size=size, most=MAX_NEWTON))
+        raise refuse("mod.newton-states", size=size, most=MAX_NEWTON)
 
     def where(values: Sequence[Node]) -> list[Node]:
         return graph.replaced(at, dict(zip(symbols, values, strict=True)))
@@ -447,7 +445,7 @@ def _equations(run: Execution, block: Block) -> None:
 
     def equation(s: Statement) -> None:
         if run.guard is not guard:
-            raise Refused(refusal("mod.equation-in-if"), s.line)
+            raise refuse("mod.equation-in-if", s.line)
         left, right = (run.expression(e) for e in s.values)
         residuals.append(right - left)
 
@@ -463,9 +461,7 @@ def _equations(run: Execution, block: Block) -> None:
                 run.values[key] = value
             executed()
         if len(residuals) != len(used):
-            raise Refused(
-                refusal("mod.equations-states", count=len(residuals), count2=len(used)), block.line
-            )
+            raise refuse("mod.equations-states", block.line, count=len(residuals), count2=len(used))
         return list(residuals)
 
     new = newton(run, used, [run.value(key) for key in used], deviations)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 from clhines.simulator.mechanisms.nmodl.values import STEERING
-from clhines.simulator.refusals import refusal
 
 
 def check_pointers(blocks: FileBlocks) -> FileBlocks:
@@ -19,9 +18,9 @@ def check_pointers(blocks: FileBlocks) -> FileBlocks:
         others = [body for block, body in blocks.bodies.items() if block != STEERING]
         set_there = any(n == name for body in others for _, n, _ in body.results)
         if set_there or any(printed[name] in body.free(body.writes) for body in others):
-            raise Refused(refusal("mod.pointer-of-net-receive", name=name), pointers[name])
+            raise refuse("mod.pointer-of-net-receive", pointers[name], name=name)
     added = {n for body in bodies for role, n, _ in body.results if role in ("put", "add")}
     for name in sorted(added):
         if any(printed[name] in body.free(body.writes) for body in bodies):
-            raise Refused(refusal("mod.pointer-written-read", name=name), pointers[name])
+            raise refuse("mod.pointer-written-read", pointers[name], name=name)
     return blocks

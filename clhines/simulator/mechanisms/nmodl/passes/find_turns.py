@@ -9,8 +9,7 @@ from random import Random
 from clhines.simulator.mechanisms.ir.compiled import Body
 from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
-from clhines.simulator.refusals import refusal
+from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 
 _POINTS = 8  # values of its inputs at which a block is executed twice
 
@@ -29,7 +28,7 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
         setters = {block for block, body in blocks.bodies.items() if key in body.writes}
         by_initial = setters == {"initial"} and key not in turned
         if variable.sort == "local" and not by_initial:  # NEURON does not show its value
-            raise Refused(refusal("mod.changed-in-turn", name=variable.name), variable.line)
+            raise refuse("mod.changed-in-turn", variable.line, name=variable.name)
         (begun if by_initial else in_turn).append(key)
     last = tuple(key for key in in_turn if _is_of_last(blocks, key))
     alone = tuple(blocks.names.public.get(k, k) for k in in_turn if k not in last)

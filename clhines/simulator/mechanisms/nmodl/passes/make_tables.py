@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from clhines.simulator.mechanisms.ir.program import Table
 from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 from clhines.simulator.mechanisms.nmodl.values import TableUse
-from clhines.simulator.refusals import refusal
 
 
 def make_tables(blocks: FileBlocks) -> FileBlocks:
@@ -25,10 +24,10 @@ def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
     wrong = [key for key in wrong if not key.endswith("__table")]
     if wrong:
         shown = blocks.names.public.get(wrong[0], wrong[0])
-        what = refusal("mod.table", name=name, variable=shown)
-        raise Refused(what, use.block.line, f"set usetable_{blocks.file.suffix} = 0")
+        way_out = f"set usetable_{blocks.file.suffix} = 0"
+        raise refuse("mod.table", use.block.line, way_out, name=name, variable=shown)
     if blocks.executed.halved and "dt" in free:
-        raise Refused(refusal("mod.table-secondorder", name=name), use.block.line)
+        raise refuse("mod.table-secondorder", use.block.line, name=name)
     depends = tuple(k for k in blocks.parameters if k in free)
     return Table(name, tuple(use.columns), use.n, depends, use.held)
 
@@ -39,6 +38,6 @@ def _made(blocks: FileBlocks, name: str, use: TableUse) -> Table:
     written = dict.fromkeys(key for body in bodies for key in body.writes)
     changing = [key for key in written if blocks.names.elements[key] in use.depends]
     if changing or ("dt" in use.depends and blocks.executed.halved):
-        what = refusal("mod.table-changes", name=name, value=(*changing, "dt")[0])
-        raise Refused(what, use.block.line, f"set usetable_{blocks.file.suffix} = 0")
+        way_out, value = f"set usetable_{blocks.file.suffix} = 0", (*changing, "dt")[0]
+        raise refuse("mod.table-changes", use.block.line, way_out, name=name, value=value)
     return Table(name, tuple(use.columns), use.n, made=use.made)

@@ -12,8 +12,7 @@ from dataclasses import replace
 from clhines.simulator.mechanisms.ir.compiled import Body, Loop
 from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, postorder
 from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
-from clhines.simulator.refusals import refusal
+from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 
 _DECIDING = "arm", "watch", "unless"  # results that decide by themselves
 
@@ -64,8 +63,7 @@ def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
         marked[name] = new = body.mapped(changed)
         new.loops = [*map(loop_of, body.loops)]
         if any(role in _DECIDING and node in lost for role, _, node in body.results):
-            what = refusal("mod.watch-element")
-            raise Refused(what, line)
+            raise refuse("mod.watch-element", line)
     return marked
 
 

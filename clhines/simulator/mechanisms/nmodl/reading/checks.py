@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.statements import check_index
-from clhines.simulator.mechanisms.nmodl.reading.tree import Block, File, Refused, all_of, uses
-from clhines.simulator.refusals import refusal
+from clhines.simulator.mechanisms.nmodl.reading.tree import (
+    Block,
+    File,
+    all_of,
+    not_neuron,
+    refuse,
+    uses,
+)
 
 _EQUATIONS = {  # statements without which a block is none
     "DERIVATIVE": ("prime",),
@@ -33,17 +39,10 @@ def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
         _check_block(file, block)
     for name in ("NET_RECEIVE", "DESTRUCTOR"):
         if name in file.main and file.kind == "density":
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"{name} in a density mechanism"),
-                file.main[name].line,
-            )
+            raise not_neuron(f"{name} in a density mechanism", file.main[name].line)
     receive = file.main.get("NET_RECEIVE")
     if receive is not None and not receive.arguments:
-        raise Refused(
-            refusal("mod.neuron-refuses", what="NET_RECEIVE without an argument"),
-            receive.line,
-            "it has the weight first",
-        )
+        raise not_neuron("NET_RECEIVE without an argument", receive.line, "it has the weight first")
 
 
 def _check_names(file: File) -> None:
@@ -53,42 +52,26 @@ def _check_names(file: File) -> None:
         if sort == "local":
             continue
         if name in FUNCTIONS_OF_NEURON:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"'{name}', a function of NEURON, is declared"),
-                variable.line,
-            )
+            raise not_neuron(f"'{name}', a function of NEURON, is declared", variable.line)
         if name == "t":
-            raise Refused(
-                refusal("mod.neuron-refuses", what="'t', the time, is declared"),
-                variable.line,
-                "leave it out",
-            )
+            raise not_neuron("'t', the time, is declared", variable.line, "leave it out")
         if name.startswith("D") and name[1:] in states:
             what = f"'{name}', which is the rate of {name[1:]} in NEURON, is declared"
-            raise Refused(
-                refusal("mod.neuron-refuses", what=what), variable.line, "give it another name"
-            )
+            raise not_neuron(what, variable.line, "give it another name")
         if name in file.random:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"RANDOM {name} is declared again"),
-                variable.line,
-            )
+            raise not_neuron(f"RANDOM {name} is declared again", variable.line)
     for name, line in file.random.items():
         if name in FUNCTIONS_OF_NEURON or name == "t":
-            raise Refused(refusal("mod.neuron-refuses", what=f"RANDOM {name}"), line)
+            raise not_neuron(f"RANDOM {name}", line)
     for block in file.blocks.values():
         namesake = file.variables.get(block.name)
         if block.name in FUNCTIONS_OF_NEURON or block.name == "t":
             of = "the time" if block.name == "t" else "a function of NEURON"
             what = f"{block.sort} {block.name}, {of}"
-            raise Refused(refusal("mod.neuron-refuses", what=what), block.line)
+            raise not_neuron(what, block.line)
         if namesake is not None and namesake.sort != "local":
             what = f"'{block.name}' is a variable and a {block.sort}"
-            raise Refused(
-                refusal("mod.neuron-refuses", what=what),
-                block.line,
-                "give one of them another name",
-            )
+            raise not_neuron(what, block.line, "give one of them another name")
 
 
 def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
@@ -97,8 +80,9 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
         is_known = variable is not None and variable.line <= line
         check_index(name, variable.length if variable and is_known else 0, has_index, line)
         if name == "v" and variable is None and _is_for_one_thread(file):
-            what = refusal("mod.neuron-refuses", what="v is not declared in a file for one thread")
-            raise Refused(what, line, "declare it in ASSIGNED")
+            raise not_neuron(
+                "v is not declared in a file for one thread", line, "declare it in ASSIGNED"
+            )
 
 
 def _is_for_one_thread(file: File) -> bool:
@@ -122,14 +106,12 @@ def _check_lists(file: File) -> None:
     for word, shown in (("range", "RANGE"), ("globals", "GLOBAL")):
         for name in {"area", "diam"} & file.variables.keys() & getattr(file, word).keys():
             what = f"'{name}' in {shown}"
-            raise Refused(refusal("mod.neuron-refuses", what=what), getattr(file, word)[name])
+            raise not_neuron(what, getattr(file, word)[name])
     for word in ("globals", "pointers"):
         for name, line in getattr(file, word).items():
             if name not in file.variables and name.removesuffix("0") not in states:
                 shown = {"globals": "GLOBAL", "pointers": "POINTER"}[word]
-                raise Refused(
-                    refusal("mod.neuron-refuses", what=f"{shown} {name} is not declared"), line
-                )
+                raise not_neuron(f"{shown} {name} is not declared", line)
 
 
 def _check_places(file: File, block: Block) -> None:
@@ -137,32 +119,25 @@ def _check_places(file: File, block: Block) -> None:
     inside = ("NET_RECEIVE", "FOR_NETCONS")
     for s in all_of(block.body, "initial"):
         if block.sort not in inside:
-            raise Refused(refusal("mod.neuron-refuses", what=f"INITIAL in {block.sort}"), s.line)
+            raise not_neuron(f"INITIAL in {block.sort}", s.line)
     for s in all_of(block.body, "table"):
         if block.sort not in ("FUNCTION", "PROCEDURE"):
             what = f"TABLE in {block.sort}"
-            raise Refused(refusal("mod.neuron-refuses", what=what), s.line, "use a PROCEDURE")
+            raise not_neuron(what, s.line, "use a PROCEDURE")
         if len(block.arguments) != 1:
-            raise Refused(refusal("mod.table-arguments", count=len(block.arguments)), s.line)
+            raise refuse("mod.table-arguments", s.line, count=len(block.arguments))
         if block.sort == "PROCEDURE" and not s.names[0]:
-            raise Refused(refusal("mod.table-without-names", name=block.name), s.line)
+            raise refuse("mod.table-without-names", s.line, name=block.name)
         if block.sort == "FUNCTION" and s.names[0]:
             what = f"TABLE of {block.name} with names"
-            raise Refused(refusal("mod.neuron-refuses", what=what), s.line)
+            raise not_neuron(what, s.line)
     for s in all_of(block.body, "conductance"):
         if s.names[1] and s.names[1] not in ions:
-            raise Refused(
-                refusal(
-                    "mod.neuron-refuses", what=f"CONDUCTANCE of {s.names[1]}, which no USEION names"
-                ),
-                s.line,
-            )
+            raise not_neuron(f"CONDUCTANCE of {s.names[1]}, which no USEION names", s.line)
     solved = set[object]()
     for s in all_of(block.body, "solve") if block.sort == "BREAKPOINT" else ():
         if s.names[0] in solved:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"a second SOLVE {s.names[0]}"), s.line
-            )
+            raise not_neuron(f"a second SOLVE {s.names[0]}", s.line)
         solved.add(s.names[0])
 
 
@@ -170,19 +145,14 @@ def _check_block(file: File, block: Block) -> None:
     kinds = _EQUATIONS.get(block.sort, ())
     if kinds and not any(all_of(block.body, kind) for kind in kinds):
         if block.sort == "DERIVATIVE":
-            raise Refused(refusal("mod.derivative-has-no-rate", name=block.name), block.line)
+            raise refuse("mod.derivative-has-no-rate", block.line, name=block.name)
         if block.sort == "KINETIC":
-            raise Refused(refusal("mod.kinetic-without-states", name=block.name), block.line)
+            raise refuse("mod.kinetic-without-states", block.line, name=block.name)
         what = f"{block.sort} {block.name} without an equation"
-        raise Refused(refusal("mod.neuron-refuses", what=what), block.line)
+        raise not_neuron(what, block.line)
     if block.sort == "FUNCTION_TABLE" and not block.arguments:
-        raise Refused(
-            refusal("mod.neuron-refuses", what=f"FUNCTION_TABLE {block.name} without an argument"),
-            block.line,
-        )
+        raise not_neuron(f"FUNCTION_TABLE {block.name} without an argument", block.line)
     for s in all_of(block.body, "prime"):
         variable = file.variables.get(str(s.names[0]))
         if variable is None or variable.sort != "state":
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"{s.names[0]}' of what is no STATE"), s.line
-            )
+            raise not_neuron(f"{s.names[0]}' of what is no STATE", s.line)

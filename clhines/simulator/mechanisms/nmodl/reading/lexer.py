@@ -10,9 +10,8 @@ from pathlib import Path
 from clhines.core.errors import InputError
 from clhines.core.files import read_bytes
 from clhines.simulator.mechanisms.nmodl.reading.c import translations
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused
+from clhines.simulator.mechanisms.nmodl.reading.tree import not_neuron, refuse
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import said
-from clhines.simulator.refusals import refusal
 
 MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
 
@@ -57,12 +56,11 @@ class Includes:
             path = (self.folder or Path()) / name
             if self.folder is None or not path.is_file():
                 way_out = "give the path of the file, so that others are found beside it"
-                what = refusal("mod.include", name=name, error="there is no such file")
-                raise Refused(what, line, way_out)
+                raise refuse("mod.include", line, way_out, name=name, error="there is no such file")
             try:
                 self.texts[name] = read_bytes(path, MAX_TEXT).decode("utf-8", "replace")
             except InputError as error:
-                raise Refused(refusal("mod.include", name=name, error=error), line) from error
+                raise refuse("mod.include", line, name=name, error=error) from error
         return self.texts[name]
 
 
@@ -95,13 +93,13 @@ def _tokens(
             break
         if closed == row and sort not in _SKIPPED and not of_c:
             what = f"'{part[:40]}' behind ENDVERBATIM in its line, which NEURON drops"
-            raise Refused(refusal("mod.neuron-refuses", what=what), line, "begin a line with it")
+            raise not_neuron(what, line, "begin a line with it")
         statements = said(part) if sort == "verbatim" else None
         if sort == "verbatim" and statements is None:
             statements = translated.get(match.start())
         if include and sort == "text":
             if depth >= MAX_INCLUDES:
-                raise Refused(refusal("mod.include-within-others", max_includes=MAX_INCLUDES), line)
+                raise refuse("mod.include-within-others", line, max_includes=MAX_INCLUDES)
             result[-1:] = _tokens(
                 includes.text(part[1:-1], line), includes, statics, depth + 1, line
             )
@@ -114,5 +112,5 @@ def _tokens(
         if sort != "space":
             include = sort == "name" and part == "INCLUDE"
         if len(result) > MAX_TEXT:
-            raise Refused(refusal("mod.too-much-text", most=MAX_TEXT), line)
+            raise refuse("mod.too-much-text", line, most=MAX_TEXT)
     return result

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clhines.simulator.mechanisms.nmodl.reading.tree import Declaration, File, Refused
-from clhines.simulator.refusals import refusal
+from clhines.simulator.mechanisms.nmodl.reading.tree import Declaration, File, refuse
 
 # the model has their values; here are NEURON's before a script changes them
 BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
@@ -43,15 +42,14 @@ class Names:
             if index is None:
                 index = 0  # as C has it
             if not 0 <= index < variable.length:
-                raise Refused(
-                    refusal("mod.index-outside", name=name, index=index, length=variable.length),
-                    line,
+                raise refuse(
+                    "mod.index-outside", line, name=name, index=index, length=variable.length
                 )
             key, public = f"{self.printed[name]}__{index}", f"{name}[{index}]"
         elif index is None or index == 0:
             key, public = self.printed[name], name
         else:
-            raise Refused(refusal("mod.no-array", name=name), line)
+            raise refuse("mod.no-array", line, name=name)
         self.public[key], self.elements[key] = public, name
         return key
 

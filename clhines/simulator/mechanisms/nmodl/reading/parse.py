@@ -19,12 +19,12 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Declaration,
     File,
-    Refused,
     Statement,
     UseIon,
+    not_neuron,
+    refuse,
 )
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import without_returns
-from clhines.simulator.refusals import refusal
 
 _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
@@ -158,7 +158,7 @@ class FileParser(Statements):
         if first is block:
             return
         if name not in ("INITIAL", "BREAKPOINT"):
-            raise Refused(refusal("mod.second-block", name=name), block.line)
+            raise refuse("mod.second-block", block.line, name=name)
         first.body = [  # NEURON executes them one after another, each with its own LOCALs
             Statement("if", block.line, values=(("number", Fraction(1)),), blocks=[body])
             for body in (first.body, block.body)
@@ -175,7 +175,7 @@ class FileParser(Statements):
             self.names()
         block = Block(sort, name, line, arguments, self.block(sort, arguments))
         if name in self.result.blocks:
-            raise Refused(refusal("mod.second-block", name=name), line)
+            raise refuse("mod.second-block", line, name=name)
         self.result.blocks[name] = block
 
     def _independent(self) -> None:
@@ -204,8 +204,9 @@ class FileParser(Statements):
         line, before = self.token.line, self.tokens[self.place - 1].text
         which = self.word()
         if which not in ("BREAKPOINT", "SOLVE", "INITIAL", "STEP"):
-            what = refusal("mod.neuron-refuses", what=f"{before} {which[:40]}")
-            raise Refused(what, line, "use BREAKPOINT, SOLVE, INITIAL or STEP")
+            raise not_neuron(
+                f"{before} {which[:40]}", line, "use BREAKPOINT, SOLVE, INITIAL or STEP"
+            )
         self._main(f"{before} {which}", Block(before, which, line, (), self.block()))
 
     # ------------------------------------------------------------------------- NEURON, UNITS
@@ -231,7 +232,7 @@ class FileParser(Statements):
                 self.place -= 1
                 raise self.wrong()
             else:
-                raise Refused(refusal("mod.neuron-block", word=word), line)
+                raise refuse("mod.neuron-block", line, word=word)
 
     def _represents(self) -> None:
         while self.token.sort != "end" and self.token.text not in _NEURON | {"}"}:
@@ -240,9 +241,7 @@ class FileParser(Statements):
     def _ion(self) -> None:
         line, ion = self.token.line, UseIon(self.name())
         if any(other.name == ion.name for other in self.result.ions):
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"a second USEION {ion.name}"), line, "join them"
-            )
+            raise not_neuron(f"a second USEION {ion.name}", line, "join them")
         if self.take("READ"):
             ion.reads = self.names()
         if self.take("WRITE"):
@@ -253,11 +252,7 @@ class FileParser(Statements):
         for name in (*ion.reads, *ion.writes):
             if name not in names:
                 what = f"'{name[:40]}' of USEION {ion.name}"
-                raise Refused(
-                    refusal("mod.neuron-refuses", what=what),
-                    line,
-                    f"it has {', '.join(sorted(names))}",
-                )
+                raise not_neuron(what, line, f"it has {', '.join(sorted(names))}")
         if self.take("VALENCE") or self.take("CHARGE"):
             ion.valence = float(self.signed())
         if self.take("REPRESENTS"):
@@ -294,13 +289,10 @@ class FileParser(Statements):
     def _declare(self, variable: Declaration) -> None:
         earlier = self.result.variables.get(variable.name)
         if variable.name in self.defines:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"'{variable.name}', a DEFINE, is declared"),
-                variable.line,
-            )
+            raise not_neuron(f"'{variable.name}', a DEFINE, is declared", variable.line)
         if earlier is not None and earlier.sort != "pointer":
             name = variable.name.lstrip("_")
-            raise Refused(refusal("mod.declared-twice", name=name), variable.line)
+            raise refuse("mod.declared-twice", variable.line, name=name)
         self.result.variables[variable.name] = variable
 
     def _quantities(self, sort: str) -> None:
@@ -338,9 +330,9 @@ class FileParser(Statements):
     def _define(self) -> None:
         line, name = self.token.line, self.name()
         if name in self.defines:
-            raise Refused(refusal("mod.neuron-refuses", what=f"a second DEFINE {name}"), line)
+            raise not_neuron(f"a second DEFINE {name}", line)
         if name in FUNCTIONS_OF_NEURON or name == "t":
-            raise Refused(refusal("mod.neuron-refuses", what=f"DEFINE {name}"), line)
+            raise not_neuron(f"DEFINE {name}", line)
         self.defines[name] = self.whole()
 
 
@@ -355,7 +347,7 @@ def parse(
     Refused if it is no NMODL, or not supported.
     """
     if len(text) > MAX_TEXT:
-        raise Refused(refusal("mod.too-much-text", most=MAX_TEXT))
+        raise refuse("mod.too-much-text", most=MAX_TEXT)
     statics = dict(changes.statics) if changes else {}
     file = FileParser(tokens(text, includes or Includes(), statics)).file(path)
     return changed(file, changes) if changes else file
@@ -373,7 +365,7 @@ def factor(first: str, second: str, units_of_file: Mapping[str, str], line: int)
     if b == (Fraction(1), (0,) * 6):
         return a[0]
     if a[1] != b[1]:
-        raise Refused(refusal("mod.units-no-multiple", first=first, second=second), line)
+        raise refuse("mod.units-no-multiple", line, first=first, second=second)
     return a[0] / b[0]
 
 
@@ -384,7 +376,7 @@ def _size(text: str, units_of_file: Mapping[str, str], line: int, depth: int) ->
     while at < len(text):
         match = _PART.match(text, at)
         if match is None:
-            raise Refused(refusal("mod.unknown-unit", text=text), line)
+            raise refuse("mod.unknown-unit", line, text=text)
         at = match.end()
         name, exponent, number, mark = match.groups()
         if mark is not None:
@@ -395,7 +387,7 @@ def _size(text: str, units_of_file: Mapping[str, str], line: int, depth: int) ->
             continue
         one = _named(name, units_of_file, line, depth)
         if one is None:
-            raise Refused(refusal("mod.unknown-unit", text=text), line)
+            raise refuse("mod.unknown-unit", line, text=text)
         power = sign * int(exponent or 1)
         size *= one[0] ** power
         dimension = [d + power * e for d, e in zip(dimension, one[1], strict=True)]

@@ -13,6 +13,8 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Expression,
     Refused,
     Statement,
+    not_neuron,
+    refuse,
 )
 from clhines.simulator.refusals import refusal
 
@@ -23,10 +25,9 @@ _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*
 def check_index(name: str, length: int, has_index: bool, line: int) -> None:
     """Refuse an index of a variable that is no array, and an array without an index."""
     if has_index and not length:
-        raise Refused(refusal("mod.neuron-refuses", what=f"'{name}' is no array"), line)
+        raise not_neuron(f"'{name}' is no array", line)
     if length and not has_index:
-        what = refusal("mod.neuron-refuses", what=f"'{name}' is an array")
-        raise Refused(what, line, f"give an index, as {name}[0]")
+        raise not_neuron(f"'{name}' is an array", line, f"give an index, as {name}[0]")
 
 
 class Cursor:
@@ -63,12 +64,8 @@ class Cursor:
             if opened:
                 what = f"'{{' without its '}}' before {what.removeprefix('unexpected ')}"
                 end = f"line {self.token.line}"
-                return Refused(
-                    refusal("mod.neuron-refuses", what=f"{what} in {end}"),
-                    self.tokens[opened[-1]].line,
-                    "close it",
-                )
-        return Refused(refusal("mod.syntax", what=what), self.token.line)
+                return not_neuron(f"{what} in {end}", self.tokens[opened[-1]].line, "close it")
+        return refuse("mod.syntax", self.token.line, what=what)
 
     def take(self, text: str) -> bool:
         """Go on if the next token is this one."""
@@ -94,8 +91,7 @@ class Cursor:
         if (token.text in KEYWORDS or token.text.startswith("_")) and not token.of_c:
             raise self.wrong()
         if token.text == "celcius" and not token.of_c:
-            what = refusal("mod.neuron-refuses", what="the name 'celcius'")
-            raise Refused(what, token.line, "write celsius")
+            raise not_neuron("the name 'celcius'", token.line, "write celsius")
         return self.word()
 
     def names(self) -> tuple[str, ...]:
@@ -116,9 +112,7 @@ class Cursor:
             token = self.token
             if token.sort == "end" or token.text in ("{", "}", "(") or token.line != begin:
                 what = f"unit ({unit_text.strip()[:40]} without its ')'"
-                raise Refused(
-                    refusal("mod.neuron-refuses", what=what), begin, "close it in its line"
-                )
+                raise not_neuron(what, begin, "close it in its line")
             unit_text += token.text if token.start == before.end else " " + token.text
             before = token
             self.place += 1
@@ -144,7 +138,7 @@ class Cursor:
         value = self.whole()
         self.need("]")
         if not 1 <= value <= 10_000:
-            raise Refused(refusal("mod.array-size", value=value), self.token.line)
+            raise refuse("mod.array-size", self.token.line, value=value)
         return value
 
     def whole(self) -> int:
@@ -199,13 +193,14 @@ class Cursor:
                 value = ("neg" if sign == "-" else "not", value)
         return value
 
-    def _power(self) -> Expression:
+    def _deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Refused(
-                refusal("mod.too-deep", what=f"more than {MAX_DEPTH} brackets or blocks"),
-                self.token.line,
-            )
+            what = f"more than {MAX_DEPTH} brackets or blocks"
+            raise refuse("mod.too-deep", self.token.line, what=what)
+
+    def _power(self) -> Expression:
+        self._deeper()
         base = self._primary()
         if self.take("^"):
             base = ("^", base, self.unary())
@@ -253,7 +248,7 @@ class Cursor:
         after = self.tokens[self.place + 1 : self.place + 2]
         if self.sort == "DERIVATIVE" and after and after[0].text not in ("=", "'", "["):
             if self.take("'"):
-                raise Refused(refusal("mod.rate-in-expression", name=name), line)
+                raise refuse("mod.rate-in-expression", line, name=name)
         return ("name", name, self.index())
 
     def _note(self, name: str, values: list[Expression]) -> None:
@@ -280,18 +275,9 @@ class Cursor:
             plain = token.sort == "name" or token.text.isdigit() or token.text in "+-*/()"
             if not plain and not token.of_c:
                 what = f"'{token.text[:40]}' in an index or a bound of FROM"
-                raise Refused(
-                    refusal("mod.neuron-refuses", what=what),
-                    token.line,
-                    "use whole numbers and names",
-                )
+                raise not_neuron(what, token.line, "use whole numbers and names")
         if value[0] in ("neg", "call") and not self.tokens[begin].of_c:
-            raise Refused(
-                refusal(
-                    "mod.neuron-refuses", what="a sign or a call in an index or a bound of FROM"
-                ),
-                self.token.line,
-            )
+            raise not_neuron("a sign or a call in an index or a bound of FROM", self.token.line)
         return value
 
 
@@ -304,12 +290,7 @@ class Statements(Cursor):
         """Return the statements of a block."""
         self.sort = sort or self.sort
         self.scopes.append(dict.fromkeys(arguments, 0))
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Refused(
-                refusal("mod.too-deep", what=f"more than {MAX_DEPTH} brackets or blocks"),
-                self.token.line,
-            )
+        self._deeper()
         if self.take("SOLVEFOR"):
             self.names()
         self.need("{")
@@ -317,11 +298,7 @@ class Statements(Cursor):
         while not self.take("}"):
             token, one = self.token, self.statement()
             if one is not None and one.kind == "local" and statements and not token.of_c:
-                raise Refused(
-                    refusal("mod.neuron-refuses", what="LOCAL behind a statement"),
-                    one.line,
-                    "begin the block with it",
-                )
+                raise not_neuron("LOCAL behind a statement", one.line, "begin the block with it")
             if one is not None:
                 statements.append(one)
         self.depth -= 1
@@ -377,7 +354,7 @@ class Statements(Cursor):
                 index = self.index()
             if self.take("="):
                 if primes > 1:
-                    raise Refused(refusal("mod.derivative-order", primes=primes), line)
+                    raise refuse("mod.derivative-order", line, primes=primes)
                 kind = "prime" if primes else "assign"
                 return Statement(kind, line, (left[1], index), (self.expression(),))
             if self.sort in ("LINEAR", "NONLINEAR") and not primes:
@@ -423,11 +400,7 @@ class Statements(Cursor):
         self.scopes[-1] |= declared
         before, after = self.tokens[self.place - 1], self.token
         if before.line == after.line and after.text != "}" and not before.of_c:
-            raise Refused(
-                refusal("mod.neuron-refuses", what=f"'{after.text[:40]}' behind LOCAL in its line"),
-                line,
-                "end the line",
-            )
+            raise not_neuron(f"'{after.text[:40]}' behind LOCAL in its line", line, "end the line")
         return Statement("local", line, tuple(declared))
 
     def _solve(self, line: int) -> Statement:
@@ -531,7 +504,7 @@ class Statements(Cursor):
             depth += (text in ("(", "[")) - (text in (")", "]"))
             if k > begin and not depth and any(text in level for level in _LEVELS[:4]):
                 what = refusal("mod.rate-without-brackets")
-                raise Refused(refusal("mod.neuron-refuses", what=what), self.tokens[k].line)
+                raise not_neuron(what, self.tokens[k].line)
         return rate
 
     def _equation(self, line: int) -> Statement:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from clhines.core.errors import InputError
-from clhines.simulator.refusals import Sentence, way_out_of
+from clhines.simulator.refusals import Sentence, refusal, way_out_of
 
 Expression: TypeAlias = tuple[Any, ...]  # the first entry is its sort
 PICK = "nrn_random_pick"  # draws a number of a Random, in VERBATIM
@@ -60,9 +60,19 @@ class Refused(Exception):  # noqa: N818  (it is no error of its own)
         self.way_out = way_out or way_out_of(construct)
 
 
-def error_of(refused: Sequence[Refused], file: str) -> NmodlError:
+def refuse(id_: str, line: int = 0, way_out: str = "", /, **fields: object) -> Refused:
+    """Return a construct that is refused, by its id in the catalogue of refusals."""
+    return Refused(refusal(id_, **fields), line, way_out)
+
+
+def not_neuron(what: str, line: int, way_out: str = "") -> Refused:
+    """Return a construct that NEURON's translator refuses, too."""
+    return refuse("mod.neuron-refuses", line, way_out, what=what)
+
+
+def error_of(refusals: Sequence[Refused], file: str) -> NmodlError:
     """Return an error that lists refusals, each once."""
-    unique = {(r.construct, r.line): r for r in refused}.values()
+    unique = {(r.construct, r.line): r for r in refusals}.values()
     return NmodlError([Rejection(r.construct, file, r.line, r.way_out) for r in unique])
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clhines.simulator.mechanisms.nmodl.reading.tree import Refused, Statement, all_of, uses
-from clhines.simulator.refusals import refusal
+from clhines.simulator.mechanisms.nmodl.reading.tree import Statement, all_of, refuse, uses
 
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)  # or a text
 _LINES = re.compile(
@@ -91,7 +90,7 @@ def without_returns(body: Sequence[Statement]) -> list[Statement]:
             blocks = [*s.blocks, []][:2]
             locals_ = {one[0] for local in all_of([s], "local") for one in local.names}
             if any(uses(after, str(name)) for name in locals_):
-                raise Refused(refusal("mod.verbatim-return-beside-local"), s.line)
+                raise refuse("mod.verbatim-return-beside-local", s.line)
             moved = replace(s, blocks=[without_returns([*block, *after]) for block in blocks])
             return [*body[:k], moved, *_fixed(body[k + 1 :])]
     return [*body]
