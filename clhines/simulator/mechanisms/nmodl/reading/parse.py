@@ -10,10 +10,11 @@ from pathlib import Path
 from clhines.simulator.common.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges, changed
 from clhines.simulator.mechanisms.nmodl.reading.checks import check
+from clhines.simulator.mechanisms.nmodl.reading.cursor import Cursor
 from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS, FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN
-from clhines.simulator.mechanisms.nmodl.reading.statements import Statements
+from clhines.simulator.mechanisms.nmodl.reading.statements import read_block
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     PICKED,
     Block,
@@ -66,7 +67,7 @@ _UNIT_PREFIXES = {  # the longest first
 }
 
 
-class FileParser(Statements):
+class FileParser(Cursor):
     """One reading of one file."""
 
     def file(self, path: str) -> File:
@@ -136,7 +137,7 @@ class FileParser(Statements):
             self._block_of(word)
         elif word in _PLAIN:
             self.place += 1
-            self._main(word, Block(word, word, token.line, (), self.block()))
+            self._main(word, Block(word, word, token.line, (), read_block(self)))
         elif word in _DECLARED:
             self.place += 1
             self._quantities(_DECLARED[word])
@@ -173,7 +174,7 @@ class FileParser(Statements):
             self.unit()
         if sort in ("LINEAR", "NONLINEAR", "KINETIC") and self.take("SOLVEFOR"):
             self.names()
-        block = Block(sort, name, line, arguments, self.block(sort, arguments))
+        block = Block(sort, name, line, arguments, read_block(self, sort, arguments))
         if name in self.result.blocks:
             raise refuse("mod.second-block", line, name=name)
         self.result.blocks[name] = block
@@ -197,7 +198,7 @@ class FileParser(Statements):
     def _receive(self) -> None:
         line = self.token.line
         arguments = self.arguments()
-        body = self.block("", arguments)
+        body = read_block(self, "", arguments)
         self._main("NET_RECEIVE", Block("NET_RECEIVE", "", line, arguments, body))
 
     def _when(self) -> None:
@@ -207,7 +208,7 @@ class FileParser(Statements):
             raise not_neuron(
                 f"{before} {which[:40]}", line, "use BREAKPOINT, SOLVE, INITIAL or STEP"
             )
-        self._main(f"{before} {which}", Block(before, which, line, (), self.block()))
+        self._main(f"{before} {which}", Block(before, which, line, (), read_block(self)))
 
     # ------------------------------------------------------------------------- NEURON, UNITS
 

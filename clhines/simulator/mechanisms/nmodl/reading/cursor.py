@@ -1,0 +1,146 @@
+"""A place in the tokens of an NMODL text: read words, names, numbers and lists, or refuse."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from clhines.simulator.mechanisms.ir import exact
+from clhines.simulator.mechanisms.nmodl.reading.keywords import BLOCKS, KEYWORDS
+from clhines.simulator.mechanisms.nmodl.reading.lexer import Token
+from clhines.simulator.mechanisms.nmodl.reading.tree import Refused, not_neuron, refuse
+
+
+class Cursor:
+    """A place in a list of tokens."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.place = self.depth = 0
+        self.defines: dict[str, int] = {}
+        self.own_units: dict[str, str] = {}
+        self.sort = ""  # of the block
+        self.drawn: dict[str, bool] = {}  # first arguments of draws; whether by a Random of hoc
+        self.has_exponential = False  # whether exprand is called
+        self.used: list[tuple[str, bool, int]] = []  # names, whether with an index, lines; not of C
+        self.scopes: list[dict[str, int]] = []  # lengths of arguments and LOCALs, by block
+        self.hidden: dict[str, str] = {}  # names, and LOCALs of the file that hide them
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self.tokens[self.place]
+
+    def wrong(self) -> Refused:
+        """Return the refusal of the next token."""
+        what = f"unexpected '{self.token.text[:40]}'" if self.token.text else "unexpected end"
+        if self.token.sort == "end" or self.token.text in BLOCKS:
+            texts = enumerate(token.text for token in self.tokens[: self.place])
+            opened = list[int]()
+            for k, text in texts:
+                opened += [k] if text == "{" else []
+                del opened[len(opened) - (text == "}") :]
+            if opened:
+                what = f"'{{' without its '}}' before {what.removeprefix('unexpected ')}"
+                end = f"line {self.token.line}"
+                return not_neuron(f"{what} in {end}", self.tokens[opened[-1]].line, "close it")
+        return refuse("mod.syntax", self.token.line, what=what)
+
+    def take(self, text: str) -> bool:
+        """Go on if the next token is this one."""
+        matches = self.token.text == text and self.token.sort in ("name", "sign")
+        self.place += matches
+        return matches
+
+    def need(self, text: str) -> None:
+        """Go on, or refuse the file."""
+        if not self.take(text):
+            raise self.wrong()
+
+    def word(self) -> str:
+        """Return a name or a keyword and go on."""
+        if self.token.sort != "name":
+            raise self.wrong()
+        self.place += 1
+        return self.tokens[self.place - 1].text
+
+    def name(self) -> str:
+        """Return a name and go on."""
+        token = self.token
+        if (token.text in KEYWORDS or token.text.startswith("_")) and not token.of_c:
+            raise self.wrong()
+        if token.text == "celcius" and not token.of_c:
+            raise not_neuron("the name 'celcius'", token.line, "write celsius")
+        return self.word()
+
+    def names(self) -> tuple[str, ...]:
+        """Return names with commas between them."""
+        names = [self.name()]
+        while self.take(","):
+            names.append(self.name())
+        return tuple(names)
+
+    def unit(self) -> str:
+        """Return a unit in brackets, if there is one, without them."""
+        if self.token.text != "(":
+            return ""
+        unit_text, before = "", self.token
+        begin = before.line
+        self.place += 1
+        while self.token.line != begin or not self.take(")"):
+            token = self.token
+            if token.sort == "end" or token.text in ("{", "}", "(") or token.line != begin:
+                what = f"unit ({unit_text.strip()[:40]} without its ')'"
+                raise not_neuron(what, begin, "close it in its line")
+            unit_text += token.text if token.start == before.end else " " + token.text
+            before = token
+            self.place += 1
+        return unit_text.strip()
+
+    def signed(self) -> Fraction:
+        """Return a number with a sign, or a DEFINE."""
+        minus = self.take("-")
+        token = self.token
+        if token.text in self.defines:
+            value = Fraction(self.defines[token.text])
+        elif token.sort == "number":
+            value = exact.literal(token.text)
+        else:
+            raise self.wrong()
+        self.place += 1
+        return -value if minus else value
+
+    def length(self) -> int:
+        """Return the length of an array in square brackets, 0 if there are none."""
+        if not self.take("["):
+            return 0
+        value = self.whole()
+        self.need("]")
+        if not 1 <= value <= 10_000:
+            raise refuse("mod.array-size", self.token.line, value=value)
+        return value
+
+    def whole(self) -> int:
+        """Return a whole number, or a DEFINE."""
+        if not self.token.text.isdigit() and self.token.text not in self.defines:
+            raise self.wrong()
+        return int(self.signed())
+
+    def limits(self) -> None:
+        """Skip limits of a value."""
+        if self.take("<"):
+            self.signed()
+            self.need(",")
+            self.signed()
+            self.need(">")
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the arguments of a block, without their units."""
+        names: list[str] = []
+        self.need("(")
+        while names or not self.take(")"):
+            names.append(self.name())
+            self.unit()
+            if not self.take(","):
+                self.need(")")
+                break
+        return tuple(names)
