@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import ClassVar
 
 from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.expressions import Node
@@ -28,6 +27,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Expression,
     Refused,
+    Statement,
     refuse,
 )
 from clhines.simulator.mechanisms.nmodl.values import BlockValues, stream_keys
@@ -86,6 +86,7 @@ def _is_name_and_value(arguments: Sequence[Expression]) -> bool:
 class Evaluation(BlockValues):
     """Values of expressions; `Execution` has the effects of calls."""
 
+    body: Callable[[Sequence[Statement]], None]
     inlined: Callable[[Block, Sequence[Node], int], Node]
     send: Callable[[str, Sequence[Expression], int], Node]
     refuse_verbatim: Callable[[Sentence, int], None]
@@ -218,58 +219,16 @@ class Evaluation(BlockValues):
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Return the value of a function that no block defines."""
-        special = self._special_calls.get("random_" if name.startswith("random_") else name)
+        special = _SPECIAL_CALLS.get("random_" if name.startswith("random_") else name)
         if special is not None and special[0](arguments):
             return special[1](self, name, arguments, line)
         if name in DRAWS or name == "hoc_execerror":
-            return self._draw_or_fail(name, arguments, line)
+            return _draw_or_fail(self, name, arguments, line)
         if name not in FUNCTIONS:
             raise _unknown(name, line)
         if len(arguments) != FUNCTIONS[name]:
             raise refuse("mod.called-arguments", line, name=name, count=len(arguments))
         return built_in(self.graph, name, self.in_any_order(arguments, line))
-
-    def _draw_or_fail(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Draw from NEURON's one generator, or note where parameters must rule a call out."""
-        if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
-            return self._of_generator(name, self.in_any_order(arguments, line), line)
-        if self.guard is self.graph.one or not (name == "hoc_execerror" or DRAWS[name]):
-            raise _unknown(name, line)
-        self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
-        return self.graph.call("log", -self.graph.symbol(NEVER))
-
-    def _send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        return self.send(name, arguments, line)
-
-    def _nothing(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        return self.graph.zero
-
-    def _cut(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        return whole(self.expression(arguments[0]))
-
-    def _pointing(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return whether a POINTER is set."""
-        is_set = f"{arguments[0][1]}_{GIVEN}"
-        declared = self.names.variable(is_set) is not None
-        return self.read(is_set, None, line) if declared else self.graph.one
-
-    def _discontinuity(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        target = arguments[0]
-        index = self.index(target[2], line)
-        value = self.expression(arguments[1])
-        if self.jumps is not None:
-            self.jumps = True
-            self.write(str(target[1]), index, value, line)
-        return self.graph.zero
-
-    def _drawn(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return a number of a RANDOM variable."""
-        values = self.in_any_order(arguments[1:], line)
-        return drawn(self, name, str(arguments[0][1]), values, line)
-
-    def _unread(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        self.refuse_verbatim(refusal("mod.verbatim"), line)
-        return self.graph.zero
 
     def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
         """Return the values of arguments; Refused if they depend on their order, open in C.
@@ -295,73 +254,129 @@ class Evaluation(BlockValues):
             raise refuse("mod.order-of-arguments", line)
         return nodes
 
-    def _of_ion(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return an ion's variable, not the file's copy: its value as the block began."""
-        name, ions = str(arguments[0][1]), self.file.ions
-        ion_variables = {n for ion in ions for n in (*ion.reads, *ion.writes)}
-        if name not in ion_variables or name in {f"i{ion.name}" for ion in ions}:
-            raise refuse("mod.verbatim", line)
-        key = self.names.element(name, None, line)
-        self.reads[key] = None
-        return self.graph.symbol(key)
 
-    def _picked(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return a number of a hoc Random: uniform, or exponential."""
-        name = str(arguments[0][1])
-        number = drawn(self, "random_uniform", name, (), line)
-        low, width, mean = (self.read(f"{name}_{end}", None, line) for end in PICKED)
-        return low + width * number - mean * self.graph.call("log", number)
+def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    """Draw from NEURON's one generator, or note where parameters must rule a call out."""
+    if run.shared.draws and (DRAWS.get(name) or name == "set_seed"):
+        return _of_generator(run, name, run.in_any_order(arguments, line), line)
+    if run.guard is run.graph.one or not (name == "hoc_execerror" or DRAWS[name]):
+        raise _unknown(name, line)
+    run.shared.unless.append((run.where, run.guard, _unknown(name, line)))
+    return run.graph.call("log", -run.graph.symbol(NEVER))
 
-    def _goldman(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return NEURON's nrn_ghk: current of a permeability, of a voltage and concentrations."""
-        v, inside, outside, z = self.in_any_order(arguments, line)
-        graph, (faraday, gas) = self.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
-        kelvin = self.value(self.names.element("celsius", None)) + graph.number(Fraction("273.15"))
-        x = graph.local("_ghk", z * v * graph.number(faraday / (1000 * gas)) / kelvin)
 
-        def ratio(x: Node) -> Node:
-            small = graph.less(graph.call("abs", x), graph.number(Fraction(1, 10**4)))
-            first = graph.one - x / 2
-            full = x / (graph.call("exp", x) - graph.one)
-            return without_trap(small, first, full) or graph.where(small, first, full)
+def _send(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    return run.send(name, arguments, line)
 
-        flow = inside * ratio(-x) - outside * ratio(x)
-        return graph.number(faraday / 1000) * z * flow
 
-    def _of_generator(self, name: str, values: Sequence[Node], line: int) -> Node:
-        """Return a number of NEURON's one generator, or give it a seed."""
-        _check_count(name, values, line)
-        if name == "set_seed":
-            if "initial" not in self.where:  # float32 has no whole numbers above 2**24
-                raise refuse("mod.set-seed", line, where=self.block)
-            return drawn(self, "random_setseq", GENERATOR, values, line, name)
-        if name == "poisrand":
-            return self.inlined(_poisson(), values, line)
-        return drawn(self, DRAWS[name], GENERATOR, values, line, name)
+def _nothing(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    return run.graph.zero
 
-    def _at_time(self, _: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Whether a time is in the fixed step."""
-        graph, time = self.graph, self.expression(arguments[-1])
-        t, dt = self.read("t"), self.read("dt")
-        x = time - graph.number(Fraction(1, 10**11))
-        return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
 
-    # calls whose arguments are not only numbers: a test of the arguments, and the effect
-    _special_calls: ClassVar[dict[str, tuple[_Fits, Callable[..., Node]]]] = {
-        "net_send": (_always, _send),
-        "net_event": (_always, _send),
-        "net_move": (_always, _send),
-        "nrn_pointing": (_always, _pointing),
-        "state_discontinuity": (_is_name_and_value, _discontinuity),
-        "printf": (_always, _nothing),  # says nothing to a simulation
-        "nrn_ghk": (_are_four, _goldman),
-        "at_time": (_always, _at_time),
-        PICK: (_begins_with_name, _picked),
-        "random_": (_begins_with_name, _drawn),
-        WHOLE: (_always, _cut),
-        OF_ION: (_always, _of_ion),
-        UNREAD: (_always, _unread),
-    }
+def _cut(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    return whole(run.expression(arguments[0]))
+
+
+def _pointing(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    """Return whether a POINTER is set."""
+    is_set = f"{arguments[0][1]}_{GIVEN}"
+    declared = run.names.variable(is_set) is not None
+    return run.read(is_set, None, line) if declared else run.graph.one
+
+
+def _discontinuity(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    target = arguments[0]
+    index = run.index(target[2], line)
+    value = run.expression(arguments[1])
+    if run.jumps is not None:
+        run.jumps = True
+        run.write(str(target[1]), index, value, line)
+    return run.graph.zero
+
+
+def _drawn(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    """Return a number of a RANDOM variable."""
+    values = run.in_any_order(arguments[1:], line)
+    return drawn(run, name, str(arguments[0][1]), values, line)
+
+
+def _unread(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+    run.refuse_verbatim(refusal("mod.verbatim"), line)
+    return run.graph.zero
+
+
+def _of_ion(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
+    """Return an ion's variable, not the file's copy: its value as the block began."""
+    name, ions = str(arguments[0][1]), run.file.ions
+    ion_variables = {n for ion in ions for n in (*ion.reads, *ion.writes)}
+    if name not in ion_variables or name in {f"i{ion.name}" for ion in ions}:
+        raise refuse("mod.verbatim", line)
+    key = run.names.element(name, None, line)
+    run.reads[key] = None
+    return run.graph.symbol(key)
+
+
+def _picked(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
+    """Return a number of a hoc Random: uniform, or exponential."""
+    name = str(arguments[0][1])
+    number = drawn(run, "random_uniform", name, (), line)
+    low, width, mean = (run.read(f"{name}_{end}", None, line) for end in PICKED)
+    return low + width * number - mean * run.graph.call("log", number)
+
+
+def _goldman(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
+    """Return NEURON's nrn_ghk: current of a permeability, of a voltage and concentrations."""
+    v, inside, outside, z = run.in_any_order(arguments, line)
+    graph, (faraday, gas) = run.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
+    kelvin = run.value(run.names.element("celsius", None)) + graph.number(Fraction("273.15"))
+    x = graph.local("_ghk", z * v * graph.number(faraday / (1000 * gas)) / kelvin)
+
+    def ratio(x: Node) -> Node:
+        small = graph.less(graph.call("abs", x), graph.number(Fraction(1, 10**4)))
+        first = graph.one - x / 2
+        full = x / (graph.call("exp", x) - graph.one)
+        return without_trap(small, first, full) or graph.where(small, first, full)
+
+    flow = inside * ratio(-x) - outside * ratio(x)
+    return graph.number(faraday / 1000) * z * flow
+
+
+def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int) -> Node:
+    """Return a number of NEURON's one generator, or give it a seed."""
+    _check_count(name, values, line)
+    if name == "set_seed":
+        if "initial" not in run.where:  # float32 has no whole numbers above 2**24
+            raise refuse("mod.set-seed", line, where=run.block)
+        return drawn(run, "random_setseq", GENERATOR, values, line, name)
+    if name == "poisrand":
+        return run.inlined(_poisson(), values, line)
+    return drawn(run, DRAWS[name], GENERATOR, values, line, name)
+
+
+def _at_time(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
+    """Whether a time is in the fixed step."""
+    graph, time = run.graph, run.expression(arguments[-1])
+    t, dt = run.read("t"), run.read("dt")
+    x = time - graph.number(Fraction(1, 10**11))
+    return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
+
+
+# calls whose arguments are not only numbers: a test of the arguments, and the effect
+_SPECIAL_CALLS: dict[str, tuple[_Fits, Callable[..., Node]]] = {
+    "net_send": (_always, _send),
+    "net_event": (_always, _send),
+    "net_move": (_always, _send),
+    "nrn_pointing": (_always, _pointing),
+    "state_discontinuity": (_is_name_and_value, _discontinuity),
+    "printf": (_always, _nothing),  # says nothing to a simulation
+    "nrn_ghk": (_are_four, _goldman),
+    "at_time": (_always, _at_time),
+    PICK: (_begins_with_name, _picked),
+    "random_": (_begins_with_name, _drawn),
+    WHOLE: (_always, _cut),
+    OF_ION: (_always, _of_ion),
+    UNREAD: (_always, _unread),
+}
 
 
 @cache

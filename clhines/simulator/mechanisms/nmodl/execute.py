@@ -7,13 +7,17 @@ values are expressions on the mechanism's `Graph`. Both sides of an IF are execu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Sequence
 
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.simulator.mechanisms.ir.passes.remove_singularities import without_trap
 from clhines.simulator.mechanisms.nmodl.evaluate import Evaluation
+from clhines.simulator.mechanisms.nmodl.loops import (
+    MAX_EXECUTED,
+    check_executed,
+    execute_from,
+    execute_while,
+)
 from clhines.simulator.mechanisms.nmodl.meaning.netcons import where_true
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
@@ -22,47 +26,11 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Statement,
     all_of,
     refuse,
-    set_by,
     uses,
 )
-from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_break, is_empty, is_return
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_empty, is_return
 from clhines.simulator.mechanisms.nmodl.values import MADE, Sent, TableUse, weight
 from clhines.simulator.refusals import Sentence, refusal
-
-
-def breaks(statements: Sequence[Statement]) -> bool:
-    """Whether one of the statements may leave the loop that they are in."""
-    return any(_is_break(s) or (s.kind == "if" and any(map(breaks, s.blocks))) for s in statements)
-
-
-def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
-    """Return the statements of all turns of a loop, whose variable has these values.
-
-    Statements after an IF that may leave the loop, and the other turns, move into the branches that
-    do not leave it.
-    """
-    statements: list[Statement] = []
-    for k in reversed(list(turns)):
-        count = Statement("assign", body[0].line, (name, None), (("number", Fraction(k)),))
-        statements = [count, *_then(body, statements)]
-    return statements
-
-
-def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
-    """Return statements, and then the rest where no ``break`` has come."""
-    for k, s in enumerate(statements):
-        if _is_break(s):
-            return list(statements[:k])
-        if s.kind == "if" and breaks([s]):
-            after = _then(statements[k + 1 :], rest)
-            branches = [s.blocks[0], s.blocks[1] if len(s.blocks) > 1 else []]
-            blocks = [_then(branch, after) for branch in branches]
-            return [*statements[:k], Statement("if", s.line, s.names, s.values, blocks)]
-    return [*statements, *rest]
-
-
-def _is_break(s: Statement) -> bool:
-    return s.kind == "verbatim" and is_break(str(s.names[0]))
 
 
 def _literal_turns(s: Statement) -> int:
@@ -73,8 +41,6 @@ def _literal_turns(s: Statement) -> int:
     return max(int((bounds[1] - bounds[0]) / bounds[2]) + 1, 0)
 
 
-MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
-MAX_TURNS = 10_000  # of one loop that is unrolled
 MAX_CALLS = 60  # within each other
 _RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blocks alone
 _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
@@ -121,9 +87,9 @@ class Execution(Evaluation):
         elif s.kind == "if":
             self._if(s)
         elif s.kind == "from":
-            self._from(s)
+            execute_from(self, s)
         elif s.kind == "while":
-            self._while(s)
+            execute_while(self, s)
         elif is_return(s):
             self.refuse_verbatim(refusal("mod.verbatim-return"), s.line)
         elif s.kind == "verbatim":
@@ -173,46 +139,6 @@ class Execution(Evaluation):
             b = overrides_no.get(key) or self._special(key, s.line)
             self.overrides[key] = self.graph.where(condition, a, b)
 
-    def _from(self, s: Statement) -> None:
-        before, self.turning = self.turning, (*self.turning, str(s.names[0]))
-        self._turns(s)
-        self.turning = before
-
-    def _turns(self, s: Statement) -> None:
-        first, last, by = (self.integer(e).definition for e in s.values)
-        if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
-            raise refuse("mod.from-step-not-constant", s.line)
-        if not by.value:
-            raise refuse("mod.from-by-zero", s.line)
-        changed = set_by(s.blocks[0], self.file.blocks)
-        if any(uses([replace(s, blocks=[])], name) for name in changed):
-            raise refuse("mod.from-bounds", s.line)
-        if not (first.is_number and last.is_number):
-            self._open_from(s, first, last)
-            return
-        start, end, step = (int(e.value) for e in (first, last, by))
-        turns = range(start, end + (1 if step > 0 else -1), step)
-        if len(turns) > MAX_TURNS:
-            raise refuse("mod.from-turns", s.line, count=len(turns), most=MAX_TURNS)
-        name, outer = str(s.names[0]), self.repeats
-        if not any(uses([replace(s, blocks=[])], name) for name in self.turning[:-1]):
-            self.repeats *= max(len(turns), 1)
-            self._check_executed(self.repeats * (len(s.blocks[0]) or 1), s.line)
-        with self.scope():
-            key = self.new_local(name)
-            if breaks(s.blocks[0]):
-                self.body(nested(name, turns, s.blocks[0]))
-            else:
-                for k in turns:
-                    self.values[key] = self.graph.number(k)
-                    self.body(s.blocks[0])
-        self.repeats = outer
-
-    def _check_executed(self, more: int, line: int) -> None:
-        """Refuse to execute too many statements, before the first of them."""
-        if more > MAX_EXECUTED:
-            raise refuse("mod.too-many-statements", line, max_executed=MAX_EXECUTED)
-
     def _cost(self, block: Block) -> int:
         """Return how many statements a call executes; a loop of unknown bounds is one turn."""
         costs = self.shared.costs
@@ -241,69 +167,6 @@ class Execution(Evaluation):
             self.shared.verbatim.append(refused)
         else:
             self.shared.unless.append((self.where, self.guard, refused))
-
-    def _open_from(self, s: Statement, first: Node, last: Node) -> None:
-        """Make a loop of a FROM whose bounds depend on values."""
-        name = str(s.names[0])
-        index: Expression = ("name", name, None)
-        more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
-        test = ("<=", index, ("name", f"{name}_last", None))
-        with self.scope():
-            for local, bound in ((name, first), (f"{name}_last", last)):  # whole, as C's int
-                self.values[self.new_local(local)] = bound
-            self._while(Statement("while", s.line, (), (test,), [[*s.blocks[0], more]]))
-
-    def _while(self, s: Statement) -> None:
-        for _ in range(MAX_TURNS):
-            condition = self.truth(self.expression(s.values[0]))
-            if not condition.is_number:
-                self._open_while(s, condition)
-                return
-            if not condition.value:
-                return
-            self.body(s.blocks[0])
-        raise refuse("mod.while-turns", s.line, max_turns=MAX_TURNS)
-
-    def _open_while(self, s: Statement, condition: Node) -> None:
-        """Make a loop of a WHILE whose end depends on values."""
-        before = dict(self.values)
-        sent = len(self.sent), len(self.armed), len(self.netcons)
-        changed = self._changed_in_turns(s, before)
-        starts = [self.value(k) for k in changed]
-        loop = self.open_loop(changed, starts, MAX_TURNS)
-        loop.entered = condition
-        self.draws_inside = True
-        with self.trial():
-            for key, name in zip(changed, loop.names, strict=True):
-                self.values[key] = self.graph.symbol(name)
-            self.body(s.blocks[0])
-            loop.go_on = self.truth(self.expression(s.values[0]))  # which may change some, too
-            loop.values = [self.values[k] for k in changed]
-        self.draws_inside = False
-        if sent != (len(self.sent), len(self.armed), len(self.netcons)):
-            raise refuse("mod.event-in-while", s.line)
-        for key, end in zip(changed, self.close_loop(loop), strict=True):
-            self.set(key, end)
-
-    def _changed_in_turns(self, s: Statement, before: dict[str, Node]) -> list[str]:
-        """Return the variables that a turn of a WHILE or its condition may change.
-
-        A variable that one turn changes is unknown in the next, which may take other branches.
-        """
-        changed = list[str]()
-        while True:
-            with self.trial():
-                for n, key in enumerate(changed):
-                    self.values[key] = self.graph.symbol(f"_turn_{n}")
-                start = dict(self.values)
-                self.body(s.blocks[0])
-                self.truth(self.expression(s.values[0]))
-                new = [k for k, x in self.values.items() if start.get(k) is not x]
-                new = [k for k in new if k in (before if "\0" in k else self.writes)]
-                new = [k for k in new if k not in changed]
-            if not new:
-                return changed
-            changed += new
 
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Note a net_send, net_event or net_move."""
@@ -375,7 +238,7 @@ class Execution(Evaluation):
         if len(self._calls) > MAX_CALLS:
             raise refuse("mod.too-deep", line, what=f"more than {MAX_CALLS} calls")
         if not self._calls:
-            self._check_executed(self.repeats * self._cost(block), line)
+            check_executed(self.repeats * self._cost(block), line)
         self._calls.append(block.name)
         with self.scope({}):
             for name, value in zip(block.arguments, values, strict=True):
