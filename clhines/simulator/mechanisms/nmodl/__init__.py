@@ -1,12 +1,11 @@
-"""NMODL, the language of NEURON's .mod files: from text to `Compiled`.
+"""Compiler of NMODL, the language of NEURON's .mod files, to `Compiled`.
 
-- `reading`: from text to the tree of a file.
-- `values` has the variables of one execution; `evaluate` expressions and RANDOM variables,
-  `execute` statements: a block is executed once, with symbols, and leaves expressions on a `Graph`;
-  `meaning` has methods of SOLVE, and statements that need a page of their own.
-- `bodies` executes the blocks of a file. `blocks` holds these for `passes`, which find parameters,
-  states and outputs, and rewrite bodies. `build` makes a `Program` of them; `Nmodl` has the options
-  of a mechanism.
+- `reading` parses a file.
+- A block is executed once, with symbols, and leaves expressions on a `Graph`. `values` has the
+  variables meanwhile, `evaluate` expressions and RANDOM variables, `execute` statements, `loops`
+  WHILE and FROM; `meaning` has methods of SOLVE and other large statements.
+- `bodies` executes all blocks of a file. `blocks` holds them for `passes`, which find parameters,
+  states and outputs, and rewrite bodies. `build` makes a `Program`; `Nmodl` has a file's options.
 
 >>> from clhines.simulator.mechanisms import Mechanism
 >>> m = Mechanism.from_nmodl('''
@@ -20,10 +19,9 @@
 >>> [float(x) for x in m.twin("current")(-60.0, 1e-4)]
 [0.0005, 0.0001]
 
-An importer takes from here a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`), its
-refusals (`Refused`, `Rejection`, `NmodlError`), `read`, changes of a file (`FileChanges`), tables
-(`FunctionTable`), and names of values that only the other simulator knows (`MADE`, `GIVEN`,
-`PICKED`).
+An importer uses a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`), refusals
+(`Refused`, `Rejection`, `NmodlError`), `read`, changes of a file (`FileChanges`), tables
+(`FunctionTable`), and names of values in the other simulator's memory (`MADE`, `GIVEN`, `PICKED`).
 """
 
 from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read, rejections

@@ -1,4 +1,4 @@
-"""The blocks of a mechanism and its variables, which passes analyse and rewrite."""
+"""The blocks and variables of a file, which passes analyse and rewrite."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from clhines.simulator.mechanisms.nmodl.values import MechanismContext
 
 @dataclass(frozen=True)
 class FileBlocks:
-    """The bodies of blocks by name, and keys of variables: their names in functions.
+    """Bodies by block, and variables by their names in functions.
 
-    Passes fill the fields with a default: `states` keep a value between blocks, users read
-    `outputs` and set `parameters`, and no block does. States that are one for all instances:
-    instances set `alone` in turn, `last` have the last instance's value, and INITIAL alone sets
+    Passes fill the fields with a default. `states` keep a value between blocks; users alone read
+    `outputs` and set `parameters`. `alone`, `last` and `begun` are states that all instances share:
+    instances set `alone` in turn, `last` have the last instance's value, and only INITIAL sets
     `begun`. `unless` are messages, see `guard_draws`.
     """
 
     executed: Bodies
     bodies: Mapping[str, Body]
-    kept: tuple[str, ...]  # variables that are states as POINTERs point to them
+    kept: tuple[str, ...]  # variables that POINTERs need as states
     written: frozenset[str]  # by any block, or by POINTERs
     needed: frozenset[str] = frozenset()  # by other blocks, results or users
     live: frozenset[str] = frozenset()  # read by a block before it writes them
@@ -42,7 +42,7 @@ class FileBlocks:
 
     @classmethod
     def of(cls, bodies: Bodies, kept: Iterable[str] = ()) -> FileBlocks:
-        """Return the blocks of a file that has been executed."""
+        """Return the blocks of a file after its execution."""
         written = {key for body in bodies.blocks.values() for key in body.writes}
         for name in kept:  # parameters, too, are states then
             written.update(bodies.shared.names.all_elements(name))
@@ -65,7 +65,7 @@ class FileBlocks:
         return self.shared.graph
 
     def with_bodies(self, bodies: Mapping[str, Body]) -> FileBlocks:
-        """Return blocks with other bodies, and find the variables that these need."""
+        """Replace the bodies, and find the variables that they need."""
         new = replace(self, bodies=bodies)
         return replace(new, needed=new.found_needed())
 

@@ -1,4 +1,4 @@
-"""The blocks of a mechanism, executed: inputs and results of each one, as expressions."""
+"""Execute all blocks of a file, with NEURON's meaning, into a `Body` of expressions for each."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ from clhines.simulator.mechanisms.nmodl.values import (
     weight,
 )
 
-SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
+SLOPE = Fraction(1, 1000)  # mV, NEURON's step for di/dv
 BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
 
 
 @dataclass
 class Bodies:
-    """All blocks of a file, and the data that they share."""
+    """The bodies of a file's blocks, and data that they share."""
 
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
-    sends: list[str] = field(default_factory=list)  # kinds, of initial and receive
+    sends: list[str] = field(default_factory=list)  # kind of each event of initial and receive
     watch_flags: list[float] = field(default_factory=list)
     netcons: int = 0
     weights: tuple[str, ...] | None = None
-    late: set[str] = field(default_factory=set)  # variables that events beside WATCH's set
+    late: set[str] = field(default_factory=set)  # see `_Work._set_late`
     halved: bool = False  # whether secondorder halves the dt of SOLVE
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do one part and keep its refusals, but not the ones that skipped VERBATIM may cause."""
+        """Do one part and keep its refusals; after skipped VERBATIM only the refusal of that."""
         refusals = list[Refused]()
         try:
             work()
@@ -77,7 +77,7 @@ def executed(
     function_tables: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
 ) -> Bodies:
-    """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
+    """Execute all blocks of a file; `function_tables` has the values of each FUNCTION_TABLE."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, function_tables or {}, draws=draws
     )
@@ -90,6 +90,8 @@ def executed(
 
 
 class _Work:
+    """Parts of the execution of a file."""
+
     def __init__(self, bodies: Bodies) -> None:
         self.bodies, self.shared = bodies, bodies.shared
         self.file, self.graph = self.shared.file, self.shared.graph
@@ -116,7 +118,7 @@ class _Work:
         self.bodies.blocks[block] = body
 
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
-        """Return the value that a block gives a POINTER's variable, or adds to it."""
+        """Return a block's effect on the variable to which a POINTER points, as a result."""
         name = self.names.elements[key]
         if block == STEERING:
             return "steer", name, value
@@ -166,9 +168,9 @@ class _Work:
     # --------------------------------------------------------------------------------- current
 
     def _currents(self) -> list[tuple[str, int]]:
-        """Names of the currents and the sign with which they go out of the cell.
+        """Return the currents, each with the sign that makes it outward.
 
-        A mechanism with an ELECTRODE_CURRENT gives all of its currents as electrodes do: NEURON's.
+        If one is an ELECTRODE_CURRENT, NEURON takes all of them for inward.
         """
         names = [*self.file.nonspecific]
         for ion in self.file.ions:
@@ -182,7 +184,7 @@ class _Work:
             return
         currents = self._currents()
         if not currents:
-            return  # the block is executed after the voltages: `advance`
+            return  # `advance` executes the block, after the voltages
         _, statements = taken_out(body.body)
         run = Execution(self.shared, "current")
         run.solve = _nested
@@ -195,10 +197,15 @@ class _Work:
         if again or run.jumps:
             self._twice(statements, currents)
         else:
-            self._found(run, total, lambda _, value: self._slope(value))
+            self._keep_currents(run, total, lambda _, value: self._slope(value))
 
-    def _found(self, run: Execution, total: Node, slope: Callable[[str, Node], Node]) -> None:
-        """Keep the currents, with their slopes by name, of all currents by none, and value."""
+    def _keep_currents(
+        self, run: Execution, total: Node, slope: Callable[[str, Node], Node]
+    ) -> None:
+        """Keep the total current and the currents of ions, with ``slope(name, current)`` of each.
+
+        The total's name is empty.
+        """
         results = [("i", "i", total), ("g", "g", slope("", total))]
         for name, _ in self._currents():
             if name in self.ion_currents:
@@ -207,7 +214,7 @@ class _Work:
         self._keep("current", run, results)
 
     def _hinted(self, run: Execution, currents: Sequence[tuple[str, int]]) -> None:
-        """Take CONDUCTANCE for the slopes, right or not: NEURON takes no quotient then."""
+        """Take the slopes from CONDUCTANCE statements, as NEURON does without checking them."""
         graph, sign = self.graph, currents[0][1]
         conductance = graph.add(value for _, value in run.conductances) * sign
 
@@ -216,14 +223,14 @@ class _Work:
             conductances = (value for of, value in run.conductances if of == ion)
             return graph.add(conductances) if name else conductance
 
-        self._found(run, self._total(run, currents), slope)
+        self._keep_currents(run, self._total(run, currents), slope)
 
     def _total(self, run: Execution, currents: Sequence[tuple[str, int]]) -> Node:
         values = ((run.read(name), sign) for name, sign in currents)
         return self.graph.add(value if sign > 0 else -value for value, sign in values)
 
     def _slope(self, current: Node) -> Node:
-        """Return di/dv: exact where the current is linear in v, else NEURON's quotient."""
+        """Return di/dv: exact if the current is linear in v, else NEURON's difference quotient."""
         graph = self.graph
         if not current.uses("v"):
             return graph.zero
@@ -234,7 +241,7 @@ class _Work:
         return (ahead - current) / step
 
     def _twice(self, statements: Sequence[Statement], currents: Sequence[tuple[str, int]]) -> None:
-        """Execute at v + 0.001 mV, then at v with all variables kept, as NEURON does."""
+        """Execute at v + 0.001 mV, then, with the variables from there, at v, as NEURON does."""
         graph = self.graph
         first, second = Execution(self.shared, "current"), Execution(self.shared, "current")
         first.solve = second.solve = _nested
@@ -248,7 +255,7 @@ class _Work:
         second.body(statements)
         ahead[""] = i_ahead
         total, step = self._total(second, currents), graph.number(SLOPE)
-        self._found(second, total, lambda name, value: (ahead[name] - value) / step)
+        self._keep_currents(second, total, lambda name, value: (ahead[name] - value) / step)
 
     # --------------------------------------------------------------------------------- advance
 
@@ -258,7 +265,7 @@ class _Work:
         body = self._main("BREAKPOINT")
         solves, others = taken_out(body)
         if self._currents() or self.file.kind == "artificial":
-            others = []  # else NEURON executes them once, after all SOLVE, with the new voltages
+            others = []  # without currents NEURON executes them after SOLVE, at new voltages
         if solves or others:
             steady = [s for s in solves if s.names[2]]
             if self.shared.secondorder and steady:
@@ -294,7 +301,7 @@ class _Work:
     def _with_arguments(self, run: Execution, arguments: Sequence[str]) -> list[str]:
         keys = []
         for name in arguments:
-            if name == "flag":  # NEURON then takes the event's flag for it, and no weight
+            if name == "flag":  # in NEURON then the event's flag, and not a weight
                 keys.append("")
                 continue
             key = run.new_local(name)
@@ -308,7 +315,7 @@ class _Work:
         if block is None:
             return
         self.bodies.weights = block.arguments
-        # NEURON sets the v of an instance where NET_RECEIVE itself uses it, and in SOLVE
+        # NEURON updates an instance's v in SOLVE, and in NET_RECEIVE if that itself uses v
         self.shared.is_stale = not (
             uses(block.body, "v") or all_of(self._main("BREAKPOINT"), "solve")
         )
@@ -343,9 +350,9 @@ class _Work:
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
     def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
-        """Whether a variable may be set by an event other than of a WATCH, or of INITIAL at once.
+        """Whether an event may set a variable at the end of a step, before thresholds are compared.
 
-        Such an event may be due at the end of a step, before thresholds are compared.
+        Events of a WATCH, and events that INITIAL sends without a delay, do not.
         """
         graph = self.graph
         sent = [s for s in received if s.kind == "self"]
@@ -405,7 +412,7 @@ class _Work:
         self._keep("watch", inner, results)
 
     def copies(self) -> None:
-        """Refuse WATCH conditions that see the mechanism's own copies of ions' variables."""
+        """Refuse WATCH conditions on variables of ions, of which NEURON compares old copies."""
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return
@@ -421,7 +428,7 @@ class _Work:
         return left - right if condition[0] in (">", ">=") else right - left
 
     def assigned(self) -> None:
-        """Let INITIAL, too, set variables that BREAKPOINT sets by a POINTER; no other block may."""
+        """Let INITIAL, and no other block, set the variable that BREAKPOINT sets by a POINTER."""
         blocks = self.bodies.blocks
         names = {n for b in blocks.values() for role, n, _ in b.results if role == "assign"}
         for block, body in blocks.items():
@@ -462,7 +469,7 @@ class _Work:
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
     def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
-        """Return variables that INITIAL alone sets before it uses a table, from global values."""
+        """Return the values of variables that INITIAL sets from globals before it uses a table."""
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
         initial = self.bodies.blocks.get("initial", Body())
@@ -478,7 +485,7 @@ class _Work:
 
 
 def taken_out(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-    """Return the SOLVE statements, those in IF too, and the rest: NEURON executes all, always."""
+    """Return the SOLVE statements, also from inside IF, as NEURON executes all; and the rest."""
     solves, others = list[Statement](), list[Statement]()
     for s in body:
         if s.kind == "solve":

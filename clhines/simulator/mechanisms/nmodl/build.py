@@ -1,4 +1,4 @@
-"""From an NMODL text to a `Program`."""
+"""Compile an NMODL text; options of an NMODL mechanism."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from clhines.simulator.mechanisms.nmodl.values import MADE
 from clhines.simulator.refusals import id_of
 
 MAX_QUEUE = 16
-MAX_ROWS = 8000  # of a FUNCTION_TABLE
+MAX_ROWS = 8000  # values of a FUNCTION_TABLE
 MAX_MADE = 1_000_000  # values of a TABLE that NEURON has made
 
 
@@ -61,10 +61,10 @@ def build(
     draws: bool = False,
     changes: FileChanges | None = None,
 ) -> Compiled:
-    """Compile an NMODL text; an NmodlError lists all that cannot be simulated.
+    """Compile an NMODL text; an NmodlError lists what is not supported.
 
-    NEURON's one generator belongs to the only instance in a model unless values of parameters rule
-    out its use; `draws`: even if they do.
+    If a file may draw from NEURON's one generator, the model may have a single instance, which owns
+    it, unless parameters rule the draws out; with `draws` even then.
     """
     shown = path or "NMODL text"
 
@@ -101,7 +101,7 @@ def build(
 
 
 def rejections(text: str, path: str = "", includes: Includes | None = None) -> list[Rejection]:
-    """Return the constructs of an NMODL text that cannot be simulated."""
+    """Return the constructs of an NMODL text that are not supported."""
     try:
         build(text, path, includes)
     except NmodlError as error:
@@ -110,7 +110,7 @@ def rejections(text: str, path: str = "", includes: Includes | None = None) -> l
 
 
 def _model(blocks: FileBlocks, path: str) -> Compiled:
-    """Return the mechanism of blocks to which all passes have been applied."""
+    """Return the mechanism of blocks after all passes."""
     program = _program(blocks)
     bodies = {name: _ordered(body, blocks.states) for name, body in _used(blocks).items()}
     pointers = {p: blocks.names.printed[p] for p in _pointers(blocks)}
@@ -183,7 +183,7 @@ def _pointers(blocks: FileBlocks) -> list[str]:
 
 
 def _used(blocks: FileBlocks) -> dict[str, Body]:
-    """Return blocks that have results, or set a variable that is kept."""
+    """Return the blocks that have results, or set a state or an output."""
     always, families = ("initial", "current", "receive"), ("table_", "grid_", "unless")
     values = {*blocks.states, *blocks.outputs}
     return {
@@ -208,7 +208,7 @@ def _lasting(blocks: FileBlocks, name: str) -> list[str]:
 
 
 def _beside(blocks: FileBlocks) -> tuple[str, ...]:
-    """Return parameters that blocks with a TABLE set and that are no columns of it."""
+    """Return parameters that blocks with a TABLE set and that are not columns of it."""
     tables = blocks.shared.tables.values()
     names = {name for use in tables for name in set_by(use.block.body, blocks.file.blocks)}
     return tuple(k for k in blocks.parameters if blocks.names.elements[k] in names)
@@ -230,7 +230,7 @@ def _net(blocks: FileBlocks) -> Net | None:
 
 
 def _is_summed(blocks: FileBlocks) -> bool:
-    """Whether an event only adds multiples of its weight to states."""
+    """Whether events only add multiples of their weights to states: weights may be summed."""
     body, weights = blocks.bodies.get("receive"), blocks.executed.weights
     if body is None or weights is None or len(weights) != 1:
         return False
@@ -256,25 +256,25 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Nmodl:
-    """An NMODL mechanism, compiled."""
+    """NMODL as the language of a `Mechanism`, with the options of a file."""
 
     path: str = ""  # name of the file in messages
-    includes: tuple[tuple[str, str], ...] = ()  # names and texts of the files that it includes
+    includes: tuple[tuple[str, str], ...] = ()  # names and texts of included files
     use_tables: bool = True  # value of usetable: whether TABLE statements count
     secondorder: bool = False  # whether NEURON's secondorder is not 0
-    function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # of FUNCTION_TABLE, by name
-    constructed: bool = False  # whether NEURON's memory has what CONSTRUCTOR sets
-    queue: int = MAX_QUEUE  # self events of an instance that may be under way at once
-    kept: tuple[str, ...] = ()  # variables that are states, as POINTERs of others point to them
-    draws: bool = False  # whether NEURON's one generator is drawn from, whatever parameters say
+    function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # by name
+    constructed: bool = False  # whether NEURON has executed CONSTRUCTOR
+    queue: int = MAX_QUEUE  # pending self events that an instance may have
+    kept: tuple[str, ...] = ()  # variables that are states, as other mechanisms' POINTERs need them
+    draws: bool = False  # whether it draws from NEURON's one generator whatever parameters are
     changes: FileChanges = field(default_factory=FileChanges)
 
     def cleaned(self, text: str) -> str:
-        """Return a text as it is kept: as it is."""
+        """Return a text as it is kept: unchanged."""
         return text
 
     def compiled(self, text: str) -> Compiled:
-        """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
+        """Compile a text; an NmodlError lists what is not supported."""
         includes = Includes(None, dict(self.includes))
         options = dict(self.function_tables), self.constructed, self.kept, self.draws, self.changes
         built = build(text, self.path, includes, self.use_tables, self.secondorder, *options)
@@ -288,7 +288,7 @@ FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]
 
 
 def tables_of(tables: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
-    """Check a user's tables for FUNCTION_TABLE, and return them."""
+    """Check a user's values of FUNCTION_TABLEs."""
     if tables is not None and not (
         isinstance(tables, Mapping) and all(isinstance(k, str) for k in tables)
     ):
@@ -327,7 +327,7 @@ def read(
     secondorder: bool = False,
     function_tables: FunctionTables | None = None,
 ) -> tuple[str, Nmodl]:
-    """Return an NMODL text and its options, from a text or the path of a file."""
+    """Read a text, or the file of a path; return the text and its options."""
     folder, tables = None, tables_of(function_tables)
     if not isinstance(text_or_path, (str, Path)):
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")

@@ -1,7 +1,7 @@
 """Expressions of NMODL as nodes of a mechanism's `Graph`.
 
-Functions of RANDOM variables, as random_uniform, are functions of a stream and a count: of each
-stream that a block draws from two values are kept while it is executed, ``keep`` and ``at`` of
+A draw from a RANDOM variable, as by random_uniform, is a function of a stream and a count. While a
+block is executed, two values tell how far it has come in each stream: ``keep`` and ``at``, see
 `random123`.
 """
 
@@ -33,58 +33,35 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 from clhines.simulator.mechanisms.nmodl.values import BlockValues, stream_keys
 from clhines.simulator.refusals import REFUSALS, Sentence, refusal
 
-DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
+DRAWS = {  # draws from NEURON's one generator, and the same from a RANDOM variable
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
     "poisrand": "random_uniform", "set_seed": "", "setseed": "",
 }  # fmt: skip
-_POISSON = """  : as NEURON's library has it
+_POISSON = """  : as in NEURON's library
 FUNCTION poisson_(mean) { LOCAL least, product
     least = exp(-mean)  product = 1  poisson_ = -1
     WHILE (product >= least) { product = product*scop_random()  poisson_ = poisson_ + 1 }
 }"""
 ONE_GENERATOR = REFUSALS["mod.one-generator"].sentence.partition("}")[2]
-# the other functions that NEURON gives to every file
+# functions of NEURON that every file may call and that are not supported
 OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
     "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisson prterr pulse ramp "
     "revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline squarewave step "
     "stepforce threshold".split()
 )
-_TAKES = {
-    "random_uniform": (0, 2),
-    "random_normal": (0, 2),
-    "random_negexp": (0, 1),
-    "random_ipick": (0,),
-    "random_dpick": (0,),
-    "random_setseq": (1,),
-}
-_WHERE = (
+_NUMBERS_OF_VALUES = {  # that follow the RANDOM variable in a call
+    "random_uniform": (0, 2), "random_normal": (0, 2), "random_negexp": (0, 1),
+    "random_ipick": (0,), "random_dpick": (0,), "random_setseq": (1,),
+}  # fmt: skip
+_DRAWING_BLOCKS = (
     "initial", "current", "advance", "receive", "before_initial", "after_initial",
     "before_breakpoint", "after_solve", "before_step",
 )  # fmt: skip
 
 
-_Fits = Callable[[Sequence[Expression]], bool]
-
-
-def _always(arguments: Sequence[Expression]) -> bool:
-    return True
-
-
-def _are_four(arguments: Sequence[Expression]) -> bool:
-    return len(arguments) == 4
-
-
-def _begins_with_name(arguments: Sequence[Expression]) -> bool:
-    return bool(arguments) and arguments[0][0] == "name"
-
-
-def _is_name_and_value(arguments: Sequence[Expression]) -> bool:
-    return len(arguments) == 2 and arguments[0][0] == "name"
-
-
 class Evaluation(BlockValues):
-    """Values of expressions; `Execution` has the effects of calls."""
+    """Evaluates expressions; `Execution` executes statements."""
 
     body: Callable[[Sequence[Statement]], None]
     inlined: Callable[[Block, Sequence[Node], int], Node]
@@ -97,7 +74,7 @@ class Evaluation(BlockValues):
         if sort == "number":
             return self.graph.number(e[1])
         if sort == "name":
-            return self.read(str(e[1]), self.index(e[2], 0))
+            return self.read(str(e[1]), self.index(e[2]))
         if sort == "call":
             return self.call(str(e[1]), e[2], int(e[3]))
         if sort == "neg":
@@ -111,7 +88,7 @@ class Evaluation(BlockValues):
         return self._operators(e)
 
     def _operators(self, e: Expression) -> Node:
-        """Return a chain of operators, from its left end on."""
+        """Return the value of a chain of operators, without recursion along it."""
         chain: list[tuple[str, Expression]] = []
         while e[0] in _OPERATORS:
             chain.append((str(e[0]), e[2]))
@@ -129,14 +106,14 @@ class Evaluation(BlockValues):
                 value = self.graph.add(terms)
                 continue
             if sign in ("&&", "||"):
-                value = self._operator(sign, value, self._where_asked(sign, value, chain[place][1]))
+                value = self._operator(sign, value, self._right_side(sign, value, chain[place][1]))
             else:
                 value = self._operator(sign, value, self.expression(chain[place][1]))
             place -= 1
         return value
 
-    def _where_asked(self, sign: str, left: Node, e: Expression) -> Node:
-        """Return the right side of && or ||, which C only executes where the left one asks."""
+    def _right_side(self, sign: str, left: Node, e: Expression) -> Node:
+        """Return the right side of && or ||, which C skips if the left one decides."""
         condition = self.truth(left)
         condition = condition if sign == "&&" else self.graph.negated(condition)
         before, guard = dict(self.values), self.guard
@@ -150,7 +127,7 @@ class Evaluation(BlockValues):
         return value
 
     def _changed(self, before: Mapping[str, Node]) -> bool:
-        """Whether variables, or places in streams of random numbers, are others than before."""
+        """Whether variables, or places in random streams, have changed."""
         old = ((x, before.get(k) or ("\0" not in k and self.graph.symbol(k)))
                for k, x in self.values.items())  # fmt: skip
         return any(old_value and old_value is not x for x, old_value in old)
@@ -174,14 +151,14 @@ class Evaluation(BlockValues):
         return graph.negated(neither)
 
     def truth(self, e: Node) -> Node:
-        """Return a condition for a number of NMODL: true if it is not 0."""
+        """Return a number of NMODL as a condition: true if it is not 0."""
         plain = e.definition
         if plain.is_number:
             return self.graph.number(int(plain.value != 0))
         return plain if plain.op in ("less", "lessequal", "both") else e
 
-    def index(self, index: object, line: int) -> int | Node | None:
-        """Return an index, a node where it is not constant, or None for none."""
+    def index(self, index: object) -> int | Node | None:
+        """Return an index: a number if it is constant, else a node; None for None."""
         if index is None:
             return None
         node = self.integer(index)  # type: ignore[arg-type]
@@ -189,7 +166,7 @@ class Evaluation(BlockValues):
         return int(plain.value) if plain.is_number else node
 
     def integer(self, e: Expression) -> Node:
-        """Return the value of an expression of NMODL's whole numbers, of which each name is one."""
+        """Return the value of an integer expression, in which every name is cut to an integer."""
         if e[0] not in ("+", "-", "*", "/"):
             return whole(self.expression(e))
         a, b = (self.integer(part) for part in e[1:])
@@ -199,11 +176,11 @@ class Evaluation(BlockValues):
             return a - b
         if e[0] == "*":
             return a * b
-        half = self.graph.number(Fraction(1, 2))  # so that no quotient is rounded to a whole one
+        half = self.graph.number(Fraction(1, 2))  # keeps quotients away from whole numbers
         return whole((a + self.graph.where(self.graph.less(a, self.graph.zero), -half, half)) / b)
 
     def call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return the value of a function, or execute a procedure."""
+        """Call a FUNCTION, a PROCEDURE, a FUNCTION_TABLE or a built-in function."""
         block = self.file.blocks.get(name)
         if block is None:
             return self._other_call(name, arguments, line)
@@ -218,10 +195,20 @@ class Evaluation(BlockValues):
         return self.inlined(block, values, line)
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Return the value of a function that no block defines."""
-        special = _SPECIAL_CALLS.get("random_" if name.startswith("random_") else name)
-        if special is not None and special[0](arguments):
-            return special[1](self, name, arguments, line)
+        """Call a function that no block defines."""
+        if name in ("net_send", "net_event", "net_move"):
+            return self.send(name, arguments, line)
+        begins_with_name = bool(arguments) and arguments[0][0] == "name"
+        if name.startswith("random_") and begins_with_name:
+            values = self.in_any_order(arguments[1:], line)
+            return drawn(self, name, str(arguments[0][1]), values, line)
+        fits = {
+            "state_discontinuity": begins_with_name and len(arguments) == 2,
+            "nrn_ghk": len(arguments) == 4,
+            PICK: begins_with_name,
+        }
+        if name in _SPECIAL_CALLS and fits.get(name, True):
+            return _SPECIAL_CALLS[name](self, arguments, line)
         if name in DRAWS or name == "hoc_execerror":
             return _draw_or_fail(self, name, arguments, line)
         if name not in FUNCTIONS:
@@ -231,9 +218,9 @@ class Evaluation(BlockValues):
         return built_in(self.graph, name, self.in_any_order(arguments, line))
 
     def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
-        """Return the values of arguments; Refused if they depend on their order, open in C.
+        """Return the values of arguments; Refused if they depend on the order, which C leaves open.
 
-        One may draw or set variables if the others are equal before and after it.
+        One argument may draw or set variables if the others have the same values before and after.
         """
         if len(arguments) < 2:
             return [self.expression(a) for a in arguments]
@@ -256,7 +243,7 @@ class Evaluation(BlockValues):
 
 
 def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Draw from NEURON's one generator, or note where parameters must rule a call out."""
+    """Draw from NEURON's one generator, or note a condition that parameters must rule out."""
     if run.shared.draws and (DRAWS.get(name) or name == "set_seed"):
         return _of_generator(run, name, run.in_any_order(arguments, line), line)
     if run.guard is run.graph.one or not (name == "hoc_execerror" or DRAWS[name]):
@@ -265,28 +252,16 @@ def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], l
     return run.graph.call("log", -run.graph.symbol(NEVER))
 
 
-def _send(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    return run.send(name, arguments, line)
-
-
-def _nothing(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    return run.graph.zero
-
-
-def _cut(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    return whole(run.expression(arguments[0]))
-
-
-def _pointing(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+def _pointing(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
     """Return whether a POINTER is set."""
     is_set = f"{arguments[0][1]}_{GIVEN}"
     declared = run.names.variable(is_set) is not None
     return run.read(is_set, None, line) if declared else run.graph.one
 
 
-def _discontinuity(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+def _discontinuity(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
     target = arguments[0]
-    index = run.index(target[2], line)
+    index = run.index(target[2])
     value = run.expression(arguments[1])
     if run.jumps is not None:
         run.jumps = True
@@ -294,19 +269,13 @@ def _discontinuity(run: Evaluation, name: str, arguments: Sequence[Expression], 
     return run.graph.zero
 
 
-def _drawn(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Return a number of a RANDOM variable."""
-    values = run.in_any_order(arguments[1:], line)
-    return drawn(run, name, str(arguments[0][1]), values, line)
-
-
-def _unread(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
+def _unread(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
     run.refuse_verbatim(refusal("mod.verbatim"), line)
     return run.graph.zero
 
 
-def _of_ion(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Return an ion's variable, not the file's copy: its value as the block began."""
+def _of_ion(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
+    """Return an ion's variable, which is not the file's copy of it, as the block began."""
     name, ions = str(arguments[0][1]), run.file.ions
     ion_variables = {n for ion in ions for n in (*ion.reads, *ion.writes)}
     if name not in ion_variables or name in {f"i{ion.name}" for ion in ions}:
@@ -316,7 +285,7 @@ def _of_ion(run: Evaluation, _: str, arguments: Sequence[Expression], line: int)
     return run.graph.symbol(key)
 
 
-def _picked(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
+def _picked(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
     """Return a number of a hoc Random: uniform, or exponential."""
     name = str(arguments[0][1])
     number = drawn(run, "random_uniform", name, (), line)
@@ -324,8 +293,8 @@ def _picked(run: Evaluation, _: str, arguments: Sequence[Expression], line: int)
     return low + width * number - mean * run.graph.call("log", number)
 
 
-def _goldman(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Return NEURON's nrn_ghk: current of a permeability, of a voltage and concentrations."""
+def _goldman(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
+    """Return NEURON's nrn_ghk(v, ci, co, z): the Goldman-Hodgkin-Katz current per permeability."""
     v, inside, outside, z = run.in_any_order(arguments, line)
     graph, (faraday, gas) = run.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
     kelvin = run.value(run.names.element("celsius", None)) + graph.number(Fraction("273.15"))
@@ -342,7 +311,7 @@ def _goldman(run: Evaluation, _: str, arguments: Sequence[Expression], line: int
 
 
 def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int) -> Node:
-    """Return a number of NEURON's one generator, or give it a seed."""
+    """Draw from NEURON's one generator, or seed it."""
     _check_count(name, values, line)
     if name == "set_seed":
         if "initial" not in run.where:  # float32 has no whole numbers above 2**24
@@ -353,29 +322,25 @@ def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int)
     return drawn(run, DRAWS[name], GENERATOR, values, line, name)
 
 
-def _at_time(run: Evaluation, _: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Whether a time is in the fixed step."""
+def _at_time(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
+    """Return NEURON's at_time: whether a time is in this step."""
     graph, time = run.graph, run.expression(arguments[-1])
     t, dt = run.read("t"), run.read("dt")
     x = time - graph.number(Fraction(1, 10**11))
     return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
 
 
-# calls whose arguments are not only numbers: a test of the arguments, and the effect
-_SPECIAL_CALLS: dict[str, tuple[_Fits, Callable[..., Node]]] = {
-    "net_send": (_always, _send),
-    "net_event": (_always, _send),
-    "net_move": (_always, _send),
-    "nrn_pointing": (_always, _pointing),
-    "state_discontinuity": (_is_name_and_value, _discontinuity),
-    "printf": (_always, _nothing),  # says nothing to a simulation
-    "nrn_ghk": (_are_four, _goldman),
-    "at_time": (_always, _at_time),
-    PICK: (_begins_with_name, _picked),
-    "random_": (_begins_with_name, _drawn),
-    WHOLE: (_always, _cut),
-    OF_ION: (_always, _of_ion),
-    UNREAD: (_always, _unread),
+# calls whose arguments are not only numbers
+_SPECIAL_CALLS: dict[str, Callable[[Evaluation, Sequence[Expression], int], Node]] = {
+    "nrn_pointing": _pointing,
+    "state_discontinuity": _discontinuity,
+    "printf": lambda run, arguments, line: run.graph.zero,  # says nothing to a simulation
+    "nrn_ghk": _goldman,
+    "at_time": _at_time,
+    PICK: _picked,
+    WHOLE: lambda run, arguments, line: whole(run.expression(arguments[0])),
+    OF_ION: _of_ion,
+    UNREAD: _unread,
 }
 
 
@@ -412,7 +377,7 @@ def drawn(
     line: int,
     shown: str = "",
 ) -> Node:
-    """Return a random number of a stream, or set its place; `shown` is the name in the file."""
+    """Draw from a random stream, or set its place; messages call the function `shown`."""
     _check_draw(run, function, name, len(values), line, shown or function)
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)
@@ -441,16 +406,16 @@ def drawn(
 def _check_draw(
     run: BlockValues, function: str, name: str, count: int, line: int, shown: str
 ) -> None:
-    """Refuse a draw without a stream, with a wrong count of values, or in a wrong place."""
+    """Refuse a draw without a stream, with a wrong number of values, or in a wrong place."""
     if name not in run.file.random:
         raise refuse("mod.not-random", line, function=function, name=name)
-    if function not in _TAKES:
+    if function not in _NUMBERS_OF_VALUES:
         raise refuse("mod.random-ids", line, function=function)
-    if count not in _TAKES[function]:
+    if count not in _NUMBERS_OF_VALUES[function]:
         raise refuse("mod.random-arguments", line, function=function, count=count + 1)
     is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
     in_loop = run.inside_loop and not run.draws_inside
-    if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
+    if run.where not in _DRAWING_BLOCKS or run.is_repeated or not is_once or in_loop:
         raise refuse("mod.draw-in-block", line, value=shown, where=run.block)
 
 
@@ -465,7 +430,7 @@ def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
 
 
 def counts(run: BlockValues) -> list[tuple[str, str, Node]]:
-    """Return how many words each stream has given after a block."""
+    """Return, as results of a block, how many words each stream has given after it."""
     word_counts = []
     for name in run.drew:
         symbol = run.graph.symbol(f"{plain(name)}__drawn")

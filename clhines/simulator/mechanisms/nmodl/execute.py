@@ -1,8 +1,8 @@
-"""Symbolic execution of NMODL statements: the last value of each variable in a block.
+"""Symbolic execution of NMODL statements.
 
 A block is executed once. Variables that it reads before it writes them are symbols; their last
-values are expressions on the mechanism's `Graph`. Both sides of an IF are executed and joined by
-``where``; loops are unrolled; PROCEDURE and FUNCTION are executed where they are called.
+values are expressions on the mechanism's `Graph`. Both branches of an IF are executed and joined by
+``where``; a PROCEDURE or FUNCTION is executed at each call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clhines.simulator.refusals import Sentence, refusal
 
 
 def _literal_turns(s: Statement) -> int:
-    """Return the turns of a FROM whose bounds are numbers; 1 of others."""
+    """Return the number of turns of a FROM with numbers as bounds; 1 of others."""
     bounds = [e[1] for e in s.values if e[0] == "number"] if s.kind == "from" else []
     if len(bounds) < 3 or bounds[2] <= 0:
         return 1
@@ -47,15 +47,15 @@ _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KIN
 
 
 class Execution(Evaluation):
-    """One execution of one block; see `Values`."""
+    """One execution of one block; see `BlockValues`."""
 
     @property
     def is_in_call(self) -> bool:
-        """Whether it is in a PROCEDURE or FUNCTION."""
+        """Whether a PROCEDURE or FUNCTION is being executed."""
         return bool(self._calls)
 
     def body(self, statements: Sequence[Statement]) -> None:
-        """Execute the statements of a block with locals of its own."""
+        """Execute statements with locals of their own."""
         with self.scope():
             for s in statements:
                 self._executed += 1
@@ -77,8 +77,8 @@ class Execution(Evaluation):
     def _statement(self, s: Statement) -> None:
         if s.kind == "assign":
             name, index = s.names
-            value = self.expression(s.values[0])  # first, as C++ has it
-            self.write(str(name), self.index(index, s.line), value, s.line)
+            value = self.expression(s.values[0])  # before the index, as in C++
+            self.write(str(name), self.index(index), value, s.line)
         elif s.kind == "local":
             for declared in s.names:
                 self.new_local(*declared)
@@ -140,10 +140,10 @@ class Execution(Evaluation):
             self.overrides[key] = self.graph.where(condition, a, b)
 
     def _cost(self, block: Block) -> int:
-        """Return how many statements a call executes; a loop of unknown bounds is one turn."""
+        """Return how many statements a call executes; an unknown loop has one turn."""
         costs = self.shared.costs
         if block.name not in costs:
-            costs[block.name] = total = 1  # of itself: it is refused where it is executed
+            costs[block.name] = total = 1  # ends a recursion, which `executed` refuses
             pending: list[tuple[object, int]] = [(block.body, 1)]
             while pending:
                 one, times = pending.pop()
@@ -161,7 +161,7 @@ class Execution(Evaluation):
         return costs[block.name]
 
     def refuse_verbatim(self, construct: Sentence, line: int) -> None:
-        """Refuse C where parameters say that it is executed, or keep it and find the others."""
+        """Refuse C: at once, or, inside a condition, at the start of runs that execute it."""
         refused = Refused(construct, line)
         if self.guard is self.graph.one:
             self.shared.verbatim.append(refused)
@@ -169,7 +169,7 @@ class Execution(Evaluation):
             self.shared.unless.append((self.where, self.guard, refused))
 
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Note a net_send, net_event or net_move."""
+        """Execute a net_send, net_event or net_move."""
         if self.where not in ("receive", "initial", "net_initial"):
             raise refuse("mod.call-in-block", line, name=name, where=self.block)
         values = self.in_any_order(arguments, line)
@@ -196,9 +196,7 @@ class Execution(Evaluation):
                 if not number.is_number:
                     raise refuse("mod.watch-flag", s.line)
                 self.armed.append((self.guard, condition, number.value, s.line))
-            if (
-                "v" in self.overrides
-            ):  # NEURON looks at the condition at once, with the node's voltage
+            if "v" in self.overrides:  # NEURON tests the condition at once, with the node's voltage
                 self.overrides["v"] = self.graph.symbol("v")
         elif s.kind == "for_netcons" and self.where == "receive":
             self._for_netcons(s)
@@ -206,7 +204,7 @@ class Execution(Evaluation):
             raise refuse("mod.statement-in-block", s.line, kind=s.kind.upper(), where=self.block)
 
     def _for_netcons(self, s: Statement) -> None:
-        """Execute the body for another connection, whose weights are symbols of their own."""
+        """Execute the body for another connection, whose weights are new symbols."""
         inner = Execution(self.shared, "for_netcons")
         inner.values, inner.overrides = dict(self.values), dict(self.overrides)
         inner.reads = self.reads
@@ -232,7 +230,7 @@ class Execution(Evaluation):
         self.netcons.append((names, s, inner, self.guard))
 
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute a block without its table."""
+        """Execute a PROCEDURE or FUNCTION without its TABLE; return its value."""
         if block.name in self._calls:
             raise refuse("mod.calls-itself", line, name=block.name)
         if len(self._calls) > MAX_CALLS:
@@ -249,7 +247,7 @@ class Execution(Evaluation):
         return self.values.get(result, self.graph.zero)
 
     def _looked_up(self, block: Block, s: Statement, values: Sequence[Node]) -> Node:
-        """Take the value of a function, or the variables of a procedure, from its table."""
+        """Look up a FUNCTION's value, or the variables of a PROCEDURE, in its TABLE."""
         if len(values) != 1:
             raise refuse("mod.table-arguments", s.line, count=len(values))
         use = self.shared.tables.get(block.name)
@@ -300,7 +298,7 @@ class Execution(Evaluation):
         return use
 
     def _is_held(self, block: Block, key: str) -> bool:
-        """Whether a column is a parameter that no statement of the block sets."""
+        """Whether a column is a parameter that the block does not set."""
         if any(uses(block.body, name) for name in self.file.blocks):
             return False
         name = self.names.elements[key]
@@ -308,7 +306,7 @@ class Execution(Evaluation):
         return self.file.variables[name].sort == "parameter" and not is_set
 
     def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute a block with these arguments where it is called."""
+        """Execute a call of a block, by its TABLE if it has one."""
         table = next((s for s in block.body if s.kind == "table"), None)
         if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
             return self._looked_up(block, table, values)

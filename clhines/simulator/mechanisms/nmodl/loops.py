@@ -1,4 +1,4 @@
-"""WHILE and FROM: turns are unrolled if constants decide about their end, else they stay a loop."""
+"""WHILE and FROM: unrolled if their turns are constant, else a `Loop` of the generated function."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ MAX_TURNS = 10_000  # of one loop that is unrolled
 
 
 def breaks(statements: Sequence[Statement]) -> bool:
-    """Whether one of the statements may leave the loop that they are in."""
+    """Whether statements may leave the loop around them."""
     return any(_is_break(s) or (s.kind == "if" and any(map(breaks, s.blocks))) for s in statements)
 
 
 def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
-    """Return the statements of all turns of a loop, whose variable has these values.
+    """Unroll a loop with ``break``; `turns` are the values of its variable.
 
-    Statements after an IF that may leave the loop, and the other turns, move into the branches that
-    do not leave it.
+    Statements after an IF that may leave the loop, and later turns, move into its other branches.
     """
     statements: list[Statement] = []
     for k in reversed(list(turns)):
@@ -40,7 +39,7 @@ def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[S
 
 
 def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
-    """Return statements, and then the rest where no ``break`` has come."""
+    """Append the rest to statements, except after a ``break``."""
     for k, s in enumerate(statements):
         if _is_break(s):
             return list(statements[:k])
@@ -57,7 +56,7 @@ def _is_break(s: Statement) -> bool:
 
 
 def check_executed(more: int, line: int) -> None:
-    """Refuse to execute too many statements, before the first of them."""
+    """Refuse to execute too many statements before the first one is executed."""
     if more > MAX_EXECUTED:
         raise refuse("mod.too-many-statements", line, max_executed=MAX_EXECUTED)
 
@@ -100,7 +99,7 @@ def _turns(run: Evaluation, s: Statement) -> None:
 
 
 def _open_from(run: Evaluation, s: Statement, first: Node, last: Node) -> None:
-    """Make a loop of a FROM whose bounds depend on values."""
+    """Execute a FROM whose bounds depend on values as a WHILE."""
     name = str(s.names[0])
     index: Expression = ("name", name, None)
     more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
@@ -124,7 +123,7 @@ def execute_while(run: Evaluation, s: Statement) -> None:
 
 
 def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
-    """Make a loop of a WHILE whose end depends on values."""
+    """Execute a WHILE whose end depends on values: one turn, on symbols, is kept as a `Loop`."""
     before = dict(run.values)
     sent = len(run.sent), len(run.armed), len(run.netcons)
     changed = _changed_in_turns(run, s, before)
@@ -136,7 +135,7 @@ def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
         for key, name in zip(changed, loop.names, strict=True):
             run.values[key] = run.graph.symbol(name)
         run.body(s.blocks[0])
-        loop.go_on = run.truth(run.expression(s.values[0]))  # which may change some, too
+        loop.go_on = run.truth(run.expression(s.values[0]))  # may change variables, too
         loop.values = [run.values[k] for k in changed]
     run.draws_inside = False
     if sent != (len(run.sent), len(run.armed), len(run.netcons)):
@@ -148,7 +147,7 @@ def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
 def _changed_in_turns(run: Evaluation, s: Statement, before: dict[str, Node]) -> list[str]:
     """Return the variables that a turn of a WHILE or its condition may change.
 
-    A variable that one turn changes is unknown in the next, which may take other branches.
+    They are unknown in the next turn, which may take other branches: repeat until none is new.
     """
     changed = list[str]()
     while True:

@@ -1,4 +1,4 @@
-"""Values of variables while a block is executed, and the data that all blocks share."""
+"""Values of variables while a block is executed, and data that all blocks of a mechanism share."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     refuse,
 )
 
-# effects of statements that only some blocks have: ``prime``, ``equation``, KINETIC's
+# how to execute statements that only some blocks have: ``prime``, ``equation``, KINETIC's
 Rules = dict[str, Callable[[Statement], None]]
 
-MAX_CHOSEN = 1024  # elements of an array whose index is not constant
-MADE = "TABLE {}"  # name, among tables of FUNCTION_TABLE, of a TABLE that NEURON has made
+MAX_CHOSEN = 1024  # elements of an array with an index that is not constant
+MADE = "TABLE {}"  # key, among FUNCTION_TABLEs, of the rows of a TABLE that NEURON has made
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
-# blocks that may set the target of a POINTER, and blocks that may add to it
+# blocks that may set the variable to which a POINTER points, and blocks that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
-ASSIGNING = "advance"  # the block that may set it at once, in the order of mechanisms
+ASSIGNING = "advance"  # the block that may set it while other mechanisms advance
 STEERING = "receive"  # the block that may set a weight of another connection by a POINTER
 
 
 def weight(name: str) -> str:
-    """Return the symbol of an argument of NET_RECEIVE."""
+    """Return the symbol of a NET_RECEIVE argument."""
     return f"_{name}__weight"
 
 
@@ -46,7 +46,7 @@ def stream_keys(name: str) -> tuple[str, str]:
 
 @dataclass
 class Sent:
-    """One net_send, net_move or net_event: kind, when it is done, its time and flag."""
+    """A net_send, net_move or net_event; `guard` is the condition around it."""
 
     kind: str
     guard: Node
@@ -56,23 +56,23 @@ class Sent:
 
 @dataclass
 class TableUse:
-    """A table: its block, columns and grid."""
+    """A table that blocks look up: of a TABLE statement, or of a FUNCTION_TABLE's values."""
 
     block: Block
-    columns: list[str]  # names in functions; of a FUNCTION its own
+    columns: list[str]  # names in functions; a FUNCTION's own name
     low: Node
     high: Node
     n: int
-    rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
-    made: tuple[float, ...] = ()  # all rows as NEURON has made them, where these are given
-    initial_values: dict[str, Node] | None = None  # when INITIAL used it
+    rows: tuple[float, ...] = ()  # values of the n + 1 rows of a FUNCTION_TABLE
+    made: tuple[float, ...] = ()  # all rows as NEURON has made them, if they are known
+    initial_values: dict[str, Node] | None = None  # values when INITIAL used it
     depends: frozenset[str] = frozenset()  # names of DEPEND
-    held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
+    held: tuple[str, ...] = ()  # columns that are parameters and that the block does not set
 
 
 @dataclass
 class MechanismContext:
-    """Data that all blocks of a mechanism share; `verbatim` are rejected blocks of C."""
+    """Data that all blocks of a mechanism share."""
 
     file: File
     names: Names
@@ -81,21 +81,21 @@ class MechanismContext:
     secondorder: bool = False
     function_tables: Mapping[str, FunctionTable] = field(default_factory=dict)
     tables: dict[str, TableUse] = field(default_factory=dict)
-    unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
+    unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, condition
     sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
-    is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
-    outside: tuple[Node, int] | None = None  # of an array, at an index that varies; a line
+    is_stale: bool = False  # whether functions called by NET_RECEIVE see an old v in NEURON
+    outside: tuple[Node, int] | None = None  # NaN for elements outside arrays, and a line
     loops: int = 0
     costs: dict[str, int] = field(default_factory=dict)  # statements of a call, by block
-    verbatim: list[Refused] = field(default_factory=list)
-    draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
+    verbatim: list[Refused] = field(default_factory=list)  # C that is not supported
+    draws: bool = False  # whether the model's one instance owns NEURON's one generator
 
 
 class BlockValues:
-    """Variables in one execution of one block; `where` is the block, some allow more than others.
+    """Variables in one execution of a block, whose name in functions is `where`.
 
-    `values` has the value of each variable that was read or written, by its key: the name in
-    functions, or a local's own key. `reads` and `writes` are keys of variables of instances.
+    `values` has the value of each variable that was read or written, by key: its name in functions,
+    or a key of a local. `reads` and `writes` are keys of an instance's variables.
     """
 
     def __init__(self, shared: MechanismContext, where: str) -> None:
@@ -109,23 +109,23 @@ class BlockValues:
         self.writes: dict[str, None] = {}
         self.loops: list[Loop] = []
         self.sent: list[Sent] = []
-        self.line = 0  # of the statement
-        self.turning: tuple[str, ...] = ()  # variables of FROM loops
-        self.repeats = 1  # turns of all FROM loops around that are unrolled
+        self.line = 0  # of the statement that is executed
+        self.turning: tuple[str, ...] = ()  # variables of FROM loops around it
+        self.repeats = 1  # product of the turns of unrolled FROM loops around it
         self.armed: list[tuple[Node, Expression, Fraction, int]] = []
         self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
         self.scopes: list[dict[str, str | list[str]]] = [{}]
         self.guard: Node = self.graph.one
-        self.overrides: dict[str, Node] = {}  # in place of v, t, dt, flag
+        self.overrides: dict[str, Node] = {}  # values of v, t, dt and flag
         self.rules: Rules = {}
         self.solve: Callable[[Any, Statement], None] | None = None
-        self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
-        self.drew: dict[str, None] = {}  # RANDOM variables
-        self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
+        self.arguments: dict[str, str] = {}  # keys of NET_RECEIVE's arguments
+        self.drew: dict[str, None] = {}  # RANDOM variables from which it has drawn
+        self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: ion or "", value
         self._calls: list[str] = []
         self._serial = self._executed = 0
-        self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
-        # whether state_discontinuity has set a state; None where NEURON lets it do nothing
+        self.inside_loop = self.draws_inside = False  # in a loop; in one that may draw
+        # whether state_discontinuity has set a state; None if NEURON ignores it here
         self.jumps: bool | None = False
         self.is_repeated = False  # in a block that a method of SOLVE may execute several times
 
@@ -161,12 +161,12 @@ class BlockValues:
         return keys
 
     def _outside(self, line: int) -> Node:
-        """Return NaN, the value outside of an array."""
+        """Return NaN, the value outside an array, and note the line."""
         self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
         return self.shared.outside[0]
 
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
-        """Return the keys of an array, whether an index is inside, and the value outside."""
+        """Return an array's keys, whether an index is inside, and the value outside."""
         keys = self._elements(name)
         if not isinstance(keys, list):
             raise refuse("mod.no-array", line, name=name)
@@ -179,7 +179,7 @@ class BlockValues:
         return keys, inside, self._outside(line)
 
     def _chosen(self, name: str, index: Node, line: int) -> Node:
-        """Return an element of an array, its index cut to a whole number as in C."""
+        """Return an array's element at a variable index, which is cut to a whole number as in C."""
         keys, inside, outside = self._among(name, index, line)
 
         def among(first: int, after: int) -> Node:
@@ -192,7 +192,7 @@ class BlockValues:
         return self.graph.where(inside, among(0, len(keys)), outside)
 
     def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
-        """Set an element of an array; all of them to NaN where the index is not one of it."""
+        """Set an array's element at a variable index; if that is outside, all to NaN."""
         graph = self.graph
         keys, inside, outside = self._among(name, index, line)
         for k, key in enumerate(keys):
@@ -231,7 +231,7 @@ class BlockValues:
         return self.value(name)
 
     def value(self, key: str) -> Node:
-        """Return the value of a key; of an unwritten variable its symbol."""
+        """Return the value of a key: a symbol, if nothing has been written."""
         value = self.values.get(key)
         if value is None:
             if "\0" in key:  # a local that was never set
@@ -241,7 +241,7 @@ class BlockValues:
         return value
 
     def write(self, name: str, index: int | Node | None, value: Node, line: int) -> None:
-        """Give a variable a value."""
+        """Write a variable; refuse variables that NMODL or this block cannot set."""
         if self._find(name) is None:
             if name == "v":
                 self._check_v(line)
@@ -270,7 +270,7 @@ class BlockValues:
         return names.get(self.where, self.where.upper().replace("_", " "))
 
     def _check_v(self, line: int) -> None:
-        """Refuse to set v in loops, and where an event would not set its node's voltage by that."""
+        """Refuse to set v in a loop, or where an event would not set the node's voltage."""
         if self.inside_loop:
             raise refuse("mod.v-set-in-loop", line)
         if self.where in ("net_initial", "for_netcons"):
@@ -280,9 +280,9 @@ class BlockValues:
             raise refuse("mod.v-set-in-call", line, call=self._calls[-1])
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
-        """Return the variables that some work sets after it has used them in its results.
+        """Return the variables that `work` sets after its results have used them.
 
-        Each with the symbol of its value before, and its value after.
+        Each has the symbol of its value before, and its value after.
         """
         graph = self.graph
         with self.trial():
@@ -306,7 +306,7 @@ class BlockValues:
 
     @contextmanager
     def scope(self, rules: Rules | None = None) -> Iterator[None]:
-        """Execute the rest with locals of its own; with rules as a block that sees no others."""
+        """Open a scope of locals; with `rules` a block's, which hides the caller's."""
         kept = self.rules
         self.scopes.append({} if rules is None else {"": ""})
         self.rules = kept if rules is None else rules
@@ -315,14 +315,14 @@ class BlockValues:
         self.scopes.pop()
 
     def new_local(self, name: str, length: int = 0) -> str:
-        """Declare a local in the innermost scope; return its key, of an array the first."""
+        """Declare a local in the innermost scope; return its key, or its first element's."""
         self._serial += 1
         keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
         self.scopes[-1][name] = keys if length else keys[0]
         return keys[0]
 
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
-        """Return a new loop of these variables."""
+        """Begin a loop that changes variables `keys`; a Refused: it is inside another one."""
         if self.inside_loop:
             raise refuse("mod.loop-in-loop")
         number = self.shared.loops
@@ -335,14 +335,14 @@ class BlockValues:
         return Loop(names, ends, starts, most=most)
 
     def close_loop(self, loop: Loop) -> list[Node]:
-        """Keep a loop that is complete; return its variables after it."""
+        """Keep a complete loop; return its variables after it."""
         self.inside_loop = False
         self.loops.append(loop)
         return [self.graph.symbol(end) for end in loop.ends]
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Execute statements without an effect, except that `reads` keeps their variables."""
+        """Undo the effects of statements at the end, except on `reads`."""
         kept = self.values, self.writes, self.guard, dict(self.overrides)
         self.values, self.writes = dict(self.values), dict(self.writes)
         yield

@@ -1,6 +1,5 @@
-"""Statements of NMODL as expressions.
+"""Meaning of large NMODL statements, as expressions.
 
-`solve`: the methods of SOLVE; `kinetic`: the method of KINETIC blocks. `netcons`: weights that a
-FOR_NETCONS changes of the event itself. `functions`: C's functions; `function_table`: values
-between knots.
+`solve`: methods of SOLVE; `kinetic`: KINETIC blocks. `netcons`: the order of an event and its
+FOR_NETCONS. `functions`: C's functions; `function_table`: FUNCTION_TABLE.
 """

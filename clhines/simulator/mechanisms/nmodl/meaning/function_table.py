@@ -1,7 +1,6 @@
-"""FUNCTION_TABLE: values between knots that are given, as NEURON's hoc_func_table has them.
+"""FUNCTION_TABLE: linear interpolation between a user's knots, as NEURON's hoc_func_table does it.
 
-Knots and values are rows of tables that engines have; where an argument is among the knots is found
-by halving steps, as many as the number of knots has bits.
+Knots and values are rows of look-up tables. Bisection finds an argument's place among the knots.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from clhines.simulator.mechanisms.nmodl.values import BlockValues, TableUse
 
 
 def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
-    """Return the value of a FUNCTION_TABLE; Refused where it has no table."""
+    """Call a FUNCTION_TABLE; Refused if it has no values."""
     table, graph = run.shared.function_tables.get(block.name), run.graph
     if table is None:
         way_out = f"give Mechanism.from_nmodl function_tables={{'{block.name}': (x, y)}}"
@@ -35,14 +34,14 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
 
 
 class _RowTables:
-    """Tables of the rows of one FUNCTION_TABLE."""
+    """Knots and values of one FUNCTION_TABLE, as rows of look-up tables."""
 
     def __init__(self, run: BlockValues, block: Block, table: FunctionTable) -> None:
         self._run, self._block, self._table, self._graph = run, block, table, run.graph
 
     def of(self, row: Node) -> Node:
         """Return the value in a row."""
-        beyond = len(self._table.axes[-1]) + 1  # rows that are asked for, and count nothing
+        beyond = len(self._table.axes[-1]) + 1  # rows that are read with the weight 0
         values = self._table.values
         return self._read("", values + values[-1:] * beyond, row)
 
@@ -52,7 +51,7 @@ class _RowTables:
         return self._graph.where(self._graph.less(self._graph.zero, share), mixed, low)
 
     def place(self, k: int, x: Node) -> tuple[Node, Node]:
-        """Return before which part of the knots an argument is, and its share of that part."""
+        """Return the knot below an argument, and its share of the way to the next knot."""
         graph, knots = self._graph, self._table.axes[k]
         if len(knots) == 1:
             return graph.zero, graph.zero
@@ -72,7 +71,7 @@ class _RowTables:
         return graph.local(f"_row{k}", at), graph.local(f"_share{k}", share)
 
     def _read(self, end: str, rows: tuple[float, ...], row: Node) -> Node:
-        """Return a row, whose number is whole, of a table of one column."""
+        """Return a row of a table of one column."""
         graph, name, n = self._graph, self._block.name + end, len(rows) - 1
         limits = graph.zero, graph.number(n)
         self._run.shared.tables.setdefault(
@@ -82,7 +81,7 @@ class _RowTables:
 
 
 def row_of(run: BlockValues, rows: Sequence[float], x: Node) -> Node:
-    """Return the row of number x, a whole number, as an expression."""
+    """Return the row of a whole number x as an expression."""
     graph = run.graph
 
     def among(first: int, after: int) -> Node:

@@ -1,4 +1,4 @@
-"""Functions of C that every file may call, as expressions."""
+"""C's mathematical functions as expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 
-FUNCTIONS = {  # number of arguments
+FUNCTIONS = {  # by name, the number of arguments
     **dict.fromkeys("exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh".split(), 1),
     **dict.fromkeys("floor ceil asin acos atan".split(), 1),
     "pow": 2, "fmod": 2, "atan2": 2,
@@ -16,7 +16,7 @@ FUNCTIONS = {  # number of arguments
 
 
 def built_in(graph: Graph, name: str, values: Sequence[Node]) -> Node:
-    """Return the value of a function of `FUNCTIONS`."""
+    """Call a function of `FUNCTIONS`."""
     x = values[0]
     if name == "sqrt":
         return graph.sqrt(x)
@@ -46,7 +46,7 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
 
 
 def whole(x: Node) -> Node:
-    """Return a number without its fraction, as C's int."""
+    """Return a number without its fraction, as C's cast to int."""
     graph, plain = x.graph, x.definition
     if plain.is_number:
         return graph.number(int(plain.value))

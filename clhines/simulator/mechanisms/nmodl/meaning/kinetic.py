@@ -1,10 +1,10 @@
-"""KINETIC by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
+"""KINETIC blocks by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
 
-The matrix has the slopes of the fluxes by the reacting states, but not the slopes of the rates. A
-CONSERVE replaces the row of its last state that no later CONSERVE has replaced. Linear
-reactions take one pass; others iterate until the changes add up to 1e-6, and states below 0 are
-set to 0. LONGITUDINAL_DIFFUSION is no part of it: NEURON solves for that after the states of all
-mechanisms, with the volumes and coefficients at that time (`diffusing`).
+The matrix has the derivatives of fluxes by reacting states, but not of rates by states. A CONSERVE
+replaces the row of its last state that no later CONSERVE has replaced. Linear reactions take one
+pass; others iterate until the changes add up to 1e-6, and states below 0 are set to 0.
+LONGITUDINAL_DIFFUSION is separate: NEURON solves it after all mechanisms have advanced, with the
+volumes and coefficients at that time (`diffusing`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from clhines.simulator.mechanisms.nmodl.values import Rules
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
-RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # where its first passes leave states below 0
+RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # first passes; they start again below this value
 MAX_STATES = 200
 
 Terms = Sequence[tuple[Fraction, Expression]]
@@ -34,7 +34,7 @@ Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], boo
 
 
 class _Reactions:
-    """One execution of a KINETIC block that gathers its equations: `matrix` and `right` by row."""
+    """Equations of a KINETIC block, from one execution of it: `matrix` and `right` by row."""
 
     def __init__(self, run: Execution, block: Block, rows: Sequence[str]) -> None:
         self.run, self.graph, self.rows = run, run.graph, rows
@@ -45,7 +45,7 @@ class _Reactions:
         self.block, self.guard = block, run.guard
 
     def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
-        """Return the equations of the change at these states."""
+        """Return the equations for the change of the states."""
         run, graph = self.run, self.graph
         for key, value in now.items():
             run.values[key] = value
@@ -69,14 +69,14 @@ class _Reactions:
             for one in s.names[1]:
                 variable = self.run.names.variable(one)
                 if variable is None or variable.sort != "state":
-                    continue  # it does not change here; NEURON takes names of nothing, too
+                    continue  # NEURON accepts names of nothing, too
                 for k, key in enumerate(self.run.names.all_elements(one)):
                     volume = _of_element(self.run, s, k)
                     self.volumes[key] = self.graph.local(f"{key}_volume", volume)
 
     def _state(self, e: Expression, line: int) -> tuple[str, bool]:
-        """Return the key of a reactant, and whether it is a state of this block."""
-        key = self.run.key(str(e[1]), self.run.index(e[2], line), line)
+        """Return a reactant's key, and whether it is a state of this block."""
+        key = self.run.key(str(e[1]), self.run.index(e[2]), line)
         return key, key in self.rows
 
     def _reaction(self, s: Statement) -> None:
@@ -118,7 +118,7 @@ class _Reactions:
                         self._entry(key, other, graph.number(-count * sign_of) * by)
 
     def _is_always(self, s: Statement) -> None:
-        """NEURON takes entries of its matrix in the order in which its first step did."""
+        """Refuse IF: NEURON's matrix keeps the order of entries from its first step."""
         if self.run.guard is not self.guard:
             what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
             raise refuse("mod.reaction-in-if", s.line, what=what)
@@ -128,14 +128,12 @@ class _Reactions:
             self.run.values[self.run.key(name, None, 0)] = value
 
     def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
-        """Return the flux of one side and its slopes by the states on it."""
+        """Return the flux of one side, and its derivatives by the side's states."""
         graph = self.graph
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:
             key, is_row = self._state(e, line)
-            factors.append(
-                (self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, is_row)
-            )
+            factors.append((self.run.read(str(e[1]), self.run.index(e[2])), number, key, is_row))
         own_degree = sum(number for _, number, _, is_row in factors if is_row)
         if own_degree > 1:
             self.linear = False
@@ -175,7 +173,7 @@ class _Reactions:
 
 
 def _of_element(run: Execution, s: Statement, k: int) -> Node:
-    """Return the value of a COMPARTMENT or LONGITUDINAL_DIFFUSION for element k of a state."""
+    """Evaluate a COMPARTMENT or LONGITUDINAL_DIFFUSION for element k of a state."""
     with run.scope():
         if s.names[0]:
             run.values[run.new_local(str(s.names[0]))] = run.graph.number(k)
@@ -183,7 +181,7 @@ def _of_element(run: Execution, s: Statement, k: int) -> Node:
 
 
 def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
-    """Return ``volume`` and ``diffusion`` of each state that diffuses along the cell."""
+    """Return ``volume`` and ``diffusion`` for each state that diffuses along the cell."""
     contributions = dict[str, list[tuple[str, str, Node]]]()
     for block in run.file.blocks.values():
         if block.sort != "KINETIC":
@@ -232,15 +230,15 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
 
 
 def _elements(run: Execution, e: Expression, line: int) -> list[str]:
-    """Return the keys of a variable, of an array without an index all."""
+    """Return a variable's key; all keys of an array without an index."""
     variable = run.names.variable(str(e[1]))
     if variable is not None and variable.length and e[2] is None:
         return run.names.all_elements(variable.name)
-    return [run.key(str(e[1]), run.index(e[2], line), line)]
+    return [run.key(str(e[1]), run.index(e[2]), line)]
 
 
 def _conserved(run: Execution, block: Block) -> list[str]:
-    """Return the rows that CONSERVE statements take, from the last statement to the first."""
+    """Return the rows that CONSERVE statements replace, from the last statement to the first."""
     replaced: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
@@ -272,7 +270,7 @@ def _rows(run: Execution, block: Block) -> list[str]:
 
 
 def sparse(run: Execution, block: Block, steady: bool) -> None:
-    """Advance the states of a KINETIC block by one step, or to where they stay."""
+    """Advance the states of a KINETIC block by one step, or to the steady state."""
     rows = _rows(run, block)
     if not rows:
         raise refuse("mod.kinetic-without-states", block.line, name=block.name)
@@ -312,7 +310,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     for key, value in new.items():
         run.set(key, value)
     kept = {key: run.values[key] for key in rows}
-    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # variables of the end
+    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # sets variables at the end
     run.values |= kept
     if steady:
         del run.overrides["dt"]
@@ -328,7 +326,7 @@ def _iterated(
     change: Change,
     late: dict[str, Node],
 ) -> dict[str, Node]:
-    """Iterate from the old states; each turn takes `late` variables of the turn before."""
+    """Iterate from the old states; a turn uses the `late` variables of the turn before."""
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
     loop = run.open_loop(keys, starts, TURNS)
@@ -350,7 +348,7 @@ def _positive(graph: Graph, x: Node) -> Node:
 def _steady(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
-    """Iterate at a step of 1e9 ms; where not linear, first single passes that may start again."""
+    """Iterate with a step of 1e9 ms; nonlinear reactions begin with passes that may restart."""
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]
     starts = [*(old[key] for key in rows)] * 2 + [graph.number(int(linear))]

@@ -1,7 +1,7 @@
-"""FOR_NETCONS: weights of the event's own connection before and after it.
+"""FOR_NETCONS changes weights of the event's own connection, too.
 
-Functions of FOR_NETCONS are called before the function of the event, which sees changed weights. So
-an event may use weights that a FOR_NETCONS changes after it, but not before it, in the same turn.
+Generated functions of FOR_NETCONS run before the event's own, which sees the weights that they have
+changed. So an event may use such a weight after FOR_NETCONS, but not before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clhines.simulator.mechanisms.nmodl.values import weight
 
 
 def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
-    """Return values of conditions, and of symbols that are compared, where a condition holds."""
+    """Return the values of conditions and compared symbols that follow from a condition."""
     values: dict[Node, Node] = {}
     pending = [guard]
     while pending:
@@ -44,17 +44,17 @@ def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
 
 
 def where_true(graph: Graph, guard: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Return expressions as they are where a condition holds."""
+    """Simplify expressions for the case that a condition holds."""
     return graph.replaced(nodes, assumed(graph, guard))
 
 
 def check(
     graph: Graph, nodes: Sequence[Node], guard: Node, changed: Collection[str], line: int
 ) -> None:
-    """Refuse an event that needs weights before a FOR_NETCONS changes them.
+    """Refuse an event that uses weights before a FOR_NETCONS changes them.
 
-    `nodes` are all results of the event, `guard` is where the FOR_NETCONS is executed, and
-    `changed` are the arguments of NET_RECEIVE that it changes.
+    `nodes` are the event's results, `guard` is the condition around the FOR_NETCONS, and `changed`
+    are the arguments of NET_RECEIVE that it changes.
     """
     left = [guard, *where_true(graph, guard, nodes)]
     for name in changed:

@@ -1,12 +1,12 @@
-"""SOLVE: the methods of NEURON, as NEURON computes them.
+"""SOLVE: NEURON's methods, with its errors.
 
-- ``cnexp``: each state where its rate stands. What nocmodl cannot write in closed form makes it
-  solve the whole block by ``derivimplicit``, and a rate that is a polynomial of degree 2 or more in
-  its own state loses its terms without the state, as in nocmodl's formula.
-- ``derivimplicit``: Newton's iteration with central differences of 2 %, renewed while
-  the solution changes by more than 5 %, and NEURON's end of it. Rates that are linear in the states
-  need one pass, which is solved directly.
-- ``euler``, ``runge``: as they are.
+- ``cnexp``: exponential Euler, state by state in the order of the rates. If nocmodl has no closed
+  form of a rate, the whole block takes ``derivimplicit``. A rate that is a polynomial of degree 2
+  or more in its own state loses its terms without the state, as in nocmodl's formula.
+- ``derivimplicit``: Newton's iteration with central differences of 2 %, which are computed again
+  while the solution changes by more than 5 %. Rates that are linear in the states are solved
+  directly.
+- ``euler``, ``runge``: explicit.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 )
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
-STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
+STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # smallest and relative step of differences
 STEADY = Fraction(1, 10**9)  # NEURON's dt of derivimplicit with STEADYSTATE
-MAX_NEWTON = 24  # states of one iteration with differences
+MAX_NEWTON = 24  # states of an iteration with differences
 _METHODS = {
     "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler", "runge"),
     "KINETIC": ("sparse",),
@@ -54,7 +54,7 @@ def solve(run: Execution, s: Statement) -> None:
     if block.sort in ("PROCEDURE", "FUNCTION"):
         run.inlined(block, [], s.line)
         return
-    before, run.is_repeated = run.is_repeated, not _is_once(run, block, method)
+    before, run.is_repeated = run.is_repeated, not _is_once(block, method)
     if block.sort == "KINETIC":
         if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
             raise refuse("mod.two-kinetic", block.line, name=name)
@@ -68,24 +68,24 @@ def solve(run: Execution, s: Statement) -> None:
     run.is_repeated = before
 
 
-def _is_once(run: Execution, block: Block, method: str) -> bool:
-    """Whether NEURON executes a block once in a step, rate by rate."""
+def _is_once(block: Block, method: str) -> bool:
+    """Whether NEURON executes a block once in a step."""
     rates = all_of(block.body, "prime")
-    return method == "cnexp" and all(_order(run, rate) in (0, 1) for rate in rates)
+    return method == "cnexp" and all(_order(rate) in (0, 1) for rate in rates)
 
 
 def halves(run: Execution, s: Statement) -> bool:
-    """Whether NEURON's secondorder makes it halve dt for a SOLVE of BREAKPOINT, and extrapolate."""
+    """Whether NEURON's secondorder halves dt for a SOLVE, and extrapolates."""
     block = run.file.blocks.get(str(s.names[0]))
     if block is None or s.names[2]:
         return False
     if block.sort == "DERIVATIVE" and s.names[1] == "cnexp":
-        return any(_order(run, rate) is None for rate in all_of(block.body, "prime"))
+        return any(_order(rate) is None for rate in all_of(block.body, "prime"))
     return block.sort in ("DERIVATIVE", "KINETIC")
 
 
 def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
-    """Add the change of half a step to each state once more: NEURON's secondorder."""
+    """Add the change of half a step once more: NEURON's secondorder."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
@@ -95,7 +95,7 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
     rates = all_of(block.body, "prime")
     if not rates:
         raise refuse("mod.derivative-has-no-rate", block.line, name=block.name)
-    if method == "cnexp" and all(_order(run, s) is not None for s in rates):
+    if method == "cnexp" and all(_order(s) is not None for s in rates):
         _cnexp(run, block)
     elif method == "euler":
         _euler(run, block)
@@ -110,8 +110,8 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
 # ----------------------------------------------------------------------------------------- cnexp
 
 
-def _order(run: Execution, s: Statement) -> int | None:
-    """Return the degree of a rate in its own state as nocmodl sees it, None where it sees none."""
+def _order(s: Statement) -> int | None:
+    """Return the degree of a rate in its own state as nocmodl finds it; None if it finds none."""
     if s.names[1] is not None:
         return None
     name = str(s.names[0])
@@ -122,7 +122,7 @@ def _order(run: Execution, s: Statement) -> int | None:
 
 
 def _degree(e: Expression, name: str) -> int:
-    """Degree, or -1 where nocmodl gives up, -2 where it breaks down. Chains are not recursed."""
+    """Return the degree; -1 if nocmodl gives up, -2 if it fails. Chains are followed in a loop."""
     total = 0
     pending: list[tuple[str, int]] = []
     while e[0] in ("+", "-", "*", "/"):
@@ -158,9 +158,9 @@ def _cnexp(run: Execution, block: Block) -> None:
 
     def prime(s: Statement, key: str) -> None:
         name, itself = str(s.names[0]), f"_{key}__itself"
-        order = _order(run, s)
+        order = _order(s)
         symbol = graph.symbol(itself)
-        with run.scope():  # a function that the rate calls reads the state itself, as in NEURON
+        with run.scope():  # functions that the rate calls read the state itself, as in NEURON
             run.values[run.new_local(name)] = symbol
             rate = run.expression(s.values[0])
         x, h = run.value(key), run.read("dt")
@@ -169,7 +169,7 @@ def _cnexp(run: Execution, block: Block) -> None:
             run.set(key, x * graph.call("exp", slope * h))
             return
         form = linear_form(rate, [itself])
-        assert form is not None, name  # as `_degree` says
+        assert form is not None, name  # the degree is 0 or 1
         a, b = form.constant, form.coefficients.get(itself, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
         if any(e.op.startswith(("scop_", "random_")) for e in postorder([b])):
@@ -183,7 +183,7 @@ def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], No
     """Execute the block with this treatment of rates."""
 
     def rule(s: Statement) -> None:
-        prime(s, run.key(str(s.names[0]), run.index(s.names[1], s.line), s.line))
+        prime(s, run.key(str(s.names[0]), run.index(s.names[1]), s.line))
 
     with run.scope({"prime": rule, "once": rule} if not run.is_repeated else {"prime": rule}):
         run.body(block.body)
@@ -193,7 +193,7 @@ def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], No
 
 
 def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
-    """Execute the block; return the rates by state, in the order written."""
+    """Execute the block; return the rates by state, in the order of the text."""
     rates: dict[str, Node] = {}
     guard = run.guard
 
@@ -241,7 +241,7 @@ def _runge(run: Execution, block: Block) -> None:
         run.set(key, total[key] + sixth * h * rates[key])
     del run.overrides["t"]
     _extrapolated(run, {key: h * rates[key] for key in keys})
-    _evaluated(run, block)  # its variables are of the end
+    _evaluated(run, block)  # leaves the block's variables at the end of the step
 
 
 # -------------------------------------------------------------------------------------- implicit
@@ -272,7 +272,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
-    rates = _evaluated(run, block)  # the block's variables are of the end
+    rates = _evaluated(run, block)  # leaves the block's variables at the end of the step
     if steady:
         run.overrides.pop("dt", None)
     else:
@@ -280,7 +280,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
 
 
 def _check_order(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> None:
-    """Refuse a block that sets a variable behind its use: NEURON executes it again and again."""
+    """Refuse a block that sets a variable after using it: NEURON executes the block repeatedly."""
     for key in late:
         shown = run.names.public.get(key, key)
         raise refuse("mod.set-after-use", block.line, shown=shown, name=block.name)
@@ -292,7 +292,7 @@ def newton(
     old: Sequence[Node],
     deviations: Callable[[Sequence[Node]], list[Node]],
 ) -> list[Node]:
-    """Return the zero of `deviations` that NEURON's iteration finds from the old values."""
+    """Return the zero of `deviations` to which NEURON's iteration leads from the old values."""
     graph = run.graph
     symbols = [graph.symbol(f"_{key}__try") for key in keys]
     names = [s.name for s in symbols]
@@ -312,7 +312,7 @@ def newton(
 
 
 def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, Node]:
-    """Solve; rows are in another order where a diagonal entry is 0 by its form."""
+    """Solve a linear system; rows change places if a diagonal entry is always 0."""
     names = list(matrix)
     if any(matrix[name].get(name, graph.zero) is graph.zero for name in names):
         row_of = _matching(matrix, graph)
@@ -322,10 +322,10 @@ def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, 
 
 
 def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
-    """Return for each unknown a row of its own, in which its entry is not 0 by its form.
+    """Match unknowns with rows in which their entries are not always 0.
 
-    A matching by augmenting paths. Unknowns prefer rows where their entry is the sum with the most
-    terms: in a balance of flows that is their own row, with the largest entry of their column.
+    A matching by augmenting paths. An unknown prefers the row where its entry is the sum with the
+    most terms: in a balance of flows that is its own row, with its column's largest entry.
     """
     terms = {
         name: {
@@ -358,7 +358,7 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
 
 
 def _terms(e: Node) -> int:
-    """Return how many terms a factor that is a sum has, 1 where none is."""
+    """Return the number of terms of a sum, or of the longest sum among factors."""
     while e.op == "local":
         e = e.args[0]
     if e.op == "mul":
@@ -369,7 +369,7 @@ def _terms(e: Node) -> int:
 def _iterated(
     run: Execution, keys: Sequence[str], old: list[Node], at: list[Node], symbols: list[Node]
 ) -> list[Node]:
-    """Newton's iteration as a loop: the states, the deviations, the change and the Jacobian."""
+    """Iterate by Newton's method in a loop over states, deviations, change and Jacobian."""
     graph, size = run.graph, len(keys)
     if size > MAX_NEWTON:
         raise refuse("mod.newton-states", size=size, most=MAX_NEWTON)
@@ -419,7 +419,7 @@ def _iterated(
 def _jacobian(
     graph: Graph, x: Sequence[Node], entries: Sequence[tuple[int, int]], where: object
 ) -> dict[tuple[int, int], Node]:
-    """Central differences, as NEURON takes them; the deviations' slopes, not of their negatives."""
+    """Return the slopes of the deviations, by NEURON's central differences."""
     slopes: dict[tuple[int, int], Node] = {}
     for j in range(len(x)):
         rows = [i for i, k in entries if k == j]
@@ -439,7 +439,7 @@ def _maximum(graph: Graph, a: Node, b: Node) -> Node:
 
 
 def _equations(run: Execution, block: Block) -> None:
-    """LINEAR: as many equations as there are states in them."""
+    """Solve a LINEAR block, which must have as many equations as states."""
     residuals: list[Node] = []
     used, guard = _states_in(run, block), run.guard
 
@@ -472,7 +472,7 @@ def _equations(run: Execution, block: Block) -> None:
 
 
 def _states_in(run: Execution, block: Block) -> list[str]:
-    """Return the states that the equations name, in the order of the STATE block."""
+    """Return the states in the equations, in the order of the STATE block."""
     named: set[str] = set()
     stack: list[object] = [e for s in all_of(block.body, "equation") for e in s.values]
     while stack:

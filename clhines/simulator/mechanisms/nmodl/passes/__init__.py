@@ -1,9 +1,9 @@
-"""Passes over the `FileBlocks` of a file, in the order of `PASSES`: each returns blocks.
+"""Passes: functions from `FileBlocks` to `FileBlocks`, in the order of `PASSES`.
 
-Before variables are sorted: `check_pointers`, `drop_columns` of tables, `begin_globals` with their
-defaults, `drop_loops`. Then `sort_variables` into states, outputs and parameters. After that:
-`mark_outside` for elements outside of an array, `make_tables`, `find_turns` in which instances set
-a variable, `guard_draws` of NEURON's one generator, `note_sets` of events.
+`check_pointers`, `drop_columns` of tables, `begin_globals` with their defaults and `drop_loops`
+come before `sort_variables`, which finds states, outputs and parameters. Then `mark_outside` marks
+elements outside arrays, `make_tables` describes tables, `find_turns` finds variables that instances
+set in turn, `guard_draws` draws from NEURON's one generator, `note_sets` events that set v.
 """
 
 from clhines.simulator.mechanisms.nmodl.passes.begin_globals import begin_globals

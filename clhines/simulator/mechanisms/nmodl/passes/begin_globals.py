@@ -1,4 +1,4 @@
-"""Begin globals: INITIAL sees the default of a GLOBAL that only later blocks set."""
+"""Begin globals: in INITIAL a GLOBAL that only later blocks set has its default."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _OF_EVENTS = ("before_initial", "after_initial", "receive", "net_initial")
 
 
 def begin_globals(blocks: FileBlocks) -> FileBlocks:
-    """Write defaults into INITIAL, as NEURON has them in the first INITIAL of a model.
+    """Replace such GLOBALs by their defaults in INITIAL, if no other block needs their value.
 
-    No other block may need the value.
+    In NEURON a model's first INITIAL sees them.
     """
     initial = blocks.bodies.get("initial")
     if initial is None or initial.loops or blocks.file.kind == "artificial":

@@ -1,4 +1,4 @@
-"""Check pointers: refuse to read variables that POINTERs write."""
+"""Check pointers: refuse to read a variable that a POINTER writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clhines.simulator.mechanisms.nmodl.values import STEERING
 
 
 def check_pointers(blocks: FileBlocks) -> FileBlocks:
-    """Return the blocks, or raise a Refused: a value depends on the order of all that write it.
+    """Return the blocks, or raise Refused: a value would depend on the order of instances.
 
     NET_RECEIVE may read a weight that it writes; no other block may use that weight.
     """

@@ -1,4 +1,4 @@
-"""Drop columns of tables that nothing looks up: they become 0, whatever they depend on."""
+"""Drop columns of tables that nothing looks up: they become 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def drop_columns(blocks: FileBlocks) -> FileBlocks:
-    """Keep columns that blocks look up for variables that are needed, and find these variables."""
+    """Keep the columns that are looked up for needed variables, and find these variables."""
     tables = blocks.shared.tables.items()
     names = [n for n, use in tables if not (use.rows or use.made)]
     whole = {f"table_{name}": blocks.bodies[f"table_{name}"] for name in names}

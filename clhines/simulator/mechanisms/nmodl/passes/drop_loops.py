@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def drop_loops(blocks: FileBlocks) -> FileBlocks:
-    """Keep the loops, and their variables, that results and needed variables are made of."""
+    """Keep the loops, and their variables, on which results and needed variables depend."""
 
     def shorter(body: Body) -> Body:
         nodes = [node for _, _, node in body.results]

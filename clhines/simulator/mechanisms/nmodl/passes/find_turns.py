@@ -1,4 +1,4 @@
-"""Find turns: variables that are one for all instances, which instances set one after the other."""
+"""Find turns: variables that all instances share and that instances set one after the other."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from clhines.simulator.mechanisms.ir.expressions import Node
 from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 
-_POINTS = 8  # values of its inputs at which a block is executed twice
+_POINTS = 8  # points at which a block is executed twice
 
 
 def find_turns(blocks: FileBlocks) -> FileBlocks:
-    """Find states that are one for all instances, and that may differ between instances.
+    """Find shared states for which instances compute different values.
 
-    NEURON executes a block for one instance after the other. If a block reads a variable that it
-    sets, each instance sees the value of the one before. If INITIAL alone sets a variable, from
-    values of the instance, all have the last instance's value.
+    NEURON executes a block for one instance after the other. If a block reads a shared variable
+    that it sets, an instance sees the value of the instance before. If INITIAL alone sets it, from
+    values of the instance, all see the last instance's value.
     """
     differing, turned = _differing(blocks)
     in_turn, begun = list[str](), list[str]()
@@ -36,7 +36,7 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 
 
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
-    """Return states of all instances that may differ between them, and the ones set in turn."""
+    """Return the shared states that may differ between instances, and the ones set in turn."""
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}
     differing, turned = set[str](), set[str]()
@@ -60,12 +60,12 @@ def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
 
 
 def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
-    """Return variables of all instances that a second execution of a block does not change.
+    """Return the shared variables that a second execution of a block leaves unchanged.
 
-    Variables that it sets if a flag is 0 are such: the flag then is 1. The block is evaluated for
-    some values of its inputs; an INITIAL that alone sets them begins with defaults.
+    For instance variables that are set while a flag is 0, if the flag is set, too. The block is
+    evaluated for some values of its inputs; variables that INITIAL alone sets begin with defaults.
     """
-    ends = [end for loop in body.loops for end in loop.ends]  # these are not evaluated
+    ends = [end for loop in body.loops for end in loop.ends]  # loops are not evaluated
     keys = [k for k, node in body.writes.items() if k in uniform and not node.uses(*ends)]
     nodes = [body.writes[k] for k in keys]
     later = {k for other in blocks.bodies.values() if other is not body for k in other.writes}
@@ -88,7 +88,7 @@ def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
 
 
 def _is_of_last(blocks: FileBlocks, key: str) -> bool:
-    """Whether each block either reads a variable or sets it for all: it is the last one's."""
+    """Whether each block either reads a variable or sets it, so that readers see the last value."""
     bodies = blocks.bodies.items()
     reads = {name for name, body in bodies if key in body.free(blocks.needed)}
     sets = {name for name, body in bodies if key in body.writes}

@@ -1,4 +1,4 @@
-"""Guard draws: blocks of conditions for draws from NEURON's one generator and other refusals."""
+"""Guard draws: check at run time that parameters rule out draws from NEURON's one generator."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def guard_draws(blocks: FileBlocks) -> FileBlocks:
-    """Add the blocks of `UNLESS`, which say where draws would be needed, and their messages.
+    """Add the blocks of `UNLESS`, whose results tell which refusal applies, and the messages.
 
-    The conditions may depend on parameters only, and on variables that INITIAL alone sets: else a
-    Refused.
+    Refused if a condition depends on more than parameters and variables that INITIAL alone sets.
     """
     initial = {*blocks.parameters, *_settled_by_initial(blocks, raw=True)}
     later = {*blocks.parameters, *_settled_by_initial(blocks, raw=False)}
@@ -40,7 +39,7 @@ def guard_draws(blocks: FileBlocks) -> FileBlocks:
 
 
 def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
-    """Whether there are values of parameters with which none of the conditions holds."""
+    """Whether none of the conditions holds for some values of the parameters."""
     random, graph = Random(3), blocks.graph
     names = sorted({name for e in conditions for name in e.free})
     for turn in range(200):
@@ -54,9 +53,9 @@ def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
 
 
 def _settled_by_initial(blocks: FileBlocks, raw: bool) -> set[str]:
-    """Return states that INITIAL alone sets, of parameters and themselves.
+    """Return the states that INITIAL alone sets, from parameters and themselves.
 
-    Where they are not `raw`, executing it again must not change them.
+    Unless `raw`, only those that a second execution does not change.
     """
     writes = blocks.bodies.get("initial", Body()).writes
     others = {k for name, b in blocks.bodies.items() if name != "initial" for k in b.writes}
@@ -67,7 +66,7 @@ def _settled_by_initial(blocks: FileBlocks, raw: bool) -> set[str]:
 
 
 def _stays(graph: Graph, key: str, value: Node) -> bool:
-    """Whether a variable that has been set, of itself, stays where that is done again."""
+    """Whether setting a variable twice gives the same value as setting it once."""
     random, symbol = Random(2), graph.symbol
     for _ in range(12):
         point = {
@@ -84,7 +83,7 @@ def _stays(graph: Graph, key: str, value: Node) -> bool:
 
 
 def _all(guard: Node) -> list[Node]:
-    """Return conditions that all hold where a condition holds."""
+    """Return the conditions that a condition joins by "and"."""
     plain = guard.definition
     if plain.op == "both":
         return [e for part in plain.args for e in _all(part)]
@@ -94,7 +93,7 @@ def _all(guard: Node) -> list[Node]:
 
 
 def _joined(graph: Graph, results: Sequence[tuple[str, Node]]) -> Body:
-    """Return a block of conditions with one result of each name: whether any holds."""
+    """Return a block with a result for each name: whether any of its conditions holds."""
     joined = dict[str, Node]()
     for name, node in results:
         joined[name] = graph.where(joined.get(name, graph.zero), graph.one, node)

@@ -1,4 +1,4 @@
-"""Make tables: find the dependences of each TABLE; refuse one that changes during a run."""
+"""Make tables: find the parameters on which each TABLE depends."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clhines.simulator.mechanisms.nmodl.values import TableUse
 
 
 def make_tables(blocks: FileBlocks) -> FileBlocks:
-    """Find the parameters that tables depend on; a Refused says that there is more."""
+    """Describe the tables; Refused if one depends on more than parameters."""
     uses = blocks.shared.tables.items()
     tables = (_made(blocks, n, use) if use.made else _filled(blocks, n, use) for n, use in uses)
     return replace(blocks, tables=tuple(tables))
 
 
 def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Return a table whose rows the block computes."""
+    """Describe a table whose rows a block computes."""
     free = blocks.bodies[f"table_{name}"].free(()) | blocks.bodies[f"grid_{name}"].free(())
     wrong = sorted(free - set(blocks.parameters) - {"_x", "dt"})
     wrong = [key for key in wrong if not key.endswith("__table")]
@@ -33,7 +33,7 @@ def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
 
 
 def _made(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Return a table that NEURON has made; Refused where it would make it again in a run."""
+    """Describe a table that NEURON has made; Refused if NEURON would make it again in a run."""
     bodies = (body for block, body in blocks.bodies.items() if block != "initial")
     written = dict.fromkeys(key for body in bodies for key in body.writes)
     changing = [key for key in written if blocks.names.elements[key] in use.depends]

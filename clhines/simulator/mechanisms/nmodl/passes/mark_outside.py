@@ -1,7 +1,7 @@
-"""Mark outside: decisions by values outside of an array, NaN here and other memory in NEURON.
+"""Mark outside: pass on the NaN that stands for an element outside its array.
 
-A comparison with NaN would take a branch, and the NaN would be lost. So a choice by a comparison is
-NaN itself if a compared number is NaN.
+NEURON reads other memory there. A comparison with NaN would silently take a branch; so the result
+of a choice is NaN if a compared number is NaN.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ _DECIDING = "arm", "watch", "unless"  # results that decide by themselves
 
 
 def mark_outside(blocks: FileBlocks) -> FileBlocks:
-    """Return blocks whose decisions pass on a NaN of an index that is outside of its array."""
+    """Let decisions pass on the NaN of elements outside arrays."""
     if blocks.shared.outside is None:
         return blocks
     return replace(blocks, bodies=_marked(blocks.bodies, *blocks.shared.outside))
 
 
 def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, Body]:
-    """Return blocks whose decisions are NaN if they compare `outside`, a NaN.
-
-    A Refused, at the line: a WATCH would depend on it.
-    """
+    """Make decisions NaN if they compare `outside`, a NaN; Refused if a WATCH depends on it."""
     graph, lost = outside.graph, _lost(blocks, outside)
     done: dict[Node, Node] = {}
 
@@ -77,7 +74,7 @@ def _compared(condition: Node, lost: set[Node]) -> list[Node]:
 
 
 def _lost(blocks: Mapping[str, Body], outside: Node) -> set[Node]:
-    """Return all expressions that may be NaN as `outside` is, in any block."""
+    """Return the expressions that may be NaN because of `outside`, in any block."""
     kept = set[str]()
     while True:
         lost = {outside}

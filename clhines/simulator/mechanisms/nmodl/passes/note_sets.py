@@ -1,4 +1,4 @@
-"""Note sets: events that set v put it, other variables that they set, and the time into outputs."""
+"""Note sets: an event that sets v keeps v, the variables that it sets, and its time in outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def note_sets(blocks: FileBlocks) -> FileBlocks:
-    """Add the outputs of an event that sets v: the block ``receive`` writes them."""
+    """Let the block ``receive`` write these outputs if it sets v."""
     body = blocks.bodies.get("receive")
     set_v = [node for role, _, node in body.results if role == "set_v"] if body else []
     if body is None or not set_v:

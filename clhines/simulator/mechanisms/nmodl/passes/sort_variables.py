@@ -8,9 +8,9 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def sort_variables(blocks: FileBlocks) -> FileBlocks:
-    """Find live variables, and sort variables into states, outputs and parameters."""
+    """Find live variables; then states, outputs and parameters."""
     elements, live = blocks.names.elements, _live(blocks)
-    from_outside = {k for k in live if elements[k] in _given_from_outside(blocks)}
+    from_outside = {k for k in live if elements[k] in _from_outside(blocks)}
     values = blocks.ordered((blocks.needed & blocks.written) - from_outside)
     return replace(
         blocks,
@@ -22,12 +22,12 @@ def sort_variables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _live(blocks: FileBlocks) -> set[str]:
-    """Return variables that a block reads before it writes them, or that decide on refusals."""
+    """Return variables that a block reads before it writes them, or that refusals depend on."""
     bodies, needed = blocks.bodies, blocks.needed
     live = {k for _, guard, _ in blocks.shared.unless for k in guard.free - blocks.written}
     for body in bodies.values():
         live |= body.free(needed)
-    if "receive" in bodies:  # nothing but an event brings these values back
+    if "receive" in bodies:  # only events compute these values again
         live |= bodies["receive"].writes.keys() & needed
     live |= {k for k in needed & blocks.written if blocks.names.elements[k] in blocks.kept}
     if "diffuse" in bodies:
@@ -35,8 +35,8 @@ def _live(blocks: FileBlocks) -> set[str]:
     return live & blocks.names.elements.keys()
 
 
-def _given_from_outside(blocks: FileBlocks) -> set[str]:
-    """Names of variables that ions or pointers give: read, or a concentration."""
+def _from_outside(blocks: FileBlocks) -> set[str]:
+    """Return the variables whose values come from ions or pointers."""
     names = set(blocks.file.pointers)
     for ion in blocks.file.ions:
         names |= set(ion.reads) | {n for n in ion.writes if n != f"i{ion.name}"}

@@ -1,9 +1,9 @@
-"""From the text of a .mod file to its tree.
+"""Parse a .mod file.
 
-- `lexer` makes tokens and follows INCLUDE. `statements` reads expressions and statements, `parse`
-  declarations and numbers of UNITS blocks. `keywords` cannot be names.
-- `checks` has the refusals of NEURON's translator; `changes` applies an importer's changes.
-- `tree`: the parts of a file, and refusals; `names`: its variables.
-- `c` translates the C of VERBATIM into NMODL, after the preprocessor, `macros`. `verbatim`: blocks
-  without an effect, or known ones.
+- `lexer` makes tokens and follows INCLUDE. `cursor` is a place in them; `statements` reads
+  statements and expressions there, `parse` blocks, declarations and UNITS. `keywords` are no names.
+- `checks` refuses files that NEURON's translator refuses; `changes` applies an importer's changes.
+- `tree`: the nodes of the tree, and refusals; `names`: variables of a file.
+- `c` translates the C of VERBATIM into NMODL, after the preprocessor, `macros`. `verbatim` knows
+  blocks without an effect, and two of NEURON's own.
 """

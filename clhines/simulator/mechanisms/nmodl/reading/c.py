@@ -1,10 +1,10 @@
-"""The C of VERBATIM blocks that NMODL can say: statements become NMODL's text.
+"""Translate the C of VERBATIM blocks into NMODL.
 
-Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
-int, calls of functions, ``printf`` (dropped), ``assert``, and random numbers of a POINTER:
-``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. A pointer to a Vector in a variable
-may be asked for being there. Blocks of one function may share braces. All else is refused where it
-is executed: where parameters say so, at the start of a run.
+Supported are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double
+and int, calls, ``printf`` (dropped), ``assert``, and random numbers of a POINTER: ``nrn_random_pick
+(_p_rng)`` and functions of ``nrnran123.h``. A condition may test whether a variable holds a Vector.
+Blocks of one function may share braces. Other statements become calls of `UNREAD`, which refuses
+the file if it is executed; if parameters decide about that, at the start of a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOKEN = re.compile(
     |(?P<other>[^\s\w'\\#]))""",
     re.X,
 )
-_CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
+_CASTS = {"nrnran123_State", "Rand", "void"}  # types of pointers to a stream
 _PICKS = {  # functions of a stream, and their names in NMODL
     PICK: PICK, "nrnran123_dblpick": "random_dpick",
     "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
@@ -40,42 +40,43 @@ _MATHS = {
     "fabs", "exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor",
     "ceil", "asin", "acos", "atan", "pow", "fmod", "atan2",
 }  # fmt: skip
-_DRAWN = {"exprand", "normrand", "scop_random"}  # of NEURON's one generator
+_DRAWN = {"exprand", "normrand", "scop_random"}  # draw from NEURON's one generator
 _LEVELS = (("||",), ("&&",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/"))
 _BLOCKS = {  # of NMODL
     "FUNCTION", "PROCEDURE", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE", "INITIAL",
     "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
 }  # fmt: skip
 _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
-UNREAD = "verbatim_unread"  # C that is not read, to be refused where it is executed
-OF_ION = "verbatim_of_ion"  # the value of an ion's variable, which the block began with
-WHOLE = "verbatim_whole"  # a function that cuts a number to a whole one, as a cast of C does
+# functions of translations that no file defines
+UNREAD = "verbatim_unread"  # stands for C that is not supported
+OF_ION = "verbatim_of_ion"  # an ion's variable as it was when the block began
+WHOLE = "verbatim_whole"  # a number without its fraction, as of C's cast to int
 _POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
 _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
 
 
 class _Open(Exception):  # noqa: N818
-    """A statement of C continues behind the block."""
+    """A statement of C continues after the VERBATIM block."""
 
 
 @dataclass
 class Around:
-    """Surroundings of a VERBATIM block: its function and names of the file."""
+    """Names that a VERBATIM block sees."""
 
-    function: str  # the FUNCTION that it is in, else empty
-    nmodl: frozenset[str]  # LOCALs and arguments of its block, and LOCALs of the file
-    streams: frozenset[str]  # POINTERs from which some VERBATIM draws random numbers
+    function: str  # the FUNCTION around it, else empty
+    nmodl: frozenset[str]  # LOCALs and arguments of the block around it, and LOCALs of the file
+    streams: frozenset[str]  # POINTERs from which any VERBATIM draws random numbers
     functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
-    whole: frozenset[str]  # variables of FROM, which are C's int
-    macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
-    takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
+    whole: frozenset[str]  # variables of FROM, which are of C's type int
+    macros: frozenset[str] = frozenset()  # macros, and mathematical functions that C redefines
+    takes_v: bool = True  # whether v is the voltage: not in NET_RECEIVE
     defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `macros_in`
     statics: Mapping[str, int] = field(default_factory=dict)  # values of static variables
-    types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
+    types: dict[str, str] = field(default_factory=dict)  # types of C's locals so far
 
 
 def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> dict[int, str]:
-    """Return NMODL's text of VERBATIM blocks of a file, by where they begin, from its tokens.
+    """Translate the VERBATIM blocks among a file's tokens; return NMODL by the block's begin.
 
     `statics` are values of static variables of the file.
     """
@@ -112,12 +113,12 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
 
 
 def _stays(text: str, function: str) -> bool:
-    """Whether a block is known without a translation."""
+    """Whether a block has no effect and needs no translation."""
     return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
 
 
 def _at_top(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[str]:
-    """Yield the C of VERBATIM outside of blocks."""
+    """Yield the C of VERBATIM outside NMODL's blocks."""
     depth = 0
     for part, word in zip(parts, words, strict=True):
         if part.lastgroup == "verbatim" and not depth:
@@ -126,13 +127,13 @@ def _at_top(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[st
 
 
 def _macros(text: str) -> set[str]:
-    """Return names that such C defines, and functions of maths there."""
+    """Return the macros that C defines, and the mathematical functions that it names."""
     named = re.findall(r"#\s*define\s+(\w+)", text)
     return {*named, *_MATHS.intersection(re.findall(r"(\w+)\s*\(", text))}
 
 
 def _locals(words: Sequence[str]) -> Iterator[str]:
-    """Yield names of LOCALs, variables of FROM, arguments and their units."""
+    """Yield the names of LOCALs, variables of FROM, arguments, and arguments' units."""
     for k, word in enumerate(words):
         if word == "FROM" and words[k + 2 : k + 3] == ["="]:
             yield words[k + 1]
@@ -146,7 +147,7 @@ def _locals(words: Sequence[str]) -> Iterator[str]:
 
 
 def _outside(words: Sequence[str], wanted: str) -> Iterator[int]:
-    """Yield where a word is outside of blocks."""
+    """Yield the places of a word outside blocks."""
     depth = 0
     for k, word in enumerate(words):
         depth += {"{": 1, "}": -1}.get(word, 0)
@@ -165,7 +166,7 @@ def _block(words: Sequence[str], begin: int) -> Sequence[str]:
 
 
 def _listed(words: Sequence[str], at: int) -> Iterator[str]:
-    """Yield names with commas between them, of which some may be arrays."""
+    """Yield the names of a list with commas; a name may have a length, ``x[3]``."""
     while at < len(words):
         yield words[at]
         at += 4 if words[at + 1 : at + 2] == ["["] else 1
@@ -175,7 +176,7 @@ def _listed(words: Sequence[str], at: int) -> Iterator[str]:
 
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
-    """Return texts of the blocks of one function; of blocks that share braces, all or none."""
+    """Return the translations of a function's blocks; of blocks that share braces, all or none."""
     translated, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
     for start, one in blocks:
         if one is None:
@@ -189,13 +190,16 @@ def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict
 
 
 def _drawn_from(text: str) -> frozenset[str]:
-    """Return the pointers from which some C draws random numbers."""
+    """Return the pointers from which C draws random numbers."""
     calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal))\s*\("
     return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", without_comments(text)))
 
 
 def translated(text: str, around: Around) -> tuple[str, int, int] | None:
-    """Return a block's C as NMODL, else None; the depth of braces after it, and the least in it."""
+    """Translate a block: its NMODL, the depth of braces after it, and the lowest depth in it.
+
+    None if no statement is supported.
+    """
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
         text = expanded(preprocessed(without_comments(inner)), around.defined)
@@ -220,7 +224,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 def _with_values(
     tokens: Sequence[tuple[str, str]], statics: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return tokens with the values of static variables, in brackets: they may be negative."""
+    """Replace static variables by their values, in brackets, as they may be negative."""
     new = list[tuple[str, str]]()
     for sort, text in tokens:
         if sort != "name" or text not in statics:
@@ -233,7 +237,7 @@ def _with_values(
 
 
 class _Reader:
-    """One reading of one block; expressions come with their type, ``int`` or ``double``."""
+    """Translator of one block. Expressions come with their type: int, double or pointer."""
 
     def __init__(self, tokens: Sequence[tuple[str, str]], around: Around) -> None:
         self._tokens, self._around = [*tokens, ("end", "")], around
@@ -246,7 +250,7 @@ class _Reader:
         return self._tokens[self._at][1]
 
     def _take(self, *texts: str) -> bool:
-        """Go on if the next tokens are these."""
+        """Skip the next tokens if they are these; return whether they were."""
         next_texts = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
         same = next_texts == [*texts] and self._tokens[self._at][0] != "text"
         self._at += len(texts) if same else 0
@@ -266,7 +270,7 @@ class _Reader:
     # ------------------------------------------------------------------------------- statements
 
     def all(self) -> str:
-        """Return everything; braces may be of other blocks."""
+        """Translate everything; the other half of a brace may be in another block."""
         lines = []
         while self._tokens[self._at][0] != "end":
             if self._take("}"):
@@ -283,7 +287,7 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Return a statement; `UNREAD` for one that is not read and all behind it in its braces."""
+        """Translate a statement, or it and all that follow in its braces into one `UNREAD`."""
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()
@@ -337,7 +341,7 @@ class _Reader:
         return statement
 
     def _body(self) -> str:
-        """Return a block in braces, which may go on after the end, or one statement in braces."""
+        """Translate a body: one statement, or a block in braces, which may end in another block."""
         if self._next == "" and self._tokens[self._at][0] == "end":
             raise _Open
         if not self._take("{"):  # an unread statement there is not the block's
@@ -353,7 +357,7 @@ class _Reader:
         return "\n".join(lines)
 
     def _closed(self, read: Callable[[], str]) -> str:
-        """Return the result of `read`, with as many braces opened as closed."""
+        """Return the result of `read`, which must close the braces that it opens."""
         before = self.depth
         statement = read()
         if self.depth != before:
@@ -379,7 +383,7 @@ class _Reader:
         return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
 
     def _assigned_first(self) -> str:
-        """Return the assignment with which a condition begins: ``if ((x = 1/a) < b)``."""
+        """Take the assignment out of ``if ((x = 1/a) < b)``."""
         begin = self._at
         if self._take("(", "(") and self._tokens[self._at][0] == "name":
             at = self._at
@@ -396,7 +400,7 @@ class _Reader:
         return ""
 
     def _switch(self) -> str:
-        """Return branches for a switch whose cases all end with break."""
+        """Translate a switch whose cases all end with break into branches."""
         self._need("(")
         value, _ = self._variable()
         self._need(")")
@@ -450,7 +454,7 @@ class _Reader:
         return f"{function} = {value}\n{_RETURN}" if function else _RETURN
 
     def _skipped(self) -> str:
-        """Skip a declaration of functions of elsewhere."""
+        """Skip a declaration of functions defined elsewhere."""
         while not self._take(";"):
             if self._tokens[self._at][0] == "end" or self._next in "{}=":
                 raise NotReadError
@@ -468,7 +472,7 @@ class _Reader:
         while True:
             name = self._name()
             if self._take("(", ")") or self._take("(", "void", ")"):
-                pass  # a function of elsewhere
+                pass  # a function defined elsewhere
             elif (
                 name in self._around.nmodl | self._around.functions | self._around.macros | _OTHERS
             ):
@@ -485,11 +489,11 @@ class _Reader:
             self._need(",")
 
     def _integer(self) -> str:
-        """Take a type of whole numbers, or nothing."""
+        """Skip ``int`` or ``long``, which both count as int."""
         return "int" if self._take("int") or self._take("long") else ""
 
     def _pointers(self) -> str:
-        """Drop a declaration of pointers; C that uses them is not read, but see `_pointed`."""
+        """Drop a declaration of pointers. C that uses them is not supported; but see `_pointed`."""
         self._at += 1
         while not self._take(";"):
             while self._take("*"):
@@ -503,7 +507,7 @@ class _Reader:
         return ""
 
     def _pointed(self, name: str) -> None:
-        """Note a pointer's value: a Vector that a variable holds."""
+        """Read a pointer's value: the Vector that a variable holds."""
         sort = self._tokens[self._at + 3][1]
         if self._around.types[name] != "pointer" or sort not in ("void", "IvocVect"):
             raise NotReadError  # or it would depend on which one it has now
@@ -514,7 +518,7 @@ class _Reader:
         self._need(")")
 
     def _dropped(self) -> str:
-        """Drop the arguments of a printf, which says nothing to a simulation."""
+        """Drop the arguments of a printf."""
         depth = 1
         while depth:
             sort, text = self._tokens[self._at]
@@ -528,7 +532,7 @@ class _Reader:
         return ""
 
     def _simple(self) -> str:
-        """Return an assignment or a call."""
+        """Translate an assignment or a call."""
         for sign in ("++", "--"):
             if self._take(sign):
                 name, kind = self._variable()
@@ -563,13 +567,13 @@ class _Reader:
         return f"{name} = {value}"
 
     def _place(self) -> str:
-        """Return the position in a stream: its sequence number, and one of the four words."""
+        """Translate nrnran123_setseq: the sequence number, and one of its four words."""
         self._at += 1
         self._need("(")
         stream, numbers = self._stream(), list[str]()
         for _ in range(2):
             self._need(",")
-            value, kind = self._expression()  # C converts it to a number that is not negative
+            value, kind = self._expression()  # C converts it to an unsigned number
             numbers.append(f"({value})" if kind == "int" else f"floor({value})")
         self._need(")")
         return f"random_setseq({stream}, 4 * {numbers[0]} + {numbers[1]})"
@@ -599,7 +603,7 @@ class _Reader:
         return self._signed() or self._bracketed() or self._atom()
 
     def _signed(self) -> tuple[str, str] | None:
-        """Read a signed expression, if there is one."""
+        """Translate an expression with a sign, if there is one."""
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
@@ -607,7 +611,7 @@ class _Reader:
         return None
 
     def _bracketed(self) -> tuple[str, str] | None:
-        """Read a cast expression, or one in brackets, if there is one."""
+        """Translate a cast or an expression in brackets, if there is one."""
         if not self._take("("):
             return None
         kind = self._integer() or ("double" if self._take("double") else "")
@@ -622,7 +626,7 @@ class _Reader:
         return f"{WHOLE}({value})" if (kind, other) == ("int", "double") else value, kind
 
     def _atom(self) -> tuple[str, str]:
-        """Read a number, a call, or a variable, NEURON's too."""
+        """Translate a number, a call or a variable, also one of NEURON's code."""
         sort, text = self._tokens[self._at]
         for sign, value in (("!=", "0"), ("==", "1")):
             if self._take("_nt", sign, "nrn_threads"):  # there is one thread, the first
@@ -647,7 +651,7 @@ class _Reader:
         return self._variable()
 
     def _variable(self) -> tuple[str, str]:
-        """Return a variable as NMODL calls it, with its type."""
+        """Return a variable's name in NMODL, and its type."""
         name, around = self._name(), self._around
         if name.startswith("_l"):  # a LOCAL, an argument, or the function's value
             name = name[2:]
@@ -693,7 +697,7 @@ class _Reader:
         return f"{name}({', '.join(values)})", "double"
 
     def _stream(self) -> str:
-        """Return the POINTER that is a stream, without casts."""
+        """Return the POINTER to a stream, without casts."""
         self._take("RANDCAST")
         depth = 0
         if self._take("reinterpret_cast", "<") or self._take("static_cast", "<"):

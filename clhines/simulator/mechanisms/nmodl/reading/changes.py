@@ -1,4 +1,4 @@
-"""Changes of a file that an importer knows of and its text does not have."""
+"""Changes of a file from values in NEURON's memory, which its text does not show."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, Declaration, 
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Changes of a file after it is read.
+    """Changes of a file.
 
     Attributes
     ----------
     statics : tuple of (str, int)
-        Values of C's static variables, which the reader of VERBATIM takes.
+        Values of static variables of VERBATIM.
     pointing : tuple of str
         RANGE variables that become POINTERs.
     unpointed : tuple of str
         POINTERs that become variables of the file.
     streamless : tuple of str
-        POINTERs that have no stream of random numbers in some instances: a parameter says where.
+        POINTERs that have no random stream in some instances, which a new parameter tells.
     ranged : tuple of str
-        Variables that hoc can see.
+        Variables to add to RANGE.
     shows_currents : bool
-        Whether hoc can see the file's currents, too.
+        Whether to add all currents to RANGE.
     """
 
     statics: tuple[tuple[str, int], ...] = ()
@@ -38,7 +38,7 @@ class FileChanges:
 
 
 def changed(file: File, changes: FileChanges) -> File:
-    """Apply changes to a file; InputError if a variable that is to be a POINTER is in no RANGE."""
+    """Change a file; InputError if a variable of `pointing` is in no RANGE."""
     for name in changes.unpointed:
         file.pointers.pop(name, None)
     ranged = [*changes.ranged]

@@ -1,4 +1,4 @@
-"""Refusals of NEURON's translator in files that it can parse: uses of names, places of blocks."""
+"""Refuse files that NEURON's translator parses and refuses: names, and places of statements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DRAWING = "scop_random", "exprand", "normrand", "poisrand", "set_seed"  # from 
 def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
     """Refuse a file that NEURON's translator refuses.
 
-    `used` are names in statements, whether they have an index, and their lines.
+    `used` has the names in statements, each with whether it has an index, and its line.
     """
     _check_names(file)
     _check_indices(file, used)
@@ -86,9 +86,9 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
 
 def _is_for_one_thread(file: File) -> bool:
-    """Whether NEURON's translator does not make code for threads of a file.
+    """Whether NEURON's translator makes code for a single thread.
 
-    A file that draws from NEURON's one generator is for one thread without THREADSAFE only.
+    A file with THREADSAFE is for several threads even if it draws from NEURON's one generator.
     """
     blocks = [*file.main.values(), *file.blocks.values()]
     is_for_one = any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks)

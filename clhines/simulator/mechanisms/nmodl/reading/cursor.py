@@ -1,4 +1,4 @@
-"""A place in the tokens of an NMODL text: read words, names, numbers and lists, or refuse."""
+"""A place in the tokens of an NMODL file, which reads words, names, numbers and lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import Refused, not_neuron,
 
 
 class Cursor:
-    """A place in a list of tokens."""
+    """A place in a list of tokens, and notes on the names that were read so far."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -31,7 +31,7 @@ class Cursor:
         return self.tokens[self.place]
 
     def wrong(self) -> Refused:
-        """Return the refusal of the next token."""
+        """Return the refusal of the next token: a syntax error, or a bracket without its end."""
         what = f"unexpected '{self.token.text[:40]}'" if self.token.text else "unexpected end"
         if self.token.sort == "end" or self.token.text in BLOCKS:
             texts = enumerate(token.text for token in self.tokens[: self.place])
@@ -46,13 +46,13 @@ class Cursor:
         return refuse("mod.syntax", self.token.line, what=what)
 
     def take(self, text: str) -> bool:
-        """Go on if the next token is this one."""
+        """Skip the next token if it is this one; return whether it was."""
         matches = self.token.text == text and self.token.sort in ("name", "sign")
         self.place += matches
         return matches
 
     def need(self, text: str) -> None:
-        """Go on, or refuse the file."""
+        """Skip this token, or refuse the file."""
         if not self.take(text):
             raise self.wrong()
 
@@ -80,7 +80,7 @@ class Cursor:
         return tuple(names)
 
     def unit(self) -> str:
-        """Return a unit in brackets, if there is one, without them."""
+        """Return the unit in brackets that may come next, without them; else an empty text."""
         if self.token.text != "(":
             return ""
         unit_text, before = "", self.token
@@ -126,7 +126,7 @@ class Cursor:
         return int(self.signed())
 
     def limits(self) -> None:
-        """Skip limits of a value."""
+        """Skip the limits of a value, ``<0, 1>``."""
         if self.take("<"):
             self.signed()
             self.need(",")

@@ -1,4 +1,4 @@
-"""Tokens of an NMODL text. Comments are dropped, INCLUDE is followed."""
+"""Tokens of an NMODL file: without comments, with included files, C translated into NMODL."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _SKIPPED = "space", "comment", "title", "text"
 
 @dataclass(frozen=True)
 class Token:
-    """One token."""
+    """A word, a number or a sign."""
 
     sort: str  # ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``
     text: str
     line: int  # of the first file: an included file stands on the line of INCLUDE
     start: int  # in the whole text
     end: int
-    of_c: bool = False  # whether it is the translation of VERBATIM
+    of_c: bool = False  # whether it is translated from VERBATIM
 
 
 @dataclass
 class Includes:
-    """Files that may be included, by name: `texts` collects the files of `folder`."""
+    """Texts of included files by name; files from `folder` are added as they are read."""
 
     folder: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     def text(self, name: str, line: int) -> str:
-        """Return the text of a file."""
+        """Return the text of a file; Refused if it cannot be read."""
         if name not in self.texts:
             path = (self.folder or Path()) / name
             if self.folder is None or not path.is_file():
@@ -65,10 +65,10 @@ class Includes:
 
 
 def tokens(text: str, includes: Includes, statics: Mapping[str, int] | None = None) -> list[Token]:
-    """Return the tokens of a text and of files that it includes; the last one is an ``end``.
+    """Return the tokens of a text and of the files that it includes, then an ``end``.
 
-    `statics` are values of C's static variables. Refused where a file is not there, or they include
-    each other without end.
+    `statics` are values of C's static variables. Refused if a file cannot be read, or files include
+    each other endlessly.
     """
     result = _tokens(text, includes, statics or {}, 0, 0)
     return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]
@@ -82,7 +82,7 @@ def _tokens(
     fixed: int,
     of_c: bool = False,
 ) -> list[Token]:
-    """Return tokens; in an included file, or in C, all have the line of INCLUDE or VERBATIM."""
+    """Return tokens. With `fixed`, an INCLUDE's or VERBATIM's line, all have that line."""
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
     read = [p for p in parts if p.lastgroup not in _SKIPPED]

@@ -1,4 +1,4 @@
-"""C's preprocessor for VERBATIM: conditions of NEURON 9, and macros of one argument."""
+"""C's preprocessor for VERBATIM: the conditions that NEURON 9 sets, and macros of one argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*?)[ \t]*$", re.M)
-_TRUE = {  # conditions of NEURON 9 that blocks ask for
+_TRUE = {  # conditions that NEURON 9 fulfils
     "ifndef CORENEURON_BUILD", "ifndef NRNBBCORE", "ifndef ENABLE_CORENEURON", "if 1",
     "if !defined(CORENEURON_BUILD)", "if !NRNBBCORE", "ifdef NRN_VERSION_GTEQ",
     "ifdef NRN_VERSION_GTEQ_8_2_0", "if defined(NRN_VERSION_GTEQ_8_2_0)",
@@ -20,16 +20,16 @@ _MACRO = re.compile(r"(\w+)\((\w+)\)[ \t]+(.*)")  # with one argument
 
 
 class NotReadError(Exception):
-    """Some C is not read."""
+    """C that cannot be translated."""
 
 
 def statics_in(text: str) -> list[str]:
-    """Return the static variables of type int that some C declares."""
+    """Return the names of C's ``static int`` variables."""
     return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
 
 
 def macros_in(text: str) -> dict[str, tuple[str, str]]:
-    """Return macros of one argument that C defines, by name: the argument and the body."""
+    """Return C's macros of one argument by name: the argument and the body."""
     kept, macros = [True], dict[str, tuple[str, str]]()
     for line in _CONDITION.finditer(text):
         word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
@@ -47,7 +47,7 @@ def macros_in(text: str) -> dict[str, tuple[str, str]]:
 
 
 def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
-    """Expand macros of one argument in C."""
+    """Expand macros of one argument."""
     for name, (argument, becomes) in defined.items():
         while begin := re.search(rf"\b{name}\s*\(", text):
             end, depth = begin.end(), 1

@@ -1,4 +1,4 @@
-"""Names of an NMODL file in generated functions, and their sorts of variables."""
+"""Names of an NMODL file's variables in generated functions, and their defaults."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
 
 
 class Names:
-    """The variables of a file.
+    """The variables of a file, each with its names.
 
-    `printed` has names in functions by name in the file, `public` names for users by name in
-    functions, of elements too.
+    `printed` maps names in the file to names in functions; `public` and `elements` map these, also
+    of elements of arrays, to names for users and in the file.
     """
 
     def __init__(self, file: File) -> None:
         self.file = file
         self.printed: dict[str, str] = {}
         self.public: dict[str, str] = {}
-        self.elements: dict[str, str] = {}  # name in functions -> name in the file
+        self.elements: dict[str, str] = {}
         used: set[str] = set()
         for name, unit in zip(BUILT_IN, ("degC", "um", "um2"), strict=True):
             # NEURON's, whether the file declares them or not
@@ -32,11 +32,11 @@ class Names:
             self.printed[name] = printed
 
     def variable(self, name: str) -> Declaration | None:
-        """Return a declared variable."""
+        """Return a variable's declaration, or None."""
         return self.file.variables.get(name)
 
     def element(self, name: str, index: int | None, line: int = 0) -> str:
-        """Return the name in functions of a variable or an element of an array."""
+        """Return the name in functions of a variable, or of an element of an array."""
         variable = self.file.variables[name]
         if variable.length:
             if index is None:
@@ -54,12 +54,12 @@ class Names:
         return key
 
     def all_elements(self, name: str) -> list[str]:
-        """Return the names in functions of all elements of a variable."""
+        """Return the names in functions of a variable's elements, or of the variable itself."""
         length = self.file.variables[name].length
         return [self.element(name, k if length else None) for k in range(length or 1)]
 
     def default(self, key: str) -> float:
-        """Return the value before INITIAL of a variable by its name in functions."""
+        """Return a variable's value before INITIAL; `key` is its name in functions."""
         name = self.elements[key]
         if name in BUILT_IN:
             return BUILT_IN[name]
@@ -68,12 +68,12 @@ class Names:
         return float(value or 0)
 
     def is_global(self, key: str) -> bool:
-        """Whether a variable is one for all instances."""
+        """Whether all instances share a variable."""
         name = self.elements[key]
         variable = self.file.variables[name]
         if name in BUILT_IN:
             return name == "celsius"
-        if name in self.file.range:  # GLOBAL, too, where the one instance's is asked for
+        if name in self.file.range:
             return False
         return name in self.file.globals or variable.sort in ("local", "parameter")
 
@@ -84,7 +84,7 @@ class Names:
 
 
 def plain(name: str) -> str:
-    """Return a name that does not look like a generated one."""
+    """Return a name without leading and double underscores, which generated names have."""
     short = name.rstrip("_") if name.startswith("_") else name
     while "__" in short:
         short = short.replace("__", "_u_")

@@ -1,4 +1,4 @@
-"""An NMODL text becomes a `tree.File`: declarations here, statements in `statements`."""
+"""Parser of NMODL files: blocks, declarations and UNITS."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ _UNIT_PREFIXES = {  # the longest first
 
 
 class FileParser(Cursor):
-    """One reading of one file."""
+    """Parser of one file."""
 
     def file(self, path: str) -> File:
-        """Return the whole file."""
+        """Parse the whole file."""
         self.result = File(path)
         self.result.has_c = any(token.of_c or token.sort == "verbatim" for token in self.tokens)
         while self.token.sort != "end":
@@ -97,7 +97,7 @@ class FileParser(Cursor):
         return file
 
     def _take_streams(self) -> None:
-        """Let POINTERs from which C draws random numbers be RANDOM variables, see `File.picked`."""
+        """Turn POINTERs from which C draws random numbers into RANDOM variables, `File.picked`."""
         file = self.result
         pointers = {**file.pointers, **file.core_pointers}
         for name in [name for name in self.drawn if name in pointers]:
@@ -117,7 +117,7 @@ class FileParser(Cursor):
                     file.range[declaration.name] = declaration.line
 
     def _declare_starts(self) -> None:
-        """Let NAME0 of a STATE in a RANGE or GLOBAL list be a parameter of 0, as in NEURON."""
+        """Declare NAME0, the start of a STATE, if RANGE or GLOBAL has it: 0, as in NEURON."""
         file = self.result
         for state in [v for v in file.variables.values() if v.sort == "state" and not v.value]:
             name = f"{state.name}0"
@@ -180,7 +180,7 @@ class FileParser(Cursor):
         self.result.blocks[name] = block
 
     def _independent(self) -> None:
-        """Skip ``{ t FROM 0 TO 1 WITH 1 (ms) }``, which says nothing to a simulation."""
+        """Skip ``{ t FROM 0 TO 1 WITH 1 (ms) }``, which has no effect."""
         self.need("{")
         self.name()
         for word in ("FROM", "TO", "WITH"):
@@ -343,10 +343,7 @@ def parse(
     includes: Includes | None = None,
     changes: FileChanges | None = None,
 ) -> File:
-    """Read an NMODL text, and apply changes; `path` is what messages call the file.
-
-    Refused if it is no NMODL, or not supported.
-    """
+    """Parse an NMODL text and apply changes, or raise Refused; messages name the file `path`."""
     if len(text) > MAX_TEXT:
         raise refuse("mod.too-much-text", most=MAX_TEXT)
     statics = dict(changes.statics) if changes else {}
@@ -358,10 +355,7 @@ def parse(
 
 
 def factor(first: str, second: str, units_of_file: Mapping[str, str], line: int) -> Fraction:
-    """Return how many of the second unit are one of the first.
-
-    Refused where a unit is unknown, or they are of different kinds.
-    """
+    """Return the first unit in multiples of the second; Refused if their dimensions differ."""
     a, b = (_size(unit, units_of_file, line, 0) for unit in (first, second))
     if b == (Fraction(1), (0,) * 6):
         return a[0]

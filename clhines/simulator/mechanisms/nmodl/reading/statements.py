@@ -1,4 +1,4 @@
-"""Statements and expressions of NMODL."""
+"""Parser of statements and expressions of NMODL, from the place of a `Cursor` on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_index(name: str, length: int, has_index: bool, line: int) -> None:
 
 
 def expression(p: Cursor, level: int = 0) -> Expression:
-    """Return an expression of operators that bind at least so tightly."""
+    """Read an expression; its operators bind at least as tightly as those of a level."""
     if level == len(_LEVELS):
         return unary(p)
     left = expression(p, level + 1)
@@ -41,7 +41,7 @@ def expression(p: Cursor, level: int = 0) -> Expression:
 
 
 def unary(p: Cursor) -> Expression:
-    """Return an expression with its signs."""
+    """Read a power with the signs before it."""
     signs = []
     unary_signs = ("-", "+", "!") if p.token.of_c else ("-", "!")
     while p.token.sort == "sign" and p.token.text in unary_signs:
@@ -117,7 +117,7 @@ def _named(p: Cursor) -> Expression:
 
 
 def _note(p: Cursor, name: str, values: list[Expression]) -> None:
-    """Note the stream from which a call draws a random number."""
+    """Note from which RANDOM variable or POINTER a call draws a random number."""
     p.has_exponential |= name == "exprand"
     picks = name == PICK
     if (picks or name.startswith("random_")) and values and values[0][0] == "name":
@@ -126,7 +126,7 @@ def _note(p: Cursor, name: str, values: list[Expression]) -> None:
 
 
 def read_index(p: Cursor) -> Expression | None:
-    """Return an index in square brackets, if there is one."""
+    """Read an index in square brackets, if there is one."""
     if not p.take("["):
         return None
     index = read_integer(p)
@@ -135,7 +135,7 @@ def read_index(p: Cursor) -> Expression | None:
 
 
 def read_integer(p: Cursor) -> Expression:
-    """Return an expression of whole numbers and plain names, as NMODL's indices are."""
+    """Read an index or a bound of FROM, for which NEURON accepts whole numbers and names only."""
     begin = p.place
     value = expression(p)
     for token in p.tokens[begin : p.place]:
@@ -149,7 +149,7 @@ def read_integer(p: Cursor) -> Expression:
 
 
 def read_block(p: Cursor, sort: str = "", arguments: Sequence[str] = ()) -> list[Statement]:
-    """Return the statements of a block."""
+    """Read the statements of a block, in braces."""
     p.sort = sort or p.sort
     p.scopes.append(dict.fromkeys(arguments, 0))
     _deeper(p)
@@ -171,7 +171,7 @@ def read_block(p: Cursor, sort: str = "", arguments: Sequence[str] = ()) -> list
 
 
 def statement(p: Cursor) -> Statement | None:
-    """Return the next statement; None if it has no effect."""
+    """Read a statement; return None if it has no effect."""
     token = p.token
     if token.sort == "verbatim":
         p.place += 1
@@ -193,7 +193,7 @@ def _none(p: Cursor, line: int) -> None:
 
 
 def _bare(p: Cursor) -> Statement | None:
-    """Return an assignment or a call."""
+    """Read an assignment, a call, an equation, or a block of its own."""
     line = p.token.line
     if p.token.of_c and p.take(";"):
         return None
@@ -337,7 +337,7 @@ def _conductance(p: Cursor, line: int) -> Statement:
 
 
 def _terms(p: Cursor) -> tuple[tuple[Fraction, Expression], ...]:
-    """Return ``2 a + b[i]``: numbers and names."""
+    """Read ``2 a + b[i]``, as pairs of a number and a name."""
     terms: list[tuple[Fraction, Expression]] = []
     while True:
         number = Fraction(1)
@@ -367,7 +367,7 @@ def _reaction(p: Cursor) -> Statement:
 
 
 def _rate(p: Cursor) -> Expression:
-    """Return a rate, which NEURON writes before the states as it is: it must be one factor."""
+    """Read a rate. NEURON writes it before the states without brackets: it must be one factor."""
     begin, depth = p.place, 0
     rate = expression(p)
     for k in range(begin, p.place):

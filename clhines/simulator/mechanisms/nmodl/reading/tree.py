@@ -1,6 +1,6 @@
-"""The tree of an NMODL file, as `parse` makes it: blocks, statements and expressions.
+"""The tree of an NMODL file: blocks, statements and expressions; and refusals.
 
-Expressions are tuples, whose first entry says what they are::
+Expressions are tuples that begin with their sort::
 
     ("number", Fraction)   ("name", name, index or None)   ("text", str)
     ("call", name, (arguments ...), line)
@@ -19,18 +19,19 @@ from clhines.simulator.refusals import Sentence, refusal, way_out_of
 
 Expression: TypeAlias = tuple[Any, ...]  # the first entry is its sort
 PICK = "nrn_random_pick"  # draws a number of a Random, in VERBATIM
-GIVEN = "given"  # end of the name of a parameter: 1 where a POINTER has a stream, else 0; or none
-PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of a POINTER's Random
+# ends of the names of parameters that describe the random stream to which a POINTER points
+GIVEN = "given"  # 1 if it points to a stream, else 0; without the parameter it does
+PICKED = "low", "width", "mean"  # the distribution of hoc's Random
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """A construct that cannot be simulated, its line, and the way out, if there is one.
+    """A construct that is not supported, and an alternative, if there is one.
 
     Attributes
     ----------
     line : int
-        0 where it has none.
+        Line of the file; 0 if the construct has none.
     """
 
     construct: Sentence
@@ -44,15 +45,15 @@ class Rejection:
 
 
 class NmodlError(InputError):
-    """A file that cannot be simulated."""
+    """A .mod file with constructs that are not supported, which `rejections` lists."""
 
     def __init__(self, rejections: list[Rejection]) -> None:
         super().__init__("\n".join(str(r) for r in rejections))
         self.rejections = rejections
 
 
-class Refused(Exception):  # noqa: N818  (it is no error of its own)
-    """One construct that is refused, on its way to the list of all."""
+class Refused(Exception):  # noqa: N818  (users get an NmodlError)
+    """One construct that is not supported; `NmodlError` lists all of a file."""
 
     def __init__(self, construct: Sentence, line: int = 0, way_out: str = "") -> None:
         super().__init__(construct)
@@ -61,39 +62,40 @@ class Refused(Exception):  # noqa: N818  (it is no error of its own)
 
 
 def refuse(id_: str, line: int = 0, way_out: str = "", /, **fields: object) -> Refused:
-    """Return a construct that is refused, by its id in the catalogue of refusals."""
+    """Return the refusal with this id in the catalogue of `simulator.refusals`."""
     return Refused(refusal(id_, **fields), line, way_out)
 
 
 def not_neuron(what: str, line: int, way_out: str = "") -> Refused:
-    """Return a construct that NEURON's translator refuses, too."""
+    """Return the refusal of a construct that NEURON's translator refuses, too."""
     return refuse("mod.neuron-refuses", line, way_out, what=what)
 
 
 def error_of(refusals: Sequence[Refused], file: str) -> NmodlError:
-    """Return an error that lists refusals, each once."""
+    """Return the error that lists refusals, each once."""
     unique = {(r.construct, r.line): r for r in refusals}.values()
     return NmodlError([Rejection(r.construct, file, r.line, r.way_out) for r in unique])
 
 
 @dataclass
 class Statement:
-    """One statement; `names` are its subjects, of an assignment the name and its index.
+    """A statement.
 
     `kind` is ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
     ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``, ``verbatim``,
-    ``watch``, ``for_netcons``, ``initial``, ``conductance`` or ``other``.
+    ``watch``, ``for_netcons``, ``initial`` or ``conductance``. `names` depends on it: an assignment
+    has the variable and its index.
     """
 
     kind: str
     line: int
-    names: tuple[Any, ...] = ()  # depends on `kind`
+    names: tuple[Any, ...] = ()
     values: tuple[Expression, ...] = ()
     blocks: list[list[Statement]] = field(default_factory=list)
 
 
 def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
-    """Return the statements of a kind, also from inside of others."""
+    """Return the statements of a kind, also inside others."""
     statements = []
     for s in body:
         statements += [s] if s.kind == kind else []
@@ -103,7 +105,7 @@ def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
 
 
 def uses(body: Sequence[Statement], name: str) -> bool:
-    """Whether statements have a variable of that name in their expressions, or set it."""
+    """Whether statements read or set a variable, or call a block, of that name."""
     pending: list[object] = [part for s in body for part in (s.names, s.values)]
     while pending:
         one = pending.pop()
@@ -116,7 +118,7 @@ def uses(body: Sequence[Statement], name: str) -> bool:
 def set_by(
     body: Sequence[Statement], blocks: Mapping[str, Block], visited: frozenset[str] = frozenset()
 ) -> set[str]:
-    """Return names of variables that statements set, by `blocks` that they call, too."""
+    """Return the variables that statements set, also in `blocks` that they call."""
     names = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
         if name not in visited and uses(body, name):
@@ -127,7 +129,7 @@ def set_by(
 
 @dataclass
 class Block:
-    """A block with statements: its sort, name, arguments and body."""
+    """A block with statements."""
 
     sort: str
     name: str
@@ -138,21 +140,21 @@ class Block:
 
 @dataclass
 class Declaration:
-    """A declared variable, with its value as declared."""
+    """A declared variable."""
 
     name: str
     sort: str  # ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``
     line: int
-    length: int = 0  # 0 if it is no array
+    length: int = 0  # of an array, else 0
     value: Fraction | None = None
     unit: str = ""
 
 
 @dataclass(frozen=True)
 class FunctionTable:
-    """Values of a FUNCTION_TABLE from hoc: knots of each argument, and values, the last fastest.
+    """A FUNCTION_TABLE: knots of each argument, and values, the last argument fastest.
 
-    Between knots it is linear, beyond them constant.
+    It is linear between knots and constant beyond them.
     """
 
     axes: tuple[tuple[float, ...], ...]
@@ -161,7 +163,7 @@ class FunctionTable:
 
 @dataclass
 class UseIon:
-    """USEION."""
+    """A USEION statement."""
 
     name: str
     reads: tuple[str, ...] = ()
@@ -178,7 +180,7 @@ class File:
     kind: str = "density"
     line: int = 0
     variables: dict[str, Declaration] = field(default_factory=dict)
-    range: dict[str, int] = field(default_factory=dict)  # name -> line, and so below
+    range: dict[str, int] = field(default_factory=dict)  # lines by name, and so below
     globals: dict[str, int] = field(default_factory=dict)
     nonspecific: dict[str, int] = field(default_factory=dict)
     electrode: dict[str, int] = field(default_factory=dict)
@@ -187,7 +189,7 @@ class File:
     external: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
     picked: list[str] = field(default_factory=list)  # of `random`: POINTERs that C draws from
-    thread_safe: bool = False  # whether it says so
+    thread_safe: bool = False  # whether it has THREADSAFE
     has_c: bool = False  # whether it has VERBATIM
     ions: list[UseIon] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)  # by name

@@ -1,4 +1,4 @@
-"""VERBATIM blocks without an effect on a simulation, and known ones that NMODL can express."""
+"""VERBATIM blocks without an effect on a simulation, and the blocks of NEURON's apcount.mod."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _SAID = {
 
 
 def without_comments(text: str) -> str:
-    """Return C with blanks for its comments; string literals stay."""
+    """Replace comments of C by blanks, except in string literals."""
     return _COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else " ", text)
 
 
 def said(text: str) -> str | None:
-    """Return the NMODL statements of a VERBATIM block that is known, else None."""
+    """Return the NMODL statements of a block of apcount.mod, else None."""
     return _SAID.get(re.sub(r"\s+", "", _inner(text)))
 
 
@@ -51,17 +51,17 @@ def counts_crossings(text: str) -> bool:
 
 
 def is_break(text: str) -> bool:
-    """Whether a VERBATIM block leaves a loop."""
+    """Whether a VERBATIM block is ``break;``."""
     return re.sub(r"\s+", "", _inner(text)) == "break;"
 
 
 def _inner(text: str) -> str:
-    """Return the C of a block without comments."""
+    """Return the C of a VERBATIM block without comments."""
     return without_comments(text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM"))
 
 
 def is_empty(text: str) -> bool:
-    """Whether a VERBATIM block, with its words around it, can be dropped."""
+    """Whether a VERBATIM block has no effect on a simulation."""
     inner = _inner(text)
     opened = [word for word in _LINES.findall(inner) if word in ("if", "ifdef", "ifndef", "endif")]
     if 2 * opened.count("endif") != len(opened) and not _OPEN.fullmatch(inner.strip()):
@@ -70,17 +70,17 @@ def is_empty(text: str) -> bool:
 
 
 def is_return(s: Statement) -> bool:
-    """Whether a statement is a VERBATIM block that does no more than leave its function."""
+    """Whether a statement is a VERBATIM block with nothing but a ``return``."""
     if s.kind != "verbatim" or not is_empty(str(s.names[0])):
         return False
     return re.search(r"\breturn\b", _LINES.sub("", _inner(str(s.names[0])))) is not None
 
 
 def without_returns(body: Sequence[Statement]) -> list[Statement]:
-    """Return equivalent statements without ``return``: statements behind an IF move into it.
+    """Remove ``return``: statements after an IF that may return move into its other branch.
 
-    So ``if (a) { b return } c`` is ``if (a) { b } else { c }``. Declarations stay in their place. A
-    return in a loop stays, too, and is refused there.
+    ``if (a) { b return } c`` becomes ``if (a) { b } else { c }``. Declarations stay where they are,
+    and so does a return in a loop, which is refused later.
     """
     for k, s in enumerate(body):
         if is_return(s):
