@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-// Artificial cells over the steps of a launch, before the cells take these: a cell sees the events from
-// them when they are due.
+// Advance artificial cells over the steps of a launch, before the other cells advance: these see their
+// events when they are due.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds${", in one work-group" if spec.together else ""}
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
@@ -15,7 +15,7 @@ ${indent}              spike_time, mem, clock, ints, at);
 % endfor
 </%def>\
 % if spec.together:
-// One work-group. In each step layers follow each other: targets of one send events to later ones within it.
+// One work-group. In each step layer follows layer: targets send events to later layers within the step.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int first = get_local_id(0), stride = get_local_size(0);
@@ -45,7 +45,7 @@ ${at_target(" " * 16)}\
     }
 }
 % else:
-// One work-item per target; they send each other nothing that is due within the launch.
+// One work-item per target; events between them are due after the launch.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int n = get_global_id(0);

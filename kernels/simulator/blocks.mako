@@ -8,7 +8,7 @@
     events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
 %>\
 <%def name="lead(block)">\
-## Values of the last instances that a block of all cells reads in this step.
+## Values that the last instances set and that all cells read in this step.
 % for kind, name in spec.read_last(block):
     if (block == 0) {
         const int j = last_${kind.number};
@@ -57,7 +57,7 @@ convert_${spec.real}${width}(${sums})\
 </%def>\
 <%def name="due_events(kind, t)">\
 <% k, w, wide = kind.number, kind.width, "events" in dict(kind.vectors) %>\
-        {   // mostly no instance of a group has an event
+        {   // usually no instance of a group has an event
             const int aside = asides[q];
             __global loose_long${w} *sum = (__global loose_long${w} *)(group_sums + aside);
             const int apart = aside < 0${"" if wide else " || SOME(*sum != 0)"};
@@ -71,11 +71,14 @@ ${kind.call_group("events", {**here, "sum": "weights"}, always, 16)}\
 % endif
         }
 </%def>\
-// Many steps of a network on a CPU: a work-item has a block of whole cells, and advances
-// them by itself until an event of another block may be due. Nodes are numbered by place: cells of
-// one shape are side by side in tiles, slot after slot in the order of elimination. Instances are in
-// groups, by place; ${"`run`"} is the first place of those of a group if they follow each other, else minus
-// the number of instances.
+// Many steps of a network on a CPU. A work-item has a block of whole cells and advances it alone
+// until an event from another block may be due. Nodes are numbered by place: cells of one shape are
+// side by side in tiles, in the order of elimination. A group has instances of a kind, by place:
+// ${"`run`"} is its first place if its places are consecutive, else minus the number of instances.
+//
+//     tile of 4 cells:  place 0..3 node 0 of cells A B C D, place 4..7 node 1 of A B C D, ...
+//
+// A step: events, currents (begin_block), solve, states, thresholds, records (finish_block).
 // spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -93,7 +96,7 @@ typedef long${w} __attribute__((aligned(sizeof(long)))) loose_long${w};
 % endif
 % endfor
 
-// Where a number of an instance is among those of its kind: lines of groups
+// Place of an instance's number: groups have their numbers in lines, `width` instances side by side
 static inline int in_group(const int position, const uint width, const uint lines, const uint line)
 {
     const uint p = position;
@@ -105,21 +108,21 @@ ${part("simulator/common/arena_functions")}\
 ${part("simulator/common/diffusing_rows") if spec.diffuses else ""}\
 ${part("simulator/common/runaway")}\
 % for w in spec.group_widths:
-// Numbers at the places of a group
+// Read numbers at the places of a group
 static inline real${w} at_${w}(__global const real *a, __global const int *place, const int run)
 {
     if (run >= 0) return LOOSE_${w}(a + run);
     return (real${w})(${", ".join(f"a[place[{lane}]]" for lane in range(w))});
 }
 
-// Functions of their own, so that numbers stay in registers where places follow each other
+// Separate functions, so that numbers stay in registers if places are consecutive
 static __attribute__((noinline)) void keep_apart_${w}(const real${w} x, __global real *a,
     __global const int *place, const int count)
 {
     for (int k = 0; k < count; k++) a[place[k]] = ((const real *)&x)[k];
 }
 
-// One after another, as several instances may be at one node
+// One by one, as several instances may be at a node
 static __attribute__((noinline)) void add_apart_${w}(const real${w} x, __global real *a,
     __global const int *place, const int count)
 {
@@ -141,7 +144,7 @@ static inline void add_${w}(const real${w} x, __global real *a, __global const i
 % endfor
 % for kind in spec.summed_kinds:
 <% k, w = kind.number, kind.width %>\
-// Sums of events of the instances of a group, one after another
+// Events of the instances of a group, one by one
 static __attribute__((noinline)) void take_sums_${k}(
     const int q, const instant t, const real dt, __global long *due, const real scale_of_events,
     ${spec.v_space} const real *v, __global real *mem, __global instant *clock, __global int *ints,
@@ -156,7 +159,7 @@ static __attribute__((noinline)) void take_sums_${k}(
 }
 
 % endfor
-// Events of the launches before are seen by other blocks. One work-item.
+// Let other blocks see the events of earlier launches. One work-item.
 __kernel void publish(${signature(spec, "publish")})
 {
     if (get_global_id(0) > 0) return;
@@ -168,8 +171,8 @@ __kernel void publish(${signature(spec, "publish")})
     }
 }
 
-// Events of targets of a block that are due until the middle of the step: those at no node, or all
-// where they send each other events within a step.
+// Events due until the middle of the step, for a block's targets at no node; for all of its targets
+// if they send each other events within a step.
 static __attribute__((noinline)) void block_events(
     const int block, const instant t_begin, const instant t_mid, const real dt, const int capacity,
     ${spec.v_type}v, __global int *spike_count, __global int *spike_source,
@@ -191,8 +194,8 @@ static __attribute__((noinline)) void block_events(
     }
 }
 
-// Events until the middle of the step, then currents there: d and b get what instances add; ${"`ahead`"}
-// says that those of some kinds are there already.
+// Events until the middle of the step, then currents there, which instances add to d and b. ${"`ahead`"}:
+// some kinds have added theirs at the end of the step before.
 static __attribute__((noinline)) void begin_block(
     const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -212,7 +215,7 @@ static __attribute__((noinline)) void begin_block(
     __global real *mem, __global instant *clock, __global int *ints, __global const int *at)
 {
     const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
-% if spec.sets_v and spec.constant:   # events have set some
+% if spec.sets_v and spec.constant:   # events may have set v
     for (int i = first; i < end; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
 % endif
     // phase 1: events
@@ -306,8 +309,8 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
 }
 
 ${part("simulator/common/block_solve")}\
-// After the solve: states, spikes, recorded states; with ${"`ahead`"} events and currents of some kinds
-// in the next step, which begins at t_next and is not one whose currents of ions are added up.
+// After the solve: states, spikes, recorded states; with ${"`ahead`"} also events and currents of some kinds
+// in the next step, which begins at t_next and needs no sums of ions' currents.
 static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const int ahead, const int tame,
     const instant t_begin, const instant t_next, const instant half_dt, const int done, const size_t row,
@@ -389,7 +392,7 @@ ${part("simulator/common/arena_sums", 8)}\
         const real soma = v[ints[soma_of + k]];
         if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
     }
-    // mostly nothing changes for as many detectors as fill a vector
+    // usually nothing changes for a whole vector of detectors
     __global const int *nodes = ints + detector_at, *follow = ints + detector_run, *held_ = ints + detector_held;
     __global const real *limit = mem + detector_threshold;
     const int last_detector = ints[first_detector + end];
@@ -430,7 +433,7 @@ ${kind.call_constants()}
     for (int s = 0; s < num_steps; s++) {
         const instant t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
-        // currents of ions are added up for whoever may look
+        // add up currents of ions if they may be read
         const int sums = keeps_ions || s == num_steps - 1, begun = ahead;
         ahead = !keeps_ions && !keeps_states && s + 2 < num_steps;
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
@@ -466,7 +469,7 @@ ${kind.call_constants()}
             if (mem_block[r - mem_first[num_nodes]] == block)
                 mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 % if spec.alone:
-        // delivery of what this step has sent in whole steps; there is no other work-item
+        // deliver the events in whole steps that this step has sent; there is no other work-item
         const int sent = min(*grid_count, capacity);
         for (; delivered < sent; delivered++) {
             const int source = grid_source[delivered], last = first_of[source + 1];

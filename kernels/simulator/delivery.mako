@@ -2,33 +2,33 @@
 <%
     staged, pulled = spec.staged, spec.pulled
     several = spec.lanes < spec.work_group   # both are powers of two
-    at = "position[i]" if spec.indexed else "i"   # of the weight of connection i
+    at = "position[i]" if spec.indexed else "i"   # place of the weight of connection i
 %>\
-// Spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
+// Deliver spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
 // spec: ${spec}
-// Numbers are integers in units of a common scale: sums do not depend on their order.
-// Entry k of the list: cell spike_source[k] spiked in step spike_step[k]. Delivered are the entries
-// since the last launch, as far as they are of the steps first_step to first_step + steps - 1.
-// incoming: slot (step modulo slots) after slot, in each a sum for every target. Executors read and
-// clear the slot of a step when they come to it: epoch_*.mako and steps.mako.
+// Weights are integers in a common unit, so sums do not depend on their order.
+// Entry k of the list: cell spike_source[k] spiked in step spike_step[k]. A launch delivers the entries
+// since the last launch that belong to steps first_step to first_step + steps - 1.
+// incoming: slots in a ring, slot (step modulo slots); each has a sum for every target. Executors
+// (epoch_*.mako, steps.mako) read and clear the slot of their step.
 % if pulled:
-// Algorithm: pull. A work-item is a target and looks whether its sources have spiked.
+// Algorithm: pull. A work-item has a target and checks whether its sources have spiked.
 % elif staged:
 // Algorithm: ${"vssn" if several else "vsn"}. A work-group sums for some targets in local memory, ${"several spikes" if several else "one spike"} at a time.
 % else:
-// Algorithm: vpo. A work-item is a connection of a source that has spiked.
+// Algorithm: vpo. A work-item has a connection of a source that has spiked.
 % endif
 // Connections are sorted by source, delay and target.
 % if not pulled:
-// marks: how many entries were delivered before (two words take turns: one is read, one written),
-// and 1 + the step at which the list overflowed.
+// marks: number of entries delivered before, in two words that are read and written in turn; and
+// 1 + the step at which the list overflowed.
 % endif
 % if not pulled:
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 % endif
 
 % if pulled:
-// One bit a source and step: what has spiked. At most ${spec.flag_bits} steps a launch.
+// Set a bit per source and step for each spike; at most ${spec.flag_bits} steps per launch.
 __kernel void flag(${signature(spec, "flag")})
 {
     const int count = spike_count[0], end = min(count, capacity);
@@ -42,7 +42,7 @@ __kernel void flag(${signature(spec, "flag")})
     }
 }
 
-// A work-item is a target and fetches what its sources sent, in the order of its connections.
+// A work-item has a target and adds the weights of its connections whose sources have spiked, in order.
 __kernel void pull(${signature(spec, "pull")})
 {
     for (int target = get_global_id(0); target < num_targets; target += get_global_size(0))
@@ -60,7 +60,7 @@ __kernel void clear(${signature(spec, "clear")})
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0)) fired[k] = 0;
 }
 % else:
-// last_step: that may have overflowed; -1 where the entries come once more
+// last_step: the step that may have overflowed; -1 if the same entries are delivered again later
 % if not staged:
 // offset: delay * num_targets + target
 % endif
@@ -97,14 +97,14 @@ void deliver(${signature(spec, "deliver")})
         const long slot = (long)((step + 1 + delay) % slots) * num_targets + column;
         for (int c = lane; c < width; c += ${spec.work_group})
 % if spec.exclusive:
-            if (stage[c]) incoming[slot + c] += stage[c];   // one delay: no other has this sum
+            if (stage[c]) incoming[slot + c] += stage[c];   // one delay: no other work-group adds here
 % else:
             if (stage[c]) atom_add(incoming + slot + c, stage[c]);
 % endif
         step += get_num_groups(1);
     } while (step < first_step + steps);
 % else:
-    // A work-item takes the connections at its place in the rows of the sources that have spiked.
+    // Work-items share the connections of each source that has spiked.
     const uint size = (uint)slots * num_targets;
     for (int k = begin + get_global_id(1); k < end; k += get_global_size(1)) {
         const int step = spike_step[k], from = spike_source[k];

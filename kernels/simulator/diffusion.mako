@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 // phase 7: states
-// Those that diffuse along cells: the systems of all of them, before and after they are solved.
+// Assemble the linear systems of states that diffuse along cells, and write their solutions back.
 // spec: ${spec.real}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -8,9 +8,9 @@
 
 typedef ${spec.real} real;
 
-// One work-item per place of the solver's order. Of each `value`, `volume` and `diffusion` say where in mem
-// the state is, its volume and its coefficient times cross section; -1 where no state is. `above`, `below`
-// and `beside` are as those of voltages; `up` and `down` of a row and the one above are over its volume.
+// One work-item per place of the solver's order. `value`, `volume` and `diffusion` are places in mem of a
+// state, its volume, and its coefficient times cross section; -1 without a state. `above`, `below` and
+// `beside` are as for voltages. `up` and `down` belong to the link with the row above.
 __kernel void assemble(${signature(spec, "assemble")})
 {
     const int i = get_global_id(0);

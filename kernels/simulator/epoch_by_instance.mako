@@ -1,13 +1,13 @@
 <%page args="spec"/>\
-## Steps of whole cells whose mechanisms are taken instance by instance: first all lanes of the group advance
-## instances, which leave conductance and current in slots; then a lane a segment adds up the slots of its
-## nodes and eliminates d and b, and goes back. Voltages and constants of all nodes are in local memory, by
-## place. Slots of a node are added up in their order, so bits do not depend on who advanced which instance.
+## Steps of whole cells, mechanisms instance by instance: first all lanes of the group advance instances, which
+## leave conductance and current in slots; then a lane per segment adds up the slots of its nodes, eliminates d
+## and b, and solves. Voltages and constants of all nodes are in local memory, by place. A node's slots are added
+## in their order, so bits do not depend on which lane advanced an instance.
 <% M = spec.segment %>\
 ${part("simulator/common/epoch_title")}\
 % if spec.sites:
 // Lanes from 0 on advance the states of mechanisms, and leave conductance and current in slots;
-// those of a node lie side by side and are added up in that order.
+// slots of a node lie side by side and are added up in that order.
 % endif
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/runaway")}\
@@ -25,7 +25,7 @@ ${part("simulator/common/epoch_local")}\
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
 % if spec.sites:
-    bool has_more = false;   // than one slot at a node
+    bool has_more = false;   // whether a node has more than one slot
 % for j in range(M):
     const int s${j} = length > ${j} ? slot_runs[mine.s0 + column + row[${j}]] : ${spec.slots};   // ${spec.slot_run}
     has_more |= ${spec.slot_run.read("number", f"s{j}")} > 1;
@@ -33,7 +33,7 @@ ${part("simulator/common/epoch_local")}\
 % endif
 ${part("simulator/common/segment_places", 4)}\
     const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
-    // the node that is tied to the parent's last one, and that one
+    // the node with an edge to the parent segment's last node, and that node
     const int tied = !used ? NONE : is_leaf ? length - 1 : 0;
     const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
     const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};

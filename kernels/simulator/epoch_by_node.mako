@@ -6,20 +6,20 @@
     bits = spec.loop.bits
     rows = f"(volatile __global {bits} *)shared + (long)number * {4 * spec.most_lists * spec.warp}"
 %>\
-## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
-## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
-## currents, and leaves the node's d and b in W and A; then a lane a segment eliminates, and goes back. States
-## are in lines of the lists, in global memory or where there is room in local memory. A launch takes the lists
-## once more than it takes steps, which ends the last step. Where instances send each other events within a step, the
-## ends of the step before come first at all nodes, then events by layers, then currents.
+## Steps of whole cells, mechanisms node by node: nodes with the same density mechanisms are in lists, a warp each
+## (gpu/lists.py). A lane advances all mechanisms of its node: the end of the step before, events, then currents,
+## and leaves the node's d and b in W and A; then a lane per segment eliminates and solves. States are in lines of
+## the lists, in local memory if there is room, else in global memory. A launch goes through the lists once more
+## than it has steps, to end the last step. If instances send each other events within a step, the end of the step
+## before comes first at all nodes, then events layer by layer, then currents.
 ${part("simulator/common/epoch_title")}\
-// Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
-// states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
+// Nodes with the same density mechanisms are in lists, a warp each, see gpu/lists.py: a lane advances the
+// states of all mechanisms of its node, and leaves the node's d and b before the elimination in W and A.
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/diffusing_rows") if spec.diffusing_rounds else ""}\
 ${part("simulator/common/runaway")}\
 ${part("simulator/common/epoch_macros")}\
-// Targets see what was sent before the launches that follow.
+// Let targets see the events that were sent before the next launches.
 __kernel void publish(${signature(spec, "publish")})
 {
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0))
@@ -30,24 +30,24 @@ __kernel${spec.required_size}
 void advance(${signature(spec, "advance")})
 {
 % if spec.in_steps and not spec.samples:
-#define num_mem 0   // nothing of instances is recorded, and no instruction is for that
+#define num_mem 0   // nothing of instances is recorded: no instructions for it
 % endif
 ${part("simulator/common/epoch_lane")}\
     const bool used = lane < (${spec.lane_counts.read("lanes", "mine.s3")});
-    // what a lane knows of its segment stays packed while mechanisms need registers
+    // numbers of a lane's segment, packed while mechanisms need the registers
     int counts = mine.s3, family = lane < (${spec.lane_counts.read("inner_lanes", "mine.s3")}) ? children[mine.s2 + lane] : 0;
     int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(${spec.link.write(parent="NONE")}, ${spec.at_elimination.write(round="NONE")});
 
 ${part("simulator/common/rate_constants")}\
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 ${part("simulator/common/epoch_local")}\
-    // where the last node of the segment's parent is, less the parent
+    // place of the last node of the parent segment, minus the parent
     const int over = ${spec.link.read("parent", "me.x", "NONE")};
     const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
 % for j in range(M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
-    // first place and first lane of equal cells' ties, first and end of the lists, first line of states
+    // first place and first lane of the ties that equal cells share, first list, end of lists, first line of states
     const int8 home = present ? vload8(number, homes) : (int8)(0);
     __global const real *restrict tie_of = all_tie + home.s0;
 % if spec.local_lines:
@@ -62,7 +62,7 @@ ${part("simulator/common/epoch_records_begin")}\
     int fault = 0;
 % if points and spec.loop.waiting:
 <% count = len(spec.loop.waiting) %>\
-    // how many instances of each kind wait for their events
+    // number of instances of each kind that wait for their events
     __local int all_waiting[UNITS * ${count}];
     __local int *waiting = all_waiting + at * ${count};
     if (lane < ${count}) waiting[lane] = 0;
@@ -73,19 +73,19 @@ ${text}\
     }
 % endfor
 % if spec.ends_later and spec.arena.second_order_currents:
-    // the change of v, with which the step before ends
+    // the change of v, which ends the step before
     for (int k = lane; pending && present && k < mine.s1; k += LANES)
         A(k) = seen_v[2 * num_places + mine.s0 + k];
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // states of the cell's instances, from where all have theirs
+    // states of the cell's instances, from their arena
 #define MOVE(held, kept) held = kept
 ${part("simulator/common/arena_states")}\
 #undef MOVE
 
 % if points:
-    // instances of the cell that lanes take one by one
+    // instances of the cell that have a lane each
 % for kind in spec.loop.apart:
 % if spec.parts > 1:
     const int first_of_${kind.number} = ints[first_${kind.number} + home.s5], last_of_${kind.number} = ints[first_${kind.number} + home.s6];
@@ -99,7 +99,7 @@ ${part("simulator/common/arena_states")}\
 % endfor
 % endif
 % if spec.parts > 1:
-    // numbers of no turn yet
+    // numbers of no turn, to begin with
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
         for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
 % for k in [kind.number for kind in spec.loop.apart if kind.has("current")]:
@@ -120,16 +120,16 @@ ${part("simulator/common/epoch_meeting", 4)}\
     // steps of the launch begin here
     do {
 % if together:
-        // Cells of a group go side by side, here and below: one warp then finds in the cache of instructions what
-        // another has fetched. It holds few of those of a step, and would be what all wait for.
+        // Cells of a group stay together, here and below: so a warp finds the instructions that another one has
+        // fetched in the cache, which holds only a small part of a step.
         GATHER();
 % endif
 % if points:
 ${part("simulator/common/arena_points_end")}\
 % endif
 % if spec.parts > 1:
-        // d and b of the lists' nodes, in turn twice: no work-group is two steps ahead. The last bit of a number says
-        // of which turn it is, for which those wait who read it: a fence would wait for all that the step has written.
+        // Two sets of d and b of the lists' nodes, used in turn: no work-group is two steps ahead. The last bit of a
+        // number tells its turn, for which readers wait: a fence would wait for all writes of the step.
         const int turn = step - first_step;
         const ${bits} phase = turn / 2 % 2;
         volatile __global ${bits} *shared_rows = ${rows} + turn % 2 * ${2 * spec.most_lists * spec.warp};
@@ -146,7 +146,7 @@ ${part("simulator/common/arena_points")}\
         GATHER();
 % endif
 % if spec.parts > 1:
-        // each work-group of a cell has done some of its lists, and takes the others' rows; then all do the same
+        // each work-group of a cell has done a part of its lists; it reads the others' rows, then all do the same
         MEET();
 <% rounds = range(-(-spec.most_lists * spec.warp // spec.lanes)) %>\
 % for r in rounds:
@@ -155,7 +155,7 @@ ${part("simulator/common/arena_points")}\
 % endfor
         bool waits;
         do {
-% for r in rounds:   # all reads are on their way before the first has come
+% for r in rounds:   # all reads are in flight together
             if (place_${r} >= 0) {
                 w_${r} = shared_rows[row_${r}];
                 a_${r} = shared_rows[${spec.most_lists * spec.warp} + row_${r}];
@@ -174,13 +174,13 @@ ${part("simulator/common/arena_slots")}\
 % endif
 % endif
         MEET();
-% if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time
+% if spec.ptx:   # else the compiler would unpack these earlier, and keep them in registers or spill them
         __asm__ volatile("" : "+r"(me.x), "+r"(me.y), "+r"(family), "+r"(counts));
 % endif
 ${part("simulator/common/segment_lane", 8)}\
         const int column = is_inner ? lane : lane - inner;
         __local const int *row = rows_here + (is_inner ? 0 : ${M});
-        // the node that is tied to the parent's last one
+        // the node with an edge to the parent segment's last node
         const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
         const int top_place = parent == NONE ? tied_place : parent + top_row;
 ${part("simulator/common/segment_places", 8)}\
@@ -191,21 +191,21 @@ ${part("simulator/common/segment_back")}\
 ${part("simulator/common/epoch_records")}\
         MEET();
 % if spec.points:
-        // Pointers read the array of step % 2: voltages at the begin of this step, which are those at the end of
-        // the one before, by which the states of that one go. The other array is written here. No cell reads it
-        // meanwhile: that of a step is read after the meeting, or in the launch, that follows its writing.
+        // Pointers read the array of step % 2: voltages at the begin of this step, with which states of the step
+        // before advance, too. The other array is written here. No cell reads it meanwhile: it is read after the
+        // next meeting, or in the next launch.
         for (int k = lane; present && k < mine.s1; k += LANES) {
             seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
 % if spec.ends_later and spec.arena.second_order_currents:
             seen_v[2 * num_places + mine.s0 + k] = A(k);
 % endif
         }
-## PoCL 3.0 crashes where the loop of the steps ends without a barrier
+## PoCL 3.0 crashes if the loop of the steps ends without a barrier
         MEET();
 % if spec.joins == 1:
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // the only work-group has all cells
 % elif spec.joins:
-        // all work-groups meet
+        // meeting of all work-groups
 ${part("simulator/common/epoch_meeting", 8)}\
 % endif
 % endif

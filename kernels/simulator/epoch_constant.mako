@@ -1,14 +1,14 @@
 <%page args="spec"/>\
-## Steps of whole cells whose factors are constants: mechanisms only at the roots, and constant conductances
-## elsewhere. A lane keeps its nodes' v in registers; a step moves b alone, and the roots' pivots. With
-## mechanisms some lanes of the group have these (`instances_step`), at the same time as the others go towards
-## the root: on NVIDIA's GPUs in a loop of their own, so both loops meet as often (GATHER, twice a step).
+## Steps of whole cells with constant factors: mechanisms only at the roots, constant conductances elsewhere.
+## A lane keeps its nodes' v in registers; a step computes b alone, and the roots' pivots. Some lanes of the group
+## advance mechanisms (`instances_step`) while the others eliminate towards the root: on NVIDIA's GPUs in a loop of
+## their own, so both loops meet equally often (GATHER, twice a step).
 <% M, half = spec.segment, spec.secondorder %>\
 ${part("simulator/common/epoch_title")}\
-// f1, f2 and 1 / d are constants of the run; only b moves, and the root's pivot.
+// f1, f2 and 1 / d are constant during a run; a step computes only b and the root's pivot.
 % if spec.sites:
 // Lanes from ${spec.lanes * spec.units if spec.chip.apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
-// those of a node lie side by side and are added up in that order.
+// slots of a node lie side by side and are added up in that order.
 % endif
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/runaway")}\
@@ -26,7 +26,7 @@ ${part("simulator/common/epoch_local")}\
     real a${j} = 0${f", v{j} = 0" if half else ""}, e${j} = 0;
 % endfor
 ${part("simulator/common/segment_places", 4)}\
-    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
+    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // for the root: the pivot
     if (is_inner) {
         tree_f1 = tree_factors[3 * (mine.s7 + lane)];
         tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];

@@ -1,12 +1,11 @@
 <%page args="spec"/>\
-## The constant factors of an epoch, once before the first step: f1, f2 and 1 / d of every node, of the tree of
-## segments by lane (of its root: the pivot), and with `dense` the inverse of the matrix of the tree's last
-## part. Tables and order of elimination are those of the kernel that uses them, `epoch_constant`: a step there
-## finds each number where its own elimination would have put it.
-## The diagonal is that of a conductance matrix: row sum less the entries with neighbours, all of one sign. So D
-## has row sums, C/dt and constant conductances; they are eliminated in place of the diagonal, and a pivot is
-## worked out of the row sum and the neighbours that are left. Nothing is subtracted: however short
-## compartments are, factors have few roundings, and a resting cell stays where it is.
+## Compute the constant factors of an epoch, once before the first step: f1, f2 and 1 / d of every node, of the
+## tree of segments by lane (for its root the pivot), and with `dense` the inverse of the matrix of the tree's last
+## part. Tables and order of elimination are the same as in `epoch_constant`, which uses the factors.
+## The matrix has the diagonal of a conductance matrix: row sum minus the entries with neighbours. So D has row
+## sums, C/dt and constant conductances. They are eliminated in place of the diagonal, and a pivot is the row sum
+## plus the remaining conductances. Nothing is subtracted: factors have few roundings however short compartments
+## are, and a resting cell stays at rest.
 <% M, I = spec.segment, spec.dense %>\
 ${part("simulator/common/epoch_title")}\
 ${part("simulator/common/epoch_functions")}
@@ -45,7 +44,7 @@ ${part("simulator/common/epoch_local")}\
         }
 % endfor
 ${part("simulator/common/segment_rounds")}\
-        // the factors of the tree, and what makes its lanes the last step of their segments
+        // factors of the tree; f1 = 0, f2 = -1 and 1 / d = 0 make the last node pass x on
         if (is_inner) {
             const int place = column + row[length - 1];
             all_f1[mine.s0 + place] = 0;
@@ -56,8 +55,8 @@ ${part("simulator/common/segment_rounds")}\
             tree_factors[3 * (mine.s7 + lane) + 2] = is_root ? tree_d[lane] - above_d[lane] : tree_inverse;
         }
 % if I:
-        // column by column, the inverse of the late ones without the root; of the root's column, the
-        // solution with 1 at the root; of its row, what the others leave of its b
+        // the inverse, column by column, for the late nodes without the root; the root's column is the
+        // solution with 1 at the root, its row the contributions of the others to its b
         for (int j = 0; j < ${I}; ++j) {
             if (is_inner) {
                 tree_b[lane] = is_late && rank == j && !is_root ? 1 : 0;

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-// Events from outside: to the ring of incoming events, before the steps in which they are due.
-// No two entries of one launch have both target and step in common.
+// Add events from outside to the ring of incoming events, before the steps in which they are due.
+// No two entries of a launch have the same target and step.
 
 __kernel void add_events(${signature(spec, "add_events")})
 {

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 <% integers, reals = spec.integers, spec.reals %>\
-// Features: what is kept of traces, a column each, as a run goes: sums and extremes of the samples of
-// windows, and a few samples of each segment of a trace, which begins where it crosses the threshold.
-// Sample `first` of the run is in row 0 of values; row r of the record begins at r * stride + column.
+// Features of traces, a column each, updated during a run: sums and extremes in windows, and a few
+// samples of each segment of a trace; a segment begins where the trace crosses the threshold.
+// Row 0 of values has sample `first` of the run; row r of the record begins at r * stride + column.
 // spec: ${spec}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -11,8 +11,8 @@
 
 typedef ${spec.real} real;
 
-// Of window w of column j from its first sample to before its last: (w * 4 + 0 to 3) * width + j of
-// kept are the sum, what its roundings have lost (Neumaier's), the smallest and the largest.
+// Window w of column j has samples from its first bound to before its second. Entries (w * 4 + k) * width
+// + j of kept: k = 0 the sum, 1 its compensation (Neumaier's), 2 the smallest value, 3 the largest.
 __kernel void windows(${signature(spec, "windows")})
 {
     const int j = get_global_id(0), w = get_global_id(1);
@@ -36,7 +36,7 @@ __kernel void windows(${signature(spec, "windows")})
     mine[3 * width] = most;
 }
 
-// The segment that is open.
+// The current segment.
 typedef struct {
     int ${", ".join(integers)};
     real ${", ".join(reals)};
@@ -68,8 +68,8 @@ static void emit(const Segment s, const int number, const int room, const int wi
 % endfor
 }
 
-// Sample i, v, after the sample p; is_rest: neither of the next two is below it. Returns the number
-// of segments that are closed.
+// Take sample i, v, after sample p; is_rest: neither of the next two samples is below it. Return the
+// number of completed segments.
 static int take(Segment *s, const int i, const real p, const real v, const bool is_rest,
     const real threshold, int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
@@ -80,7 +80,7 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
         emit(*s, number++, room, width, j, list, list_v);
         *s = opened(up ? ${spec.up} : ${spec.down}, i);
     }
-    if (v > s->top_v) {   // what came after the last top, comes before this one
+    if (v > s->top_v) {   // samples after the last top come before this one
         if (s->after_v < s->before_v) {
             s->before_v = s->after_v;
             s->before = s->after;
@@ -106,9 +106,9 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
     return number;
 }
 
-// A sample is taken when the next two are known. before, after: the open segment and, last, the last
-// three samples. count: segments that are closed; and all, with those that the last two samples and
-// the end of the trace would close. Those beyond `room` are counted only.
+// A sample is taken when the next two are known. before, after: the current segment, then the last
+// three samples. count: completed segments; then all, including segments that the last two samples
+// and the end of the trace complete. Segments beyond `room` are only counted.
 __kernel void segments(${signature(spec, "segments")})
 {
     const int j = get_global_id(0);

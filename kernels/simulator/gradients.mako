@@ -66,17 +66,18 @@ ${caller.body()}\
             const lanes ion_${name} = ${"later" if name in kind.late_ions else slot}_ion_${name};
 % endfor
 </%def>\
-// Steps of copies of a network, forward and back. A work-item has a node of ${w} copies; arrays have rows of
-// all copies: entry (node or instance) * num_rows + row. A slot of `store` has what a step begins with:
-// voltages, then states. Systems, and the changes of voltages that solve them, are in the solver's order.
+// Steps of copies of a network, forward, and derivatives back. A work-item has a node of ${w} copies; arrays
+// have rows of all copies: entry (node or instance) * num_rows + row. A slot of `store` has the values at
+// the begin of a step: voltages, then states. Systems and their solutions, changes of voltages, are in the
+// solver's order.
 //
-// A launch is between two steps: it ends the one from t_0 to t_1 and begins the one from t_1 to t_3, with
-// the middle t_2; `step` is the later one. At the first step, and at the last one, it does only one of both. If it
-// notes rows and spikes, states stay in a slot and voltages take turns in two, as neighbours read them.
+// A launch ends the step from t_0 to t_1 and begins the step from t_1 to t_3, with the middle t_2; `step` is
+// the later one. It does only one of both at the first and at the last step. If it notes rows and spikes,
+// states stay in one slot, and voltages alternate between two, as neighbours read them.
 % if spec.tile > 1:
 //
-// Steps forward give ${spec.tile} nodes that are neighbours in the solver's order to neighbouring work-items, so that
-// both orders are read and written in whole sectors. Back, with more to read, more copies side by side win.
+// In forward steps neighbouring work-items have ${spec.tile} nodes that are neighbours in the solver's order, so that
+// both orders are read and written in whole sectors. Back, more copies side by side are faster.
 % endif
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if spec.real == "double":
@@ -226,8 +227,8 @@ ${store(kind, "s", "after")}\
     }
 }
 
-// Derivatives by what the later step begins with, taken back through its solve, its currents and events, and
-// then through the states of the earlier step. `now` is the slot of the later step, `next` of the earlier.
+// Take derivatives by the values at the begin of the later step back through its solve, its currents and its
+// events, then through the states of the earlier step. `now` is the later step's slot, `next` the earlier's.
 __kernel void take_back(${signature(spec, "take_back")})
 {
 ${begin(1)}\
@@ -369,8 +370,8 @@ ${store(kind, "by", "by_state")}\
                 ${result}
             }
 </%def>\
-// Derivatives of voltages and states by ${K} numbers, forward: `now` and `next` are slots of these and of the states.
-// Of each result of a block the derivatives by what it reads are those that a loss would have that is this result.
+// Derivatives of voltages and states by ${K} numbers, forward; `now` and `next` are slots of these and of the states.
+// The derivatives of a block's result by its inputs are the adjoints with a seed of 1 for this result.
 #define T(of, r, place) tangents[(of) * slot * ${K} + (size_t)(r) * num_entries * num_rows + (place)]
 
 __kernel void take_tangents(${signature(spec, "take_tangents")})

@@ -19,7 +19,7 @@ ${indent}const real ${p}${x} = ${f"v[{p}_at0] + ({p}_has ? {p}1 : 0)" if not x e
 % endfor
 </%def>\
 // phase 4: solve
-// The change of v in a step, where nodes lie around others: clhines/simulator/model/layers.py says how.
+// Solve for the change of v in cells with extracellular layers; see clhines/simulator/model/layers.py.
 // spec: ${spec.real}, ${K} potentials of a column, ${L} cells side by side
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -27,14 +27,15 @@ ${indent}const real ${p}${x} = ${f"v[{p}_at0] + ({p}_has ? {p}1 : 0)" if not x e
 
 typedef ${spec.real} real;
 
-// A work-item has cells in turn, `work` for one of `most` columns. Column i of a cell is number
-// start + ${L} * i. Of a column `place` has the places of its nodes, -1 for none, row by row as `axial`,
-// `g` and `over` (g and C/dt) have conductances; `d` and `b` are as `begin_step` gives them.
-// `code` is the number of the column's parent in the cell, -1 for none, and two bits. A parent right
-// before it gets its sums in registers, any other in `work`: it `waits` for them, and the `first`
-// child to be eliminated sets them. After its elimination potential x of a column is
-//     x = y + s01 * x1 + ... (further out) + t00 * x0 + ... (of the parent)
-// `x` are the changes.
+// A column is a node inside and its nodes in layers. A work-item solves several cells; `work` has room
+// for one cell of `most` columns. Column i of a cell has the number start + ${L} * i. `place` has the
+// places of a column's nodes, -1 for none, row by row, like the conductances `axial`, `g` and `over`
+// (g and C/dt); `d` and `b` come from `begin_step`. `code` has the number of the column's parent in the
+// cell, -1 for none, and two bits. A parent right before its child gets the sums in registers, other
+// parents in `work`: the parent `waits` for them, and the `first` child sets them. After its elimination
+// potential x of a column is
+//     x = y + s01 * x1 + ... (potentials further out) + t00 * x0 + ... (potentials of the parent)
+// `x` has the changes of v.
 
 __kernel void solve_layers(${signature(spec, "solve_layers")})
 {
@@ -89,7 +90,7 @@ ${potentials("n", "before", " " * 12)}\
                 e${x} += 1;
 % endfor
             }
-            // what the parent gets
+            // contributions to the parent
             real ${", ".join(f"up_{name} = 0" for name in sums)};
             if (p >= 0) {
                 real ${", ".join(f"o{x} = n{x}" for x in range(K))};
@@ -148,7 +149,7 @@ ${potentials("m", "other", " " * 20)}\
 % endfor
             has = n_has;
         }
-        real ${", ".join(f"x{x} = 0" for x in range(K))};   // of the column before
+        real ${", ".join(f"x{x} = 0" for x in range(K))};   // potentials of the column before
         at = begin;
         for (int i = 0; i < size; i++, at += ${L}) {
             __global real *w = own + (long)i * ${len(slot) * L};

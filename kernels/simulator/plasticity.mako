@@ -1,16 +1,16 @@
 <%page args="spec"/>\
-// The rule of plasticity ${spec.about.name}, on the spikes of one step, or on a reward.
+// Apply plasticity rule ${spec.about.name} to the spikes of one step, or to a reward.
 // spec: ${spec}
-// Kept of traces are the values at the last event of their source, postsynaptic cell or connection,
-// and its step; what is left of trace k after n steps is decay[first_decay[k] + n]. Weights lie in
-// the order of the (forward) rows, or where place says, in float64 and, for delivery, as integers of a common unit.
-// A source is in the list once a step at most, so no two work-items meet at one connection.
+// A trace is stored with its value at the last event of its source, postsynaptic cell or connection,
+// and the step of that event; after n steps trace k is multiplied by decay[first_decay[k] + n].
+// Weights are in the order of the forward rows, or at `place`, in float64 and, for delivery, as integers
+// in a common unit. A step lists each source at most once, so no two work-items change one connection.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
 
 static double bounded(const double w, const double least, const double most)
 {
-    return w < least ? least : (w > most ? most : w);   // what is no number stays
+    return w < least ? least : (w > most ? most : w);   // NaN stays
 }
 
 static double left(const double value, const int steps, const int k,
@@ -123,7 +123,7 @@ ${cells("post")}\
 }
 % if spec.apart("pre"):
 
-// Traces of sources, which their connections have read before.
+// Traces of sources, after their connections have read them.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void pre_traces(${signature(spec, "pre_traces")})
 {
@@ -132,7 +132,7 @@ ${cells_apart("pre")}\
 % endif
 % if spec.apart("post"):
 
-// Traces of postsynaptic cells, which their connections have read before.
+// Traces of postsynaptic cells, after their connections have read them.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void post_traces(${signature(spec, "post_traces")})
 {

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-// From rows of recorded values to what is kept of them: some rows, currents of membranes, linear
-// combinations, extremes, sums and crossings. One work-item a value, column and row; or a column,
-// where it goes through the rows in their order: results do not depend on how a run is divided.
-// values: row r of a record begins at r * stride + column. first, every: the rows that are taken.
+// Reduce rows of recorded values to some rows, membrane currents, linear combinations, extremes, sums
+// and crossings. A work-item has a column and a row; or a column, if it goes through the rows in
+// order. Results do not depend on the division of a run into launches.
+// values: row r of a record begins at r * stride + column. first, every: the rows that are used.
 // spec: ${spec}
 % if "double" in (spec.real, spec.wide):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -12,7 +12,7 @@
 typedef ${spec.real} real;
 typedef ${spec.wide} wide;
 
-// Neumaier's sum: sum + lost is the total.
+// Neumaier's compensated sum; the total is sum + lost.
 static void add(real *sum, real *lost, const real value)
 {
     const real total = *sum + value;
@@ -26,8 +26,8 @@ __kernel void some_rows(${signature(spec, "some_rows")})
     if (j < width) kept[(long)r * width + j] = values[(long)(first + r * every) * stride + column + j];
 }
 
-// Node j: g * (v of another node - its own) summed over its neighbours, and the currents of its
-// electrodes, of which there are num_clamps in a row of clamps. A work-item has ${spec.tile} rows.
+// Membrane current of node j: the sum over its neighbours of g * (v of the neighbour - v of j), plus
+// the currents of its electrodes; a row of clamps has num_clamps. A work-item has ${spec.tile} rows.
 __kernel void membrane(${signature(spec, "membrane")})
 {
     const int j = get_global_id(0), row = get_global_id(1) * ${spec.tile};
@@ -62,10 +62,10 @@ at = "matrix[(long)k * padded + j]"
 weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
 lost = spec.compensated
 %>\
-// Combination j: the sum over k of matrix[k * padded + j] times value k, of one part of the terms.
-// A work-item has ${spec.lanes} combinations of ${spec.tile} rows, a work-group `across` work-items, a power
-// of two, for the same rows: they read the same values, and those of other rows the same matrix.
-// Parts lie row by row, part by part. Products are summed up in ${spec.wide}${", with what roundings lose" if lost else ""}.
+// Combination j: the sum over k of matrix[k * padded + j] * value k, for one part of the terms.
+// A work-item has ${spec.lanes} combinations of ${spec.tile} rows. In a work-group, `across` work-items, a power
+// of two, have the same rows and read the same values; work-items of other rows read the same matrix.
+// Products are summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums part by part, row by row.
 __kernel void combine(${signature(spec, "combine")})
 {
     const int lid = get_local_id(0), deep = get_local_size(0) / across;
@@ -96,7 +96,7 @@ __kernel void combine(${signature(spec, "combine")})
 % endfor
 }
 
-// The sum of the parts of each combination.
+// Add up the parts of each combination.
 __kernel void add_parts(${signature(spec, "add_parts")})
 {
     const int j = get_global_id(0), r = get_global_id(1);
@@ -121,7 +121,7 @@ __kernel void extreme(${signature(spec, "extreme")})
     kept[j] = most;
 }
 
-// kept: the sums, then what their roundings have lost.
+// kept: the sums, then their compensation.
 __kernel void total(${signature(spec, "total")})
 {
     const int j = get_global_id(0);
@@ -132,8 +132,7 @@ __kernel void total(${signature(spec, "total")})
     kept[width + j] = lost;
 }
 
-// kept: the last values. count: crossings from below so far, the first `room` of which have their
-// rows in row_of.
+// kept: the last values. count: upward crossings so far; row_of has the rows of the first `room`.
 __kernel void crossings(${signature(spec, "crossings")})
 {
     const int j = get_global_id(0);

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// New values of an array, where they lie: from one value, or from as many as `source` numbers.
+// Write new values into an array: the same one everywhere, or several.
 // spec: ${spec}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -7,8 +7,8 @@
 
 typedef ${spec.real} real;
 
-// at: where value j goes, less `offset`
-// source: which of `values` that is; not read where all get the first
+// at: place of value j, minus `offset`
+// source: its number in `values`; not read if all get the first one
 __kernel void spread(${signature(spec, "spread")})
 {
     const int j = get_global_id(0);

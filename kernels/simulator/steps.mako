@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-// A step of a network: events, then begin_step, the solve, finish_step.
-// Numbers are in three arenas; where their regions begin is in `at`, see the names below.
+// A step of a network: events, begin_step, the solve, finish_step.
+// Numbers are in three arenas, mem, clock and ints; `at` has the begins of their regions, see below.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -42,10 +42,10 @@ ${indent}}
 % endfor
 </%def>\
 % if spec.width == 1:
-// Events until the middle of the step, then currents there: d and b of the system to solve for the
-// change of v. One work-item per place of the solver's order, `active` is the number of an active
-// node there, else -1; then one per target at no node. `above`, `below` and `beside` are the places
-// of a node's parent, of its first child and of its parent's next child, -1 for none.
+// Events until the middle of the step, then currents there: d and b of the system for the change of
+// v. One work-item per place of the solver's order, then one per target at no node. `active` has the
+// number of the active node at each place, else -1; `above`, `below` and `beside` have the places of
+// a node's parent, first child and next sibling, -1 for none.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
@@ -168,7 +168,7 @@ __kernel void advance(${signature(spec, "advance")})
 }
 
 % endif
-// One work-item per block of places and nodes, and of all else that is recorded or sent.
+// One work-item per block of places and nodes, and of other records and senders.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
@@ -213,7 +213,7 @@ ${loose("        ")}\
 ${all("advance", "v_now", "t_end", new)}\
 </%def>\
 % if spec.diffuses:
-// From x, the change of v, to the states, and the volumes and coefficients by which some then diffuse along
+// Advance the states from x, the change of v; compute volumes and coefficients of states that diffuse along
 // cells. One work-item per place.
 __kernel void advance(${signature(spec, "advance")})
 {
@@ -228,9 +228,9 @@ ${all("diffuse", "v_now", "t_end", new)}\
 }
 
 % endif
-// From x, the change of v, to the end of the step: voltages, states, spikes, a row of what is recorded.
-// One work-item per place, per source that instances send from, per voltage that is recorded, and
-// one for what is at no node.
+// From x, the change of v, to the end of the step: voltages, states, spikes, a row of records. One
+// work-item per place, per source of events that instances send, per recorded voltage, and one for
+// mechanisms at no node.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
@@ -240,7 +240,7 @@ __kernel void finish_step(${signature(spec, "finish_step")})
     if (i == 0) step_state[2] = now + 1;  // for the kernels of the next step
     if (i >= num_places) {
         int item = i - num_places;
-        if (item < num_emitters) {  // events that instances sent in this step become visible
+        if (item < num_emitters) {  // show the events that instances sent in this step
             const int source = ints[emitter_source + item];
             ints[event_count + source] = ints[event_live + source];
             return;
@@ -277,8 +277,8 @@ ${part("simulator/common/detect", 8, v="v_now", number="j", end="t_end", step="d
 % endif
 % if spec.sums:
 
-// What instances have set and added by pointers in a step, in their order; then rows of these sums, which
-// come after those of what is at no node. One work-item per sum.
+// Add up the values that instances set and add by pointers in a step, in their order, and record the sums.
+// One work-item per sum.
 __kernel void add_up(${signature(spec, "add_up")})
 {
     const int s = get_global_id(0);
@@ -289,7 +289,7 @@ ${part("simulator/common/arena_sums", 4)}\
 % endif
 % if spec.layered:
 
-// Events due until the middle of the step. One work-item per target of a layer.
+// Events due until the middle of the step, for the targets of a layer. One work-item per target.
 __kernel void events(${signature(spec, "events")})
 {
     const int item = get_global_id(0);

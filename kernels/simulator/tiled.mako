@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// What is of one copy of a network repeated for all copies, and the places of nodes.
+// Repeat arrays of one copy of a network for all copies, and find the places of nodes.
 // spec: ${spec}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -14,7 +14,7 @@ __kernel void tile_values(${signature(spec, "tile_values")})
     for (int j = get_global_id(0); j < n; j += get_global_size(0)) to[j] = values[once + j];
 }
 
-// The same in the solver's order; 0 where that has no node.
+// The same in the solver's order; 0 at places without a node.
 __kernel void pack_values(${signature(spec, "pack_values")})
 {
     const int i = get_global_id(0);
@@ -23,7 +23,7 @@ __kernel void pack_values(${signature(spec, "pack_values")})
     whole[i] = node < 0 ? 0 : values[node % n];
 }
 
-// Numbers of a copy are larger by a step than those of the copy before; -1 is none.
+// Indices: they grow by `step` from copy to copy; -1 stays.
 __kernel void tile_numbers(${signature(spec, "tile_numbers")})
 {
     const long row = get_global_id(1), own = row / copies, once = own * n;
@@ -41,7 +41,7 @@ __kernel void invert_places(${signature(spec, "invert_places")})
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
-// The places of some nodes, named by the node at each place of the solver's order; -1 for none.
+// Places of other nodes: `other` has the other node of each node, -1 for none.
 __kernel void place_others(${signature(spec, "place_others")})
 {
     const int i = get_global_id(0);
@@ -51,7 +51,7 @@ __kernel void place_others(${signature(spec, "place_others")})
     placed[i] = named < 0 ? -1 : place[node - own + named];
 }
 
-// The active node at each place of the solver's order, -1 for none, and the place of each of them.
+// The active node at each place of the solver's order, -1 for none, and the place of each active node.
 __kernel void find_places(${signature(spec, "find_places")})
 {
     const int i = get_global_id(0);

@@ -1,16 +1,16 @@
 <%page args="spec, sections"/>\
-## Before the lists are gone through for some sections of a step, see `ListLoop.passes`: what must have come from
-## all nodes of the cell, and what the cell does that no list has.
+## Before a pass over the lists for some sections of a step, see `ListLoop.passes`: wait for all nodes of the cell,
+## and do the work that belongs to no list.
 <% e = spec.arena %>\
 % if "states" in sections and (spec.reads_nodes or spec.leads):
-        MEET_ALL();   // currents have set what other nodes read
+        MEET_ALL();   // currents have set values that other nodes read
 % endif
 % if "end" in sections and "states" not in sections:
 ${part("simulator/common/arena_diffusion")}\
 % endif
 % if sections == ("begin",):
 % if e.sums:
-        MEET_ALL();   // all have added
+        MEET_ALL();   // all instances have added
         for (int n = present && !opens ? ints[cell_sum + mine.s6] + lane : 0, last = present && !opens ? ints[cell_sum + mine.s6 + 1] : 0; n < last; n += LANES) {
             const int s = ints[cell_sums + n];
             const long row = record_row + step - 1 - first_step;

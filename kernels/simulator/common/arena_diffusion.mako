@@ -1,9 +1,9 @@
 <%page args="spec"/>\
-## What diffuses along the cell, in the step before: rows of a round side by side, first the leaves, last the
-## roots, and back. Rounds are as many in all cells, since all lanes of a work-group meet after each.
+## Diffusion along the cell, in the step before: rows of a round side by side, first the leaves, last the roots,
+## then back. All cells have the same number of rounds, since all lanes of a work-group meet after each.
 <% n = spec.diffusing_rounds %>\
         // phase 7: states, of the step before
-        MEET_ALL();   // states have advanced, and volumes are there
+        MEET_ALL();   // states have advanced, and volumes are known
         if (!opens) {
             __global const int *rounds = ints + diffusing_rounds + mine.s6 * ${n};
             const int last_row = present ? rounds[${n}] : 0;

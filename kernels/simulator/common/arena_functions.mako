@@ -5,7 +5,7 @@
 %>\
 ${part("simulator/common/mechanisms")}\
 % for ion in e.ions:
-// the reversal potential of ${ion} at active node a becomes Nernst's
+// Set the reversal potential of ${ion} at active node a by Nernst's equation
 ${e.static} void to_nernst_${ion}(__global real *mem, ${e.at}, const int a)
 {
     const real inside = mem[ion_${ion}i + a], outside = mem[ion_${ion}o + a];
@@ -21,7 +21,7 @@ ${part("simulator/common/played")}\
 
 % if e.wide:
 
-// The targets of a source look for its events in the next step, see `next_event`.
+// Let the targets of a source look for its events in the next step, see `next_event`.
 ${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
 {
     for (int k = ints[first_fan + source]; k < ints[first_fan + source + 1]; k++)
@@ -31,7 +31,7 @@ ${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
 % for kind in e.summed_kinds:
 <% k = kind.number %>\
 
-// The events of a step that come to instance j as the sum of their weights.
+// Deliver the events of a step to instance j, as the sum of their weights.
 ${e.static} void take_sum_${k}(
     const int j, const int a, const instant t, const real v_now, const real dt,
     __global long *incoming, const real scale_of_events, ${e.v_space} const real *v,

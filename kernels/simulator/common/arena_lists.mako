@@ -9,7 +9,7 @@
     of_states = [block for block in ends if block in ("advance", "diffuse")]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
     nets = [k for k in kinds if k.takes_events]
-    always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
+    always = [k for k in nets if k.watches or (e.grid and k.summed)]   # checked in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
     later = [k for k in kinds if k.has("current") and not k.held]
@@ -19,7 +19,7 @@
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
     reads_a = bool(nets or spec.nernst or second or now) or any(k.reads_node(b) for k, b in given)
     own_b = f"value[{3 * W}] - value[{2 * W}] * v" if spec.inflow else "0"
-    own_row = f"const real factor = value[0], own_d = value[{W}], own_b = {own_b};"   # crowded: comes meanwhile
+    own_row = f"const real factor = value[0], own_d = value[{W}], own_b = {own_b};"   # crowded: read early
     last = "step == first_step" if spec.ends_later else "closes"   # ends a step that is the last of a launch
     def asks(some):   # whether a list has any of some kinds
         return " || ".join(spec.loop.present(k) for k in some)
@@ -119,7 +119,7 @@ ${spec.loop.closing(kind)}\
 % endif
 % if kind.has_net and not kind.watches:
                 instant due = clock[next_due + target_${kind.number} + j];
-                if ((opens && looks) || due <= ${e.soon}) {   // an epoch begins with a look at all
+                if ((opens && looks) || due <= ${e.soon}) {   // at the begin of an epoch check all
 % endif
 % if kind.has_net:
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
@@ -134,7 +134,7 @@ ${spec.loop.closing(kind)}\
 <%def name="of_breakpoint(kind)">\
 ${kind.call("before_breakpoint", new, 16)}\
 % if kind.lined and kind.changed("before_breakpoint"):
-                if (num_mem) {   // for what is recorded
+                if (num_mem) {   // for records
 ${copied(kind, ["before_breakpoint"])}\
                 }
 % endif
@@ -142,7 +142,7 @@ ${copied(kind, ["before_breakpoint"])}\
 <%def name="of_current(kind)">\
 ${current(kind, 16)}\
 % if kind.lined and kind.changed("current"):
-                if (num_mem) {   // for what is recorded
+                if (num_mem) {   // for records
 ${copied(kind, ["current"])}\
                 }
 % endif
@@ -156,10 +156,10 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
-        // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
+        // lists of nodes: the end of the step before, then events and currents; after the last step only the former
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % if spec.turns:
-        // where values of the last instances are for currents of this step, and for states of the one before
+        // values of the last instances for currents of this step, and for states of the step before
         const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
 % endif
 % for sections in spec.loop.passes:
@@ -180,10 +180,10 @@ ${part("simulator/common/arena_between", sections=sections)}\
 % endif
             const int bits = list[0] & ${hex(spec.mechanisms)};
 % if spec.mixed:
-            const int own = node_bits[q * ${W} + in_warp];   // of the node of the lane
+            const int own = node_bits[q * ${W} + in_warp];   // mechanisms of the lane's node
 % endif
 % if e.ions:
-            const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions are
+            const bool shown = num_mem || step == first_step + num_steps - 1;   // whether currents of ions may be read
 % endif
 % if reads_a:
             const int word = node_active[q * ${W} + in_warp];
@@ -246,7 +246,7 @@ ${part("simulator/common/detect", 20, v="v", number="r", sent="event_live", end=
             // phase 9: records
             if (num_mem && is_active && !opens) {
 % if recorded:
-                // states, where they are looked for
+                // states go where records read them
 ${for_each(recorded, of_record)}\
                 ${spec.loop.begin}
 % endif

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## The end of a step of the instances that ``arena_points`` takes: of the last step, and of all where values
-## are recorded, since nodes write the rows.
+## The end of a step for the instances of ``arena_points``: after the last step, and after every step if values are
+## recorded, since nodes write the records.
 <%
     some = [kind for kind in spec.loop.apart if kind.has("advance")]
 %>\

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## The lane of a node adds up the slots of the instances there; work-groups of a cell add up those of all.
+## The lane of a node adds up the slots of its instances; each work-group of a cell does so for all nodes.
 <%
     W = spec.warp
     def slot(name, k): return spec.loop.turned("mem", f"{name}_{k} + {spec.loop.slot(k)}j")

@@ -1,5 +1,5 @@
-## Sum s of what instances have set and added by pointers in a step, in their order; then its rows, which come
-## after those of what is at no node.
+## Sum s of the values that instances set and add by pointers in a step, in their order; then its records, which
+## come after the records of mechanisms at no node.
 real sum = mem[ints[sum_set + s] < 0 ? ints[sum_at + s] : ints[sum_set + s]];
 for (int k = ints[sum_first + s]; k < ints[sum_first + s + 1]; k++) sum += mem[ints[sum_from + k]];
 mem[ints[sum_at + s]] = sum;

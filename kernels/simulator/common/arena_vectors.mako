@@ -5,10 +5,10 @@
     constants = "constant_g, constant_b, " if spec.constant else ""
     right = f"passive({{0}}, above, below, beside, u, {constants}v)"
 %>\
-// A step of a block of places and nodes: instances of a kind at nodes that follow each other are
-// advanced ${W} at a time, the last ones of a block with copies of the last one, which are not kept.
+// A step of a block of places and nodes: ${W} instances of a kind at consecutive nodes advance at a time;
+// the last vector of a block is filled with copies of the last instance, which are not stored.
 
-// Fewer than ${W} numbers from a place on
+// Read fewer than ${W} numbers from a place on
 ${spec.static} ${V} few(__global const real *a, const int n)
 {
     real part[${W}];
@@ -23,7 +23,7 @@ ${spec.static} void keep_few(const ${V} x, __global real *a, const int n)
     for (int k = 0; k < n; k++) a[k] = part[k];
 }
 
-// n numbers from a place on
+// Read n numbers from a place on
 static inline ${V} some(__global const real *a, const int n)
 {
     return n == ${W} ? vload${W}(0, a) : few(a, n);
@@ -35,7 +35,7 @@ static inline void keep(const ${V} x, __global real *a, const int n)
     else keep_few(x, a, n);
 }
 
-// n numbers at nodes, which ascend
+// Read n numbers at nodes in ascending order
 ${spec.static} ${V} some_at(__global const real *a, __global const int *node, const int n)
 {
     if (node[0] == node[n - 1]) return a[node[0]];
@@ -51,7 +51,7 @@ ${spec.static} void keep_at(const ${V} x, __global real *a, __global const int *
     for (int k = 0; k < n; k++) a[node[k]] = part[k];
 }
 
-// add n numbers at nodes
+// Add n numbers at nodes
 ${spec.static} void add_at(const ${V} x, __global real *a, __global const int *node, const int n)
 {
     real part[${W}];
@@ -64,8 +64,8 @@ ${spec.static} void add_at(const ${V} x, __global real *a, __global const int *n
     }
 }
 
-// The same of a mechanism of which a node has one instance at most: ${W} nodes that follow each other
-// are read and written as a whole.
+// The same for a mechanism with at most one instance per node: ${W} consecutive nodes are read and written
+// as a whole.
 static inline int is_row(__global const int *node, const int n)
 {
     return n == ${W} && node[${W - 1}] - node[0] == ${W - 1};
@@ -89,7 +89,7 @@ static inline void add_of(const ${V} x, __global real *a, __global const int *no
 }
 
 % for ion in spec.nernst:
-// the reversal potentials of ${ion} at n active nodes become Nernst's where it is asked for
+// Set the reversal potentials of ${ion} at n active nodes by Nernst's equation where a mechanism advances it
 ${spec.static} void to_nernsts_${ion}(const int a, const int n, __global real *mem,
     __global const int *ints, __global const int *at)
 {
@@ -105,8 +105,8 @@ ${spec.static} void to_nernsts_${ion}(const int a, const int n, __global real *m
 }
 
 % endfor
-// What flows into a node without the instances there; `above`, `below` and `beside` are the places of
-// its parent, of its first child and of its parent's next child, -1 for none.
+// Current into a node without its instances; `above`, `below` and `beside` are the places of its parent,
+// first child and next sibling, -1 for none.
 static real passive(
     const int i, __global const int *above, __global const int *below, __global const int *beside,
     __global const real *u, ${"__global const real *constant_g, __global const real *constant_b, " if spec.constant else ""}__global const real *v)
@@ -118,8 +118,8 @@ static real passive(
     return right;
 }
 
-// Events until the middle of the step, then currents there: d and b of the system to solve for the
-// change of v. Of nodes from one to another; places without instances have only their own b.
+// Events until the middle of the step, then currents there: d and b of the system for the change of v,
+// for a range of nodes; places without instances get b alone.
 static void begin_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -272,7 +272,7 @@ ${kind.call(block, values, 8)}\
 <%def name="to_states()">\
     // phase 5: voltages
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
-    for (int a = from; a < to; a++) {  // their places may be those of another work-item
+    for (int a = from; a < to; a++) {  // their places may belong to another work-item
         const int p = ints[place_of + a];
         mem[here_v + a] = ${new.format("p")};
     }
@@ -293,7 +293,7 @@ ${kind.call(block, values, 8)}\
 ${all("advance")}\
 </%def>\
 % if spec.diffuses:
-// From x, the change of v, to voltages and states, and the volumes and coefficients of those that diffuse.
+// From x, the change of v, to voltages and states, and volumes and coefficients of states that diffuse.
 static void advance_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const real dt, __global const real *x, __global const real *v_old,

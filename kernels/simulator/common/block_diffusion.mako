@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## What diffuses along the cells of a block, cell by cell: rows in the order of their rounds, and back.
+## Diffusion along the cells of a block, cell by cell: rows in the order of their rounds, then back.
 for (int c = ints[diffusing_block + block]; c < ints[diffusing_block + block + 1]; c++) {
     __global const int *rounds = ints + diffusing_rounds + c * ${spec.rounds};
     for (int r = rounds[0]; r < rounds[${spec.rounds}]; r++) diffusing_row(r, dt, mem, ints, at);

@@ -1,8 +1,8 @@
 <%page args="spec, v='', number='', crosses='is_above && !held', source='', sent='event_count', end='', step='step'"/>\
-## Phase 8 of a step, of a cell or a detector: an event is sent where a voltage is above its threshold, and was not
-## before. `crosses` says so of a cell. A detector has a `number`, and counts the steps in which it is above, or has
-## yet to wait, in `held`. Events go to the ring of their source with their time, `end` of the step; without
-## `end`, with the `step` alone to the list of the grid.
+## Phase 8 of a step, for a cell or a detector: send an event if a voltage is above its threshold and was not before.
+## For a cell, `crosses` is this condition. A detector has a `number`; `held` counts the steps in which it is above,
+## or has yet to wait. Events go with their time, `end` of the step, to the ring of their source; without `end`, with
+## the `step` alone, to the list of the grid.
 <%
     def of(name): return f"ints[detector_{name} + {number}]"
     threshold = f"mem[detector_threshold + {number}]"

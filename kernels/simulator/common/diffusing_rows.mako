@@ -1,14 +1,14 @@
 <%page args="spec"/>\
-## Functions of a row of the systems of states that diffuse along cells, see `DiffusingRows`: its entries, its
-## elimination in its round, and its state when those of its links are known. A row has
+## Functions for a row of the systems of states that diffuse along cells, see `DiffusingRows`: its entries, its
+## elimination in its round, and its state, once the states of its links are known. A row is
 ##     pivot * x + lower * (the parent's x) + sum over children of (the child's upper) * (the child's x) = right
-## What an elimination takes from its parent is subtracted at once, and what it takes from its child is kept in
-## `above_pivot` and `above_right` of the child: in a round a row may get one of each. Eliminated,
+## An elimination subtracts its contribution to the parent at once, and stores its contribution to the child in
+## `above_pivot` and `above_right` of the child: a row may get one of each in a round. After its elimination
 ##     x = right - lower * (the parent's x) - pivot * (the child's x)
 <% rest = f"__global real *mem, __global const int *ints, {spec.arena.at})" %>\
 
 // phase 7: states
-// Row r of what diffuses, less its children that are leaves; a leaf is eliminated.
+// Assemble row r and eliminate its children that are leaves; a leaf itself is eliminated.
 static void diffusing_row(const int r, const real dt, ${rest}
 {
     const real volume = mem[ints[diffusing_volume + r]], flow = mem[ints[diffusing_flow + r]];
@@ -40,7 +40,7 @@ static void diffusing_row(const int r, const real dt, ${rest}
     mem[diffusing_above_pivot + r] = mem[diffusing_above_right + r] = 0;
 }
 
-// Eliminate row r: the rows that it has then as parent and child get each other's entries.
+// Eliminate row r: its current parent and child become linked with each other.
 static void diffusing_out(const int r, ${rest}
 {
     const int above = ints[diffusing_links + 2 * r], child = ints[diffusing_links + 2 * r + 1];
@@ -65,7 +65,7 @@ static void diffusing_out(const int r, ${rest}
     mem[diffusing_pivot + r] = next;
 }
 
-// The state of row r after the step, whose links have theirs.
+// The state of row r after the step, from the states of its links.
 static void diffusing_back(const int r, ${rest}
 {
     const int above = ints[diffusing_links + 2 * r], child = ints[diffusing_links + 2 * r + 1];

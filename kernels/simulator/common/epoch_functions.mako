@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Types and functions of mechanisms that a kernel of an epoch calls, before its first macro: precision,
-## random numbers, rate functions, and those of every kind. They know nothing of lanes and cells.
+## Types and functions that a kernel of an epoch calls, before its first macro: precision, random numbers, rate
+## functions, and functions of mechanisms. They are independent of lanes and cells.
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Which lane of which cell a work-item is, and where the cell's numbers begin (`mine`, of the table of
-## units). Lanes past the last cell are not `present`, but go on to every barrier. By place
-## the lane's segment is unpacked here; by node in each step, since mechanisms need the registers.
-% if spec.chip.alone:   # known when the kernel is compiled, so that no register holds it
+## The lane and the cell of a work-item, and where the cell's numbers begin (`mine`, from the table of units). Lanes
+## after the last cell are not `present`, but reach every barrier. By place the lane's segment is unpacked here; by
+## node in each step, since mechanisms need the registers.
+% if spec.chip.alone:   # constants, which need no register
     const int lid = get_local_id(0), unit = 0, lane = lid;
 % else:
     const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
@@ -10,7 +10,7 @@
 % if spec.parts > 1:   # work-groups of a cell
     const int number = get_group_id(0) / ${spec.parts}, part = get_group_id(0) - number * ${spec.parts};
 % else:
-    const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
+    const int number = get_group_id(0) * UNITS + unit;   // the cell's number in the plan
 % endif
     const bool present = ${"true" if spec.chip.alone else "unit < UNITS && number < num_units"};
     // start of the values, their number, first lane, ${spec.lane_counts}, rows, rounds, cell, root slots

@@ -3,10 +3,10 @@
     M, I = spec.segment, spec.dense   # nodes of a segment; of the tree's last part, solved by its inverse
     held, tree = len(spec.chip.held), 4 if spec.chip.eliminates else 2
 %>\
-## What stays on the chip for a launch, read here: values of the cells by place (`held`; of cells that are too
-## large in global memory), rows of segments, and values of the tree of segments by lane. With `dense`, the
-## lanes of the tree's last part get ranks, and the inverse of its matrix. It ends with a barrier: all is there.
-    // what stays on chip
+## Declare and read the values that stay on the chip during a launch: values of cells by place (`held`; in global
+## memory if a cell is too large), rows of segments, and values of the tree of segments by lane. With `dense`, the
+## lanes of the tree's last part get ranks and the inverse of its matrix. Ends with a barrier: all values are read.
+    // values that stay on chip
 % if not spec.far:
     __local real all_held[UNITS * ${held} * CAPACITY];
 % endif
@@ -26,7 +26,7 @@
     __local real *above_b = tree_b + LANES;
     __local real *lost_b = all_lost + at * LANES;
 % if I:
-    // the last ones of the tree, ranked by lane: those of rounds from ${spec.before} on, and the root
+    // the late nodes of the tree, ranked by lane: nodes of rounds from ${spec.before} on, and the root
     const bool is_late = is_inner && my_round >= ${spec.before};
     __local int all_late[UNITS * LANES], root_rank[UNITS];
     if (unit < UNITS) all_late[lid] = is_late;

@@ -1,12 +1,11 @@
 <%page args="spec"/>\
-## Macros of the kernels of an epoch: sizes of a work-group, arrays of a cell by place (`held`, of CAPACITY
-## values each), and barriers. A barrier is met by all lanes of a cell (MEET) or of the group (GATHER), so
-## both stand in uniform control flow only.
+## Macros of the kernels of an epoch: sizes of a work-group, arrays of a cell by place (`held`, CAPACITY values each),
+## and barriers, which all lanes of a cell (MEET) or of the work-group (GATHER) must reach: in uniform control flow.
 #define WORK_GROUP ${spec.work_group}
-#define LANES ${spec.lanes}             // of a cell
+#define LANES ${spec.lanes}             // lanes of a cell
 #define UNITS ${spec.units}             // cells of a work-group
 #define CAPACITY ${spec.capacity}       // values of the largest cell
-#define NONE ${hex(spec.link.most("parent"))}       // no such lane
+#define NONE ${hex(spec.link.most("parent"))}       // no lane
 % for i, name in enumerate(spec.chip.held):
 #define ${name.upper()}(place) held[${i} * CAPACITY + (place)]
 % endfor
@@ -14,7 +13,7 @@
 // All lanes of a cell meet.
 % if spec.chip.in_warp:
 #define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
-% elif spec.ptx and spec.units == 1:   # a number that is no constant takes all barriers of a group
+% elif spec.ptx and spec.units == 1:   # a variable number would reserve all barriers of a group
 #define MEET() ${"" if spec.chip.alone else "if (unit < UNITS) "}__asm__ volatile("bar.sync 1, ${spec.lanes};" ::: "memory")
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${spec.lanes};" :: "r"(unit + 1) : "memory")
@@ -23,7 +22,7 @@
 % endif
 
 % if spec.by_node:
-// All lanes of a cell meet, and see what the others have written to global memory.
+// All lanes of a cell meet, and see each other's writes to global memory.
 % if spec.ptx:
 #define MEET_ALL() MEET()
 % else:

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Work-groups wait for each other, each on a multiprocessor of its own: those of a cell, or all. They are counted
-## for good; what is more than a multiple of their number has come to the next meeting.
+## Meeting of work-groups, each on a multiprocessor of its own: the work-groups of a cell, or all. A counter that is
+## never reset counts arrivals; each multiple of their number completes a meeting.
 <% n = spec.parts if spec.parts > 1 else spec.joins %>\
 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 if (lid == 0) {

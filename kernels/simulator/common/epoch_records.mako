@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Voltages that are recorded: each lane writes those of its segment's nodes into the row of the step.
+## Record voltages: each lane writes its segment's voltages into the row of the step.
         for (int q = first_record; q < end_record; ++q) {   // ${spec.recorded}, column
             const int2 it = vload2(q, record_list);
             real seen = ${"a0" if spec.constant else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};

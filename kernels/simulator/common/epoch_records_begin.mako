@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## The entries of this lane among the cell's recorded voltages, which lie lane by lane.
+## Find this lane's entries among the cell's recorded voltages, which are sorted by lane.
 <% reads = "used" + (" && part == 0" if spec.by_node and spec.parts > 1 else "") %>\
 % for name, lane in (("first", "lane"), ("end", "lane + 1")):
     int ${name}_record = ${reads} ? record_start[mine.s6] : 0;

@@ -1,21 +1,21 @@
 <%page args="spec"/>\
-## Events of a bin: those that come within a step, in NEURON's order.
+## Events of a bin, all within one step, in NEURON's order.
 <% e = spec.arena %>\
-// An event in the bin of a step: its connection, its number among those of the source, how many are
-// left with it, and what orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late,
-// other events are not. `due` is when the first one after the bin is due, as far as is known, infinite if there
-// is none, and `shorts` whether an event has come by a connection shorter than half a step.
+// An event in the bin of a step: its connection, its number among the source's events, how many events
+// are left including it, and its time in the order: threshold crossings are sent ${repr(1e-10)} ms late, other
+// events are not. `due` is when the first known event after the bin is due, infinite if there is none;
+// `shorts` tells whether an event has come by a connection shorter than half a step.
 typedef struct { int connection, number, left, shorts; instant key, due; } binned_;
 
-// How many events the source of a connection has sent, as far as its target may know.
+// Number of events of a connection's source that its target may see.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 {
     const int counts = ${e.counts("ints[connection_short + c]")};
     return ints[counts + ints[connection_source + c]];
 }
 
-// Whether event n of a connection's source is in the bin of the step from t_begin on. NEURON counts
-// bins from the step of the sending; its clock has been rounded in each step since.
+// Whether event n of a connection's source is in the bin of the step that begins at t_begin. NEURON counts
+// bins from the step in which the event was sent; its clock has been rounded in each step since then.
 ${e.static} int in_bin(const int c, const int n, const instant t_begin, const int all,
     __global const instant *clock, __global const int *ints, ${e.at}, instant *key, instant *due)
 {
@@ -26,14 +26,14 @@ ${e.static} int in_bin(const int c, const int n, const instant t_begin, const in
     *key = crossed ? then : then + 1e-10;
     *due = then + clock[delay + c];
 % if e.bins > 1:
-    if (!all && clock[delay + c] < 0.5 * step && *key > t_begin + 1e-10) return 0;  // sent after it
+    if (!all && clock[delay + c] < 0.5 * step && *key > t_begin + 1e-10) return 0;  // sent after t_begin
 % endif
     const instant end = (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
     return *due < end;
 }
 
-// Whether one event of a bin is delivered before another: what was sent last is. At the same time
-// events of a source go by their number, others by the rank of their connection.
+// Whether one event of a bin is delivered before another: the one that was sent last. At equal times a
+// source's last event comes first, or the connection with the higher rank.
 ${e.static} int is_before(const binned_ one, const binned_ other, __global const int *ints, ${e.at})
 {
     if (one.key != other.key) return one.key > other.key;
@@ -43,8 +43,8 @@ ${e.static} int is_before(const binned_ one, const binned_ other, __global const
     return ints[connection_rank + one.connection] > ints[connection_rank + other.connection];
 }
 
-// The first event of a bin after ${"`last`"}, or the very first one where that is of connection -1; of
-// connection -1 where none is left.
+// The first event of a bin after ${"`last`"}; the very first one if ${"`last`"} has connection -1. The result
+// has connection -1 if none is left.
 ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
     const instant t_begin, const int all, __global const instant *clock, __global int *ints,
     ${e.at})
@@ -73,7 +73,7 @@ ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int e
     return found;
 }
 
-// Count all events of a bin as taken.
+// Mark all events of a bin as delivered.
 ${e.static} void end_bin(const int first, const int end, const instant t_begin, const int all,
     __global const instant *clock, __global int *ints, ${e.at})
 {

@@ -1,8 +1,8 @@
 <%page args="spec, kind"/>\
-## All events of an instance in a step: what is due at its begin, WATCH conditions, what is due until its middle.
+## All events of an instance in a step: events due at its begin, WATCH conditions, events due until its middle.
 <% e, k = spec.arena, kind.number %>\
 
-// Events of instance j that are due until the middle of the step.
+// Deliver events to instance j that are due until the middle of the step.
 ${e.static} void events_of_${k}(
     const int j, const int a, const instant t_begin, const instant t_mid, const real dt,
     const int capacity, ${e.v_type}v, __global int *spike_count,
@@ -14,10 +14,10 @@ ${e.static} void events_of_${k}(
 % endif
 <%
     rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});"
-    two = e.bins and not kind.watches   # one text for both turns: a processor keeps few instructions
+    two = e.bins and not kind.watches   # one loop for both turns: caches hold few instructions
     quick = two and e.looks_ahead and not kind.emits and kind.kind != "artificial" and not kind.plays
 %>\
-% if quick:   # what has one event at most is looked through once
+% if quick:   # a single pass for an instance with at most one event
     int late = 0;
 ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
         const int target = target_${k} + j;
@@ -61,7 +61,7 @@ ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
 % if kind.watches:
     const uint armed = (uint)ints[armed_${k} + j];
     uint fire = 0;
-    if (armed) {  // an event that arms conditions withdraws what these have sent
+    if (armed) {  // an event that arms conditions withdraws their events
         const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
         const uint above = above_${k}(j, a, 0, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
         fire = armed & above & ~(uint)ints[above_flags_${k} + j];

@@ -1,10 +1,10 @@
 <%page args="spec"/>\
-## What lanes keep of mechanisms' instances during a launch: slots for conductance and current of each, of a
-## node side by side; where each instance is (`site`), the event of the first step, and states in local memory.
-## Lanes from `active` 0 on take instances, each every step_of_active-th of a kind.
+## Values of mechanisms' instances during a launch: slots for conductance and current, a node's side by side; the
+## place of each instance (`site`), the events of the first step, and states in local memory. Lanes from `active` 0
+## on have instances, each every step_of_active-th of a kind.
     // states of the group's instances
     const int active = lid${f" - {spec.lanes * spec.units}" if spec.chip.apart else ""}, step_of_active = ${spec.chip.step_of_active};
-    // conductance, and current into the node${" without its part at v" if spec.constant else ""}; the last of all is 0
+    // conductance, and current into the node${" at v = 0" if spec.constant else ""}; the last slot is 0
     __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];
     if (lid == 0) slot_g[${spec.slots}] = slot_h[${spec.slots}] = 0;
 % for kind in spec.sites:
@@ -21,7 +21,7 @@
 % endif
 % if kind.states and kind.local:
     __local real ${kind.name}__local[${len(kind.states) * kind.most}];
-    for (int q = active; q >= 0 && q < ${kind.name}__here; q += step_of_active) {   // as written back
+    for (int q = active; q >= 0 && q < ${kind.name}__here; q += step_of_active) {   // same lanes as at the end
         const int j = ${kind.name}__list[2 * (${kind.name}__first + q)];
 % for name in kind.states:
         ${kind.during(name)} = ${kind.in_memory(name)};

@@ -1,6 +1,5 @@
 <%page args="spec"/>\
-## After the last step of a launch: states advance over it, and go back to their arena, where the next
-## launch and whoever reads them finds them.
+## After the last step of a launch: states advance over it and go back to their arena.
 % for kind in spec.sites:
 % if kind.states or spec.samples:
     if (active >= 0) {

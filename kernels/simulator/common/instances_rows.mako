@@ -1,5 +1,5 @@
 <%page args="spec, kind"/>\
-## Phase 9 of an instance after the step before: what is recorded of it, from its arena.
+## Phase 9 for an instance after the step before: its records, from its arena.
 {
     const int owner = ints[owner_${kind.number}] + j, first_row = mem_first[owner], end_row = mem_first[owner + 1];
     if (first_row < end_row) {

@@ -1,7 +1,6 @@
 <%page args="spec"/>\
-## A step of the mechanisms, instance by instance: states advance over the step before, events act, and
-## conductance and current are left in the instance's slot. Nothing else of a node is read than v of the
-## step's begin.
+## A step of mechanisms, instance by instance: states advance over the step before, events act, and conductance and
+## current go to the instance's slot. Only v at the step's begin is read from a node.
 % for kind in spec.sites:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {
                 const uint site = ${kind.name}__site[q];
@@ -53,7 +52,7 @@ ${kind.current(16)}\
                 const real all_g = ${all_g}, all_i = ${all_i};
                 slot_g[${spec.site.read("slot", "site")}] = all_g;
                 slot_h[${spec.site.read("slot", "site")}] = ${"all_g * v - all_i" if spec.constant else "-all_i"};
-% if kind.current_place:   # last: between current and slots it would keep a compiler from fusing what it fuses without
+% if kind.current_place:   # last: before the slots it would change which operations a compiler fuses
                 if (mem_first[ints[owner_${kind.number}] + j] < mem_first[ints[owner_${kind.number}] + j + 1]) {
 ${kind.current_again(20) if spec.fused else ""}\
                     ${kind.current_place} = i_i;

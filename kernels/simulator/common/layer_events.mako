@@ -1,12 +1,12 @@
 <%page args="spec"/>\
-## Phase 1 of a step where instances send each other events within it: layer by layer.
+## Phase 1 of a step in which instances send each other events: layer by layer.
 <%
     e = spec.arena
     nets = [k for k in spec.loop.in_lists if k.takes_events]
 %>\
         // phase 1: events
-        // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
-        // step at targets of later layers alone, which look for it in each step, after all have met.
+        // Events of the cell's targets, the targets of a layer side by side. Events that they send are due within
+        // the step at targets of later layers only, which look for them in each step, after all lanes have met.
         for (int layer = 0; layer < ${spec.layers}; layer++) {
             ${spec.loop.times("t", "mid")}
             const int first = mine.s6 * ${spec.layers} + layer;

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Functions of mechanisms, and where the regions of arenas begin: names that these may use come before the macros.
+## Functions of mechanisms, then macros for the begins of arenas' regions, whose names mechanisms may use.
 <% e = spec.arena %>\
 typedef ${e.instant} instant;   // ms
 % if e.calls:
@@ -16,7 +16,7 @@ ${e.noise}
 
 ${e.functions(kind)}
 % endfor
-// where regions begin, and counts
+// begins of regions, and counts
 % if e.by_cell:
 typedef struct { int ${", ".join(e.regions)}; } regions_;
 % endif

@@ -1,29 +1,29 @@
 <%page args="spec"/>\
-## What is played into parameters: its value at a time, and, for each kind, what comes before an event.
+## Vectors played into parameters: their values at a time, and, for each kind, entries that come before an event.
 <% e = spec.arena %>\
 % if e.played:
-// The value of what is played, p, at time t when its entries up to `low` have come.
+// The value of played vector p at time t, after its entries up to `low`.
 ${e.static} instant played_value(const int p, const int low, const instant t,
     __global const instant *clock, __global const int *ints, ${e.at})
 {
     const int start = ints[played_first + p], last = ints[played_first + p + 1] - 1;
     const int time = played_time, value = played_y;
     if (!ints[played_continuous + p] || last == start) return clock[value + low];
-    const int k = min(low, last - 1);   // after the last one it extrapolates
+    const int k = min(low, last - 1);   // extrapolate after the last entry
     const instant t0 = clock[time + k], t1 = clock[time + k + 1];
     if (t <= clock[time + start] && t < t1) return clock[value + start];
     const instant share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
     return (1 - share) * clock[value + k] + share * clock[value + k + 1];
 }
 
-// The value that a parameter of an instance takes at time t, in the middle or at the end of a step;
-// one of those that are played. Entries after the middle do not count yet.
+// Set a parameter to the value of played vector p at time t, the middle or the end of a step. Entries after
+// the middle do not count yet.
 ${e.static} void play(const int p, const instant middle, const instant t, __global real *mem,
     __global const instant *clock, __global ${"" if e.plays_into_events else "const "}int *ints, ${e.at})
 {
     int low = ints[played_first + p], high = ints[played_first + p + 1] - 1;
     const int time = played_time;
-    // the last entry at or before the middle; low stays there where there is none
+    // the last entry at or before the middle; low stays if there is none
     while (low < high) {
         const int between = (low + high + 1) / 2;
         if (clock[time + between] <= middle) low = between;
@@ -41,8 +41,8 @@ ${e.static} void play(const int p, const instant middle, const instant t, __glob
 % if kind.plays:
 <% k = kind.number %>\
 
-// What is played into instance j until a time, and before an event that is due, and was sent, then.
-// An entry was put into NEURON's queue when the one before it came.
+// Play entries into instance j until `limit`, and before an event with these times `due` and `sent`: NEURON
+// puts an entry into its queue when the entry before comes.
 ${e.static} void play_before_${k}(const int j, const instant limit, const instant due,
     const instant sent, __global real *mem, __global const instant *clock, __global int *ints, ${e.at})
 {

@@ -1,9 +1,9 @@
 <%page args="spec"/>\
-## Numbers of the rate functions' series, which are arguments of the kernel, and results of the kinds'
-## functions of constants: worked out once in a launch, the same in all its steps.
+## Coefficients of the rate functions' series, which are arguments of the kernel, and the kinds' constants, which
+## are computed once per launch.
 % if spec.takes_series:
 % if spec.once:
-    __local real once__[${spec.num_once}];   // what is the same in all steps, at all nodes
+    __local real once__[${spec.num_once}];   // values that are equal in all steps and at all nodes
 % endif
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif

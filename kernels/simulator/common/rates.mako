@@ -8,16 +8,16 @@
     most = 708 if double else 87
     over = (lambda a, b: f"{a} * node_inverse_({b})") if quick else (lambda a, b: f"{a} / ({b})")
 %>\
-// numbers of the series below, arguments of the kernel
+// coefficients of the series below, arguments of the kernel
 typedef struct { real ${", ".join(numbers.arguments)}; } node_series_;
 
 % if quick and double:
 // 1 / x to rounding, without a slow path: 0 if x is infinite, NaN if the result is
 static real node_inverse_(const real x)
 {
-    real y;   // good to 20 bits and more; one step of third order
+    real y;   // accurate to 20 bits; one step of third order gives the rest
     __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-    const int2 word = as_int2(x);   // from 2^1023 on y is 0: a finite number, for 0 * x is NaN
+    const int2 word = as_int2(x);   // y is 0 for x of 2^1023 and more: use a finite x, as 0 * infinity is NaN
     const int high = min(word.y & 0x7fffffff, 0x7fe00000) | (word.y & ~0x7fffffff);
     const real e = fma(-as_double((int2)(word.x, high)), y, (real)1);
     return fma(y, fma(e, e, e), y);
@@ -33,7 +33,7 @@ static real node_inverse_(const real x)
 }
 
 % endif
-// x, or ${most} with its sign where it is larger
+// x, limited to ${most} in magnitude
 static real node_within_(const real x)
 {
 % if double:
@@ -61,7 +61,7 @@ static real node_reduced_(const node_series_ series__, const real x, real *scale
     return r * sum;
 }
 
-// exp(x) for |x| up to ${most}, beyond that the last one before
+// exp(x), with x limited to ${most} in magnitude
 static real node_exp_(const node_series_ series__, const real x)
 {
 % if quick and not double:
@@ -96,7 +96,7 @@ static real node_grown_(const node_series_ series__, const real x)
 }
 
 % for number in spec.terms:
-// exp(x) - 1 for x up to 0, no further from it than ${number} terms of its series do
+// exp(x) - 1 for x so little below 0 that ${number} terms of its series suffice
 static real node_grown_${number}_(const node_series_ series__, const real x)
 {
     real sum = ${c[f"exp_{number - 1}"]};
@@ -117,7 +117,7 @@ static real node_bernoulli_(const node_series_ series__, const real x, const rea
 % endfor
     real far = ${over("x", f"e - 1.0{end}")};
 % if quick and double:
-    __asm__ volatile("" : "+d"(far));   // both are computed: a branch would keep gates apart
+    __asm__ volatile("" : "+d"(far));   // compute both: a branch would keep the compiler from interleaving gates
 % endif
     return fabs(x) < ${numbers.near}${end} ? fma(sum, y, fma(x, -0.5${end}, 1.0${end})) : far;
 }

@@ -1,5 +1,5 @@
 <%page args="spec, kind, values"/>\
-## One event of an instance: its queue of self events, its WATCH conditions, NET_RECEIVE.
+## Deliver one event to an instance: its queue of self events, its WATCH conditions, NET_RECEIVE.
 <%
     e, k = spec.arena, kind.number
     from clhines.simulator.state.sources import WATCH_MARGIN as margin
@@ -7,7 +7,7 @@
 %>\
 % if kind.queue:
 
-// Take self event `slot` of instance j out of its queue.
+// Remove self event `slot` from the queue of instance j.
 ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __global instant *clock,
                         __global int *ints, ${e.at})
 {
@@ -25,7 +25,7 @@ ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __
 % endif
 % if kind.watches:
 
-// Values of the WATCH conditions of instance j, as bits: above 0; when one `arms` them nearly so.
+// WATCH conditions of instance j as bits: whether their values are above 0; with `arms`, or nearly so.
 ${e.static} uint above_${k}(const int j, const int a, const int arms, const instant t, const real dt,
                        const real v_now, ${e.v_type}v, __global real *mem,
                        __global int *ints, ${e.at})
@@ -42,7 +42,7 @@ ${kind.call("watch", values, 4)}\
 }
 % endif
 
-// One event of instance j: NET_RECEIVE, and what it asks for.
+// Deliver an event to instance j: NET_RECEIVE, and the events and conditions that it sets up.
 ${e.static} void receive_${k}(
     const int j, const int a, const instant t, const real flag, const int connection,
     ${"const int late, " if e.bins else ""}const real dt, const int capacity, ${e.v_type}v, __global int *spike_count,
@@ -82,7 +82,7 @@ ${kind.call("receive", values, 4)}\
         if (source >= 0) {
             const int n = ints[event_live + source]++;
 % if e.blocks:
-            // other blocks may still need the event whose entry of the ring this one takes
+            // other blocks may still need the event that this one overwrites in the ring
             const int entry = ring + ints[ring_first + source] + n % ints[ring_size + source];
             if (n >= ints[ring_size + source]
                 && clock[entry] + clock[longest + source] + dt > clock[launch_begin])
@@ -93,7 +93,7 @@ ${kind.call("receive", values, 4)}\
 % endif
             const int last = ring + ints[ring_first + source] + (n - 1) % ints[ring_size + source];
             if (n > 0 && send_${number}_time < nextafter((real)clock[last], -(real)INFINITY))
-                atomic_max(&ints[error], ${5 + 4 * k});  // those of a source are delivered in turn
+                atomic_max(&ints[error], ${5 + 4 * k});  // a source must send in the order of time
 % if e.bins:  # before the crossings of thresholds at that time
             const instant sent = late ? send_${number}_time : nextafter((instant)send_${number}_time, -(instant)INFINITY);
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Back from the root: the rounds of the tree in the other order, so that a lane's parent and child of the
-## moment have their x; then each segment from its last node to its first. Leaves v of all nodes where the
-## kernel keeps it: in registers a (constant factors), else in V.
+## Back from the root: the rounds of the tree in reverse, so that a lane's parent and child of its round have their
+## x; then each segment from its last node to its first. The new v of all nodes goes to registers a (constant
+## factors) or to V.
 % if spec.chip.tree_rounds:
         do {
             --r;

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## What a lane knows of its segment, unpacked from `counts` and `me`: its length, the lane of its parent and
-## where it leaves what it takes from that, its round, and the lanes above and below it at its elimination.
-## Inner segments have the first lanes of a cell, and are its tree; leaf segments have the others.
+## Unpack the numbers of a lane's segment from `counts` and `me`: its length, the lane of its parent, the mailbox for
+## its contribution to the parent, its round, and the lanes above and below it at its elimination. Inner segments
+## have the first lanes of a cell and form its tree; leaf segments have the other lanes.
 const int inner = ${spec.lane_counts.read("inner_lanes", "counts")};
 const bool is_inner = lane < inner, is_leaf = used && !is_inner;
 const int length = ${spec.link.read("length", "me.x")};
@@ -10,5 +10,5 @@ const int my_round = is_inner ? ${spec.at_elimination.read("round", "me.y", "NON
 const int above = ${spec.at_elimination.read("parent", "me.y", "NONE")}, below = is_inner ? ${spec.at_elimination.read("child", "me.y", "NONE")} : NONE;
 const bool is_root = is_inner && my_round == NONE;
 % if spec.chip.whole:
-const int child = below != NONE ? below : 0;   // one that can be read
+const int child = below != NONE ? below : 0;   // valid to read
 % endif

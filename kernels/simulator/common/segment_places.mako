@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Places of the nodes of a lane's segment, in the order of elimination; of inner segments side by side by
-## row, then of leaf segments.
-// places of the nodes; past the end of a segment the last place, where all is 0 and x stays
+## Places of the nodes of a lane's segment, in the order of elimination: inner segments side by side, row by row,
+## then leaf segments.
+// places of the nodes; after the end of a segment the last place, where all values are 0 and x is unchanged
 % for j in range(spec.segment):
 const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
 % endfor

@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-## The tree of the segments' last nodes, towards the root. Each lane leaves what its segment takes from its
-## parent in a mailbox of its own; the parent adds its mailboxes up. Then the tree is contracted in rounds:
-## a lane whose round it is hands its row to the parent and child that it has then. Lanes of one round are
-## not neighbours, so nothing is written by two. At the end the root has its row, and every other lane
-## x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x).
-## Values by lane: tree_d and tree_b less above_d and above_b are pivot and right-hand side of the moment,
-## tree_up the entry with the parent of the moment.
+## Contract the tree of the segments' last nodes. Each lane leaves its segment's contribution to the parent in a
+## mailbox of its own; the parent adds up its mailboxes. Then rounds: the lanes of a round eliminate their nodes,
+## which update the parent and the child that they have then. Lanes of a round are not neighbours, so no value is
+## written by two. At the end the root has its row, and every other lane has
+##     x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x).
+## Values by lane: tree_d - above_d and tree_b - above_b are the current pivot and right-hand side, tree_up is the
+## entry with the current parent.
 <% I, eliminates, solves, whole = spec.dense, spec.chip.eliminates, spec.advances, spec.chip.whole %>\
         if (used) {
 % if eliminates:
@@ -85,7 +85,7 @@
         } while (++r < ${spec.chip.last_round});
 % endif
 % if I and solves:
-        // the late ones but the root by the inverse of their matrix; the root's b without what they leave
+        // the late nodes except the root by the inverse of their matrix; the root's b minus their contributions
         const real my_rest = is_late ? tree_b[lane] - above_b[lane] : (real)0;
         if (is_late) late_b[rank] = is_root ? (real)0 : my_rest;
         MEET();

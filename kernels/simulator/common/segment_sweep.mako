@@ -1,14 +1,14 @@
 <%page args="spec"/>\
-## The segments, towards their last nodes: a lane eliminates the nodes of its segment in registers, a leaf's
-## all, an inner segment's all but the last. It leaves in a, w and e what gives x from the last node back,
+## Eliminate the segments towards their last nodes, in registers: all nodes of a leaf segment, all but the last of an
+## inner one. a, w and e get the coefficients of
 ##     x[j] = a[j] - w[j] * (the parent's x) - e[j] * (the next node's x),
-## in my_d, my_b and my_up the row of the last node, and in sum_d and sum_b what the parent loses. Past the
-## end of a segment a = w = 0 and e = -1: x is handed on. Takes d, b, v and ties of all nodes of the cell; x is
-## the change of v, so that currents between neighbours come of differences of their v.
+## my_d, my_b and my_up the row of the last node, sum_d and sum_b the contribution to the parent. After the end of
+## a segment a = w = 0 and e = -1: x is passed on. Reads d, b, v and ties of all nodes of the cell. x is the change
+## of v, so currents between neighbours follow from differences of v.
 <% M = spec.segment %>\
 
         // phase 4: solve; segments, towards their last nodes
-        // the current from the parent, which the parent loses
+        // the current from the parent
         real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
 % if spec.by_node:
         if (used) A(tied_place) += sum_b;
@@ -17,7 +17,7 @@
         real less_d = 0;
         real less_b = 0;
         real old_root = 0;
-        // what the nodes have before the elimination
+        // d and b of the nodes before the elimination
 % for j in range(M):
 % if spec.by_node:
         w${j} = W(place${j});
@@ -43,7 +43,7 @@
 % endif
         old_root = V(place0);
 % for j in range(M):
-        {   // past the last that is eliminated nothing changes but x, which is handed on
+        {   // after the last eliminated node nothing changes: x is passed on
             const bool goes = ${j} < num_eliminated;
             const real tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if spec.by_node else f"TIE(place{j})"};
 % if j + 1 < M:   # the last node's tie is 0
@@ -71,7 +71,7 @@
             less_d = tie * f2;
 % endif
             less_b = f2 * b${" + flow" if j + 1 < M else ""};
-            my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
+            my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2, which Intel's optimiser compiles wrongly
             a${j} = b * inverse;
             w${j} = f1;
             e${j} = goes ? f2 : (real)-1;

@@ -1,10 +1,10 @@
 <%page args="spec"/>\
-## Rows of tables of rate functions, interpolated between: a place in a table, and loads of two or four
-## numbers of a row at once. A row's numbers lie side by side, at a multiple of their size.
+## Interpolation between rows of tables of rate functions: a place in a table, and loads of two or four numbers of a
+## row at once. A row's numbers lie side by side, at a multiple of their size.
 typedef ${spec.real}2 real2;
 typedef ${spec.real}4 real4;
 
-// a place in a table: the row below it, and the part of the way to the next one; NaN stays
+// a place in a table: the row below it, and the share of the way to the next row; NaN stays
 typedef struct { int row; real share; } node_row_;
 
 static node_row_ node_row_of_(const real xi, const int n)

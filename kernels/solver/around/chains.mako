@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// Tridiagonal systems, as LAPACK has them, to Hines matrices of chains, rows with d < 0 times -1.
+// Convert tridiagonal systems in LAPACK's form to Hines matrices of chains; negate rows with d < 0.
 // spec: ${spec}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -7,8 +7,8 @@
 
 typedef ${spec.real} real;
 
-// inner[i]: number of row i among those that are not the first of a system, or -1. Diagonals that
-// have values of these only are marked: low_inner, up_inner. Shorter arrays are repeated.
+// inner[i]: number of row i among rows that are not the first of a system, or -1. low_inner and
+// up_inner tell whether a diagonal has values for such rows only. Shorter arrays are repeated.
 __kernel void matrix(${signature(spec, "matrix")})
 {
     const int i = get_global_id(0);
@@ -28,7 +28,7 @@ __kernel void matrix(${signature(spec, "matrix")})
     up[i] = above;
 }
 
-// Rows of right-hand sides, or of solutions, with any strides; get_global_id(1) is the row.
+// Convert rows of right-hand sides or solutions, with any strides; get_global_id(1) is the row.
 __kernel void rows(${signature(spec, "rows")})
 {
     const long i = get_global_id(0), row = get_global_id(1);

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// Between natural order and device order: packed[i] = natural[gather[i]].
+// Convert between natural order and device order: packed[i] = natural[gather[i]].
 // spec: ${spec}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -7,7 +7,7 @@
 
 typedef ${spec.real} real;
 
-// A batch of arrays, one a row: get_global_id(1) is the row.
+// A batch of arrays; get_global_id(1) is the row.
 __kernel void pack(${signature(spec, "pack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);
@@ -16,7 +16,7 @@ __kernel void pack(${signature(spec, "pack")})
     packed[row * num_packed + i] = from < 0 ? (real)0 : natural[row * num_nodes + from];
 }
 
-// Three arrays of one row each.
+// Three arrays of one row each, in one launch.
 __kernel void pack_three(${signature(spec, "pack_three")})
 {
     const long i = get_global_id(0);

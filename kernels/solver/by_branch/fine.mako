@@ -4,7 +4,7 @@
     fence = "CLK_LOCAL_MEM_FENCE" if local else "CLK_GLOBAL_MEM_FENCE"
     ahead = max(1, spec.ahead // spec.rhs)
 
-    # What is known of a level, or how it is read; `level` is None in a loop over all levels.
+    # Numbers of a level: literals if all blocks agree. `level` is None in a loop over all levels.
     def number(level):
         return "level" if level is None else str(level)
 
@@ -38,7 +38,7 @@
             return str(spec.levels[level].length)
         return "branch_length[branch]"
 
-    def branches(level):   # a work-item takes several only where some block has more
+    def branches(level):   # several branches per work-item only if some block has so many
         if level is None or spec.levels[level].passes:
             return "for (int k = lane; k < width; k += WORK_GROUP)"
         return "const int k = lane; if (k < width)"
@@ -55,7 +55,7 @@
             const int root = start + ${offset_of(level)} + k;   // end nearest the root
             real sum_d = 0, sum_b[RHS];
 % if not spec.symmetric:
-            real change = 0;   // of a diagonal: the sum of magnitudes
+            real change = 0;   // sum of the magnitudes that a diagonal loses
             int grown = 0;
 % endif
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
@@ -77,7 +77,7 @@
                 real row_l[AHEAD];
 % endif
                 __attribute__((opencl_unroll_hint))
-                for (int s = 0; s < AHEAD; ++s) {   // memory answers to all of them at once
+                for (int s = 0; s < AHEAD; ++s) {   // all reads are in flight together
                     const int place = root + (j - s) * width;
                     if (j - s >= 0) {
                         row_d[s] = d[place];
@@ -115,7 +115,7 @@
 % endif
                 }
             }
-            if (bad)   // the deepest bad node of the cell wins, whoever finds it first
+            if (bad)   // report the deepest bad node of the cell, in any order of work-items
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
                            BAD | (branch_rank[branch] + bad));
 % if not spec.symmetric:
@@ -163,18 +163,18 @@
             }
         }
 </%def>\
-// Fine-grained Hines solver (Huber 2018): one work-group a block of cells, one work-item a
-// branch, a barrier a level.
+// Fine-grained Hines solver (Huber 2018): a work-group per block of cells, a work-item per
+// branch, a barrier after each level.
 // spec: ${spec}
-// layout: level-strided; element j of branch k on a level of w branches is at
+// layout: level-strided; node j of branch k on a level of w branches is at
 //         block_start + level_offset + j * w + k, longest branches first.
 //
 % if local:
-// Factors and intermediate solution stay in local memory between the sweeps.
+// Factors and the intermediate solution stay in local memory between the sweeps.
 //
 % endif
-// A branch collects from its children in the order of the child list: no atomics, and the
-// same rounding in every run.
+// A branch adds its children's contributions in the order of the child list: no atomics, and
+// the same rounding in every run.
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -188,7 +188,7 @@ ${part("solver/common/pivot_bounds")}\
 #define GROWTH ${spec.growth}   // see there
 % endif
 #define WORK_GROUP ${spec.work_group}
-#define AHEAD ${ahead}   // nodes of a branch that are read at once
+#define AHEAD ${ahead}   // nodes of a branch that are read together
 % if local:
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define FACTOR(place) kept[(place) - start]
@@ -204,7 +204,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
 % if local:
     __local real kept[CAPACITY], solution[RHS * CAPACITY];
 % endif
-    b += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
+    b += (long)first_row * num_values;   // right-hand sides from first_row on
     x += (long)first_row * num_values;
     const int block = get_group_id(0);
     const int lane = get_local_id(0);
@@ -227,7 +227,7 @@ ${eliminate(level)}\
     barrier(${fence});
 % endif
 % endfor
-    // no barrier: a work-item goes on with the branches at the root that it has eliminated
+    // no barrier: a work-item continues with the root branches that it has eliminated
 
     // forward sweep: from the root to the tips
 % for level in range(len(spec.levels)):

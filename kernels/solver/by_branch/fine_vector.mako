@@ -8,7 +8,7 @@
     lanes = [f".s{c}" for c in "0123456789abcdef"[:W]] if W > 1 else [""]
 %>\
 <%
-    def take(array, row=None):   # a row of a vector, of right-hand side `row`
+    def take(array, row=None):   # row of a vector, for right-hand side `row`
         if spec.natural:
             return f"gathered({array}{f' + {row} * stride' if row else ''}, from, home)"
         return f"load({array}, place{f' + {row} * stride' if row else ''})"
@@ -117,19 +117,20 @@ ${indent(capture(back, stored), "    ")}\
         }
     }
 </%def>\
-// Fine-grained Hines solver for CPUs (after Huber 2018): one work-item a block of cells, one
-// branch a lane of a vector, a vector after another from the tips to the root and back.
+// Fine-grained Hines solver for CPUs (after Huber 2018). A work-item has a block of cells. Each
+// lane of a vector has a branch; vectors are eliminated from the tips to the root, then solved
+// from the root to the tips.
 // spec: ${spec}
 % if spec.natural:
-// d, u, b and x are in natural order: gather has the node of every place.
+// d, u, b and x are in natural order; gather[place] is the node.
 % endif
-// layout: node j of lane k of a vector at block_start + vector_place + (rows - 1 - j) * W + k, so
-//         that the backward sweep reads upwards in memory; j counts from the root's end.
+// layout: node j of lane k of a vector is at block_start + vector_place + (rows - 1 - j) * W + k;
+//         j counts from the root's end. So the backward sweep reads upwards in memory.
 //
-// The rows from `even` upwards are ragged: lanes whose branch is shorter wait there. A branch
-// leaves what its parent loses, and later its last solution, at its slot of `lost`; slots 0 to W - 1
-// hold zeros, for branches without children or parent. The order of a sum is that of the child
-// list, whatever the vector: no atomics, and the same rounding in every run and in every batch.
+// Rows from `even` on are ragged: lanes with shorter branches wait. A branch leaves its
+// contribution to the parent, and later its last solution, in its slot of `lost`. Slots 0 to W - 1
+// are zeros, for branches without children or parent. Sums follow the child list: no atomics, and
+// the same rounding in every run and every batch.
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -140,7 +141,7 @@ ${indent(capture(back, stored), "    ")}\
 % if spec.reads_cells:
 #define LINE (${spec.line_bytes} / (int)sizeof(real))   // values
 % endif
-#define SLOT (W * (1 + RHS))   // values of `lost` that belong to one vector
+#define SLOT (W * (1 + RHS))   // values of a vector in `lost`
 ${part("solver/common/pivot_bounds")}\
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 % if not spec.symmetric:
@@ -172,7 +173,7 @@ static mask widen(places a)   // convert is a call in PoCL
     return (mask)(${", ".join(f"a{c}" for c in lanes)});
 }
 % if spec.natural:
-// lanes without a node read the one at `home`, of which nothing is kept, and write nothing
+// lanes without a node read the node `home`, drop its value and write nothing
 static value gathered(__global const real *a, places from, places home)
 {
     const places none = from >> 31, at = (home & none) | (from & ~none);
@@ -191,12 +192,12 @@ static value collect(__local const real *lost, places slot)
     slot += (slot & -W) * RHS;
     return (value)(${", ".join(f"lost[slot{c}]" for c in lanes)});
 }
-// what compilers offer beyond OpenCL C
+// builtin functions of compilers
 #ifndef __has_builtin
 #define __has_builtin(name) 0
 #endif
 % if spec.prefetch:
-#define AHEAD (2048 / (int)sizeof(real))   // values that the backward sweep asks for early
+#define AHEAD (2048 / (int)sizeof(real))   // distance of prefetches in the backward sweep
 
 static void fetch(__global const real *a)
 {
@@ -208,7 +209,7 @@ static void fetch(__global const real *a)
 }
 % endif
 % if local and spec.streaming and not spec.natural:
-// past the caches, as nothing reads x again here; `place` must be that of a whole vector
+// write around the caches, as nothing reads x again here; `place` must be a multiple of a vector
 static void put(__global real *a, long place, value v)
 {
 #if __has_builtin(__builtin_nontemporal_store)
@@ -237,7 +238,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     factor += start;
 % if spec.natural:
     gather += start;
-    // a node of this block, which no other work-item writes
+    // a node that only this work-item writes
     const places tops = indices(gather, vector_place[first] + (vector_rows[first] - 1) * W);
     const places home = ${"max(" * (W - 1)}tops${lanes[0]}${"".join(f", tops{c})" for c in lanes[1:])};
 % else:
@@ -251,7 +252,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
 % endif
     for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) status[cell_number[c]] = 0;
 % if spec.reads_cells:
-    // each cell's values as they lie in memory, one of a line, which brings them all into the cache
+    // read one value of each cache line in the order of memory, which fills the cache
     real met = 0;
     for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) {
         const int last = cell_start[cell_number[c] + 1] - 1;
@@ -259,7 +260,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             met += d[k] + u[k]${"" if spec.symmetric else " + l[k]"} + b[k];
         met += d[last] + u[last]${"" if spec.symmetric else " + l[last]"} + b[last];
     }
-    lost[0] = met;   // so that it is done
+    lost[0] = met;   // keeps the reads
 % endif
     for (int k = 0; k < SLOT; ++k) lost[k] = 0;
 
@@ -269,8 +270,8 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         __local real *own = lost + (v - first + 1) * SLOT;
         value child_d = 0, child_b[RHS];
 % if not spec.symmetric:
-        value child_change = 0;   // the sum of magnitudes
-        mask small = -1;   // no pivot is `GROWTH` times its diagonal, or infinite
+        value child_change = 0;   // sum of the contributions' magnitudes
+        mask small = -1;   // lanes where no pivot exceeds GROWTH times its diagonal, or is infinite
 % endif
         for (int r = 0; r < RHS; ++r) child_b[r] = 0;
         for (int round = vector_rounds[v]; round < vector_rounds[v + 1]; ++round) {
@@ -314,12 +315,12 @@ ${row("full")}\
 ${row("top")}\
             *(__local value *)own = sum_d;
             for (int r = 0; r < RHS; ++r) ((__local value *)own)[1 + r] = sum_b[r];
-            // a NaN goes on to the last pivot; least and most pass over it
+            // a NaN reaches the last pivot, but not least and most
 % if spec.symmetric:
             wrong = !(least > (value)(SMALLEST)) | !(most < (value)(LARGEST)) | (pivot != pivot);
 % else:
             wrong = !(least > (value)(SMALLEST)) | (pivot != pivot);
-            small &= !(child_change > GROWTH * fabs(child_d));   // or the children's sum cancels
+            small &= !(child_change > GROWTH * fabs(child_d));   // false if the sum over children cancels
 % endif
         }
 % if W > 1:
@@ -341,7 +342,7 @@ ${indent(capture(forward, "store"), "    ")}\
     mem_fence(CLK_GLOBAL_MEM_FENCE);
 % else:
 % if spec.natural:
-    mask odd = 0;   // lanes that have met a solution which is not finite
+    mask odd = 0;   // lanes with a solution that is not finite
 % endif
 ${forward("store")}\
 % if spec.natural:

@@ -24,24 +24,24 @@
         }
     }
 </%def>\
-// Hines solver level by level (Valero-Lara et al. 2018, section 4): a launch is a branch level of
-// the whole batch, a work-item solves one branch as a tridiagonal system (cuThomasVBatch).
+// Hines solver level by level (Valero-Lara et al. 2018, section 4): a launch per branch level of
+// the whole batch; a work-item solves a branch as a tridiagonal system (cuThomasVBatch).
 // spec: ${spec}
-// layout: level-strided; element j of branch k on a level of w branches is at
+// layout: level-strided; node j of branch k on a level of w branches is at
 //         level_offset + j * w + k, longest branches first.
 //
 % if backward:
-// The backward sweep, deepest level first; the branches of the roots then have all they need for
-// their forward sweep. A branch collects from its children, in the order of the child list, what
-// they take from its last row, and their bad pivots: no atomics, the same rounding in every run.
+// Backward sweep, deepest level first; at level 0 the forward sweep follows at once. A branch
+// adds its children's contributions, and their bad pivots, in the order of the child list: no
+// atomics, and the same rounding in every run.
 % if padded:
-// Behind the end of a branch shorter than the longest of its level are identity rows: d = 1,
-// u = b = 0, whatever the arrays hold there.
+// Branches are padded to the longest one of their level by identity rows, d = 1 and u = b = 0,
+// whatever the arrays hold there.
 % endif
 % else:
-// The forward sweep of a level whose parents have been solved.
+// Forward sweep of a level; the parents' level has been solved.
 % if padded:
-// Behind the end of a branch shorter than the longest of its level the sweep works on zeros.
+// Branches are padded to the longest one of their level by zeros.
 % endif
 % endif
 % if spec.real == "double":
@@ -51,7 +51,7 @@
 typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
-#define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read at once
+#define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read together
 % if backward:
 ${part("solver/common/pivot_bounds")}\
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
@@ -61,7 +61,7 @@ ${part("solver/common/pivot_bounds")}\
 % endif
 
 % if backward:
-// status, of a cell: 0, or 1 + its first bad node, tips first
+// status of a cell: 0, or 1 + its first bad node, tips first
 % endif
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void solve(${signature(spec)})
@@ -76,7 +76,7 @@ void solve(${signature(spec)})
 % else:
     const int steps = branch_length[branch];
 % endif
-    x += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
+    x += (long)first_row * num_values;   // right-hand sides from first_row on
     real above[RHS];
 % if backward:
     b += (long)first_row * num_values;
@@ -86,10 +86,10 @@ void solve(${signature(spec)})
 % endif
 
     real sum_d = 0, sum_b[RHS];
-    int below = 0, own = 0;   // bad pivots: the key of the children's, the node of this branch + 1
+    int below = 0, own = 0;   // bad pivots: key from the children; 1 + node of this branch
 % if not spec.symmetric:
     int grown = 0;
-    real change = 0;   // of a diagonal: the sum of magnitudes
+    real change = 0;   // sum of the magnitudes that a diagonal loses
 % endif
     for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
     for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
@@ -108,7 +108,7 @@ void solve(${signature(spec)})
         real row_l[AHEAD];
 % endif
         __attribute__((opencl_unroll_hint))
-        for (int s = 0; s < AHEAD; ++s) {   // memory answers to all of them at once
+        for (int s = 0; s < AHEAD; ++s) {   // all reads are in flight together
             const int place = root + (j - s) * width;
             if (j - s >= 0) {
                 row_d[s] = d[place];
@@ -123,7 +123,7 @@ void solve(${signature(spec)})
         for (int s = 0; s < AHEAD; ++s) {
             if (j - s < 0) continue;
             const int place = root + (j - s) * width;
-            const bool tied = j - s || !top;   // to a parent
+            const bool tied = j - s || !top;   // has a parent
 % if padded:
             const bool inside = j - s < length;
             const real pivot = inside ? row_d[s] - sum_d : (real)1;
@@ -163,7 +163,7 @@ void solve(${signature(spec)})
 % else:
     const int mine = own ? BAD | (branch_rank[branch] + own) : grown ? branch_rank[branch] + grown : 0;
 % endif
-    const int bad = max(below, mine);   // the deepest wins
+    const int bad = max(below, mine);   // report the deepest
     branch_bad[branch] = bad;
     if (!top) return;
 

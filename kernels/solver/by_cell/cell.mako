@@ -5,7 +5,7 @@
     down, up = spec.read_by["eliminate"], spec.read_by["substitute"]
     stride = spec.stride or "cell_stride[cell]"
 %>\
-// Hines solver, one work-item a cell (Valero-Lara et al. 2018, pseudocode 1).
+// Hines solver, one work-item per cell (Valero-Lara et al. 2018, pseudocode 1).
 // spec: ${spec}
 % if spec.stride == 1:
 // layout: flat, node i of a cell directly after node i - 1.
@@ -14,17 +14,17 @@
 % endif
 //
 % if spec.chains:
-// Cells are chains: each node is the only child of the one before it (the Thomas algorithm).
+// Cells are chains: each node is the only child of the node before (Thomas algorithm).
 % else:
 // Nodes are numbered parents first. Step code of node i: ${spec.step}:
-//   parent  == i - 1: the contribution to the parent stays in registers;
-//   waiting: children that are not node i + 1 have left their sum in factor[i] and x[i];
-//   first:   this node is the first to leave a sum for its parent.
+//   parent:  if it is i - 1, the contribution to it stays in registers;
+//   waiting: children other than node i + 1 have left their sum in factor[i] and x[i];
+//   first:   this node is the first child that leaves a sum for its parent.
 % endif
 % if spec.rhs_local:
 //
-// A work-group is a block and keeps its x in local memory, to be read there by the children (section
-// 3.1, Block-Shared). A work-item touches no column but its own: there are no barriers.
+// A work-group has a block, whose x stays in local memory, where children read it (section 3.1,
+// Block-Shared). A work-item uses its own column alone, so there are no barriers.
 % endif
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -43,12 +43,12 @@ ${part("solver/common/pivot_bounds")}\
 #define GROWTH ${spec.growth}   // see there
 % endif
 % if ahead > 1:
-#define AHEAD ${ahead}   // nodes of a cell that are read at once
+#define AHEAD ${ahead}   // nodes of a cell that are read together
 % endif
 % if rows:
 #define ROWS ${rows}   // nodes of each cell
 % endif
-#define LANES ${lanes}   // cells that a work-item takes one after another within each step
+#define LANES ${lanes}   // cells of a work-item, one after another at each node
 % if spec.rhs_local:
 #define ROOM ${spec.rhs_local}
 #define KEPT(i) kept[r * ROOM + (i) * ${spec.work_group} + (int)get_local_id(0)]
@@ -74,7 +74,7 @@ void solve(${signature(spec)})
 % if spec.rhs_local:
     __local real kept[RHS * ROOM];
 % endif
-    b += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
+    b += (long)first_row * num_values;   // right-hand sides from first_row on
     x += (long)first_row * num_values;
     const int item = (int)get_global_id(0) * ${spec.vector_width};
     if (item >= num_lanes) return;
@@ -104,9 +104,9 @@ void solve(${signature(spec)})
 
     // backward sweep: from the tips to the root
 % if ahead > 1:
-    // AHEAD nodes are read at once: memory answers to all of them in the time of one${", while" if spec.reads_next else ""}
+    // AHEAD nodes are read together, so that all reads are in flight at once${", while" if spec.reads_next else ""}
 % if spec.reads_next:
-    // those before them are worked on
+    // the nodes before them are computed
 % endif
 % endif
 % if spec.reads_next:
@@ -183,7 +183,7 @@ ${part("solver/common/cell_substitute")}\
 % if spec.reads_next:
     }
 % endif
-    // 0: all pivots positive and finite; otherwise 1 + the first bad node of the elimination
+    // 0 if all pivots are positive and finite, else 1 + the first bad node of the elimination
     for (int lane = 0; lane < LANES; ++lane) {
 % if vector > 1:
         bad[lane] = bad[lane] != 0 ? bad[lane] | (${spec.mask})(BAD) : ${"(%s)(0)" % spec.mask if spec.symmetric else "grown[lane]"};

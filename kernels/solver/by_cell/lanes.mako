@@ -5,7 +5,7 @@
     mask = ("long" if spec.real == "double" else "int") + suffix if suffix else "int"
 
     def load(array, masked, otherwise="0"):
-        """Row i of vector v; a lane whose chain has ended has another value."""
+        """Row i of vector v; `otherwise` in lanes whose chain has ended."""
         terms = []
         for k in range(width):
             lane = "v * WIDTH + %d" % k
@@ -13,18 +13,18 @@
             terms.append("i < rows[%s] ? %s : (real)%s" % (lane, value, otherwise) if masked else value)
         return "(wide)(%s)" % ", ".join(terms)
 %>\
-// Chains in lanes (Thomas), with arrays of the caller in natural order.
+// Thomas algorithm, a chain per lane, on the caller's arrays in natural order.
 // spec: ${spec}
 //
-// A block is ${lanes} chain${"s, a lane each" if lanes > 1 else ""}. The eliminated matrix is there in the order of its use, a row of all
-// lanes after another:
+// A block has ${lanes} chain${"s, one per lane" if lanes > 1 else ""}. The eliminated matrix is stored in the order of its use, row by row,
+// lanes side by side:
 //
 //     inverse   1 / pivot              pivot[i] = d[i] - u[i + 1] low[i + 1]
 //     up        u / pivot              backward sweep:  g[i] = b[i] - up[i + 1] g[i + 1]
 //     low       l / pivot              forward sweep:   x[i] = g[i] inverse[i] - low[i] x[i - 1]
 //
-// so that a row waits for one multiplication and one subtraction of the row before. `lane_first` has the
-// first row of each lane's chain; a lane without a chain does the same as the first lane of its block.
+// So a row waits for one multiplication and one subtraction of the row before. `lane_first` has the
+// first row of each lane's chain; a lane without a chain repeats the first lane of its block.
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -36,7 +36,7 @@ ${part("solver/common/pivot_bounds")}\
 #define BAD (${spec.status.write(bad="1")})
 #define GROWTH ${spec.growth}   // see STATUS in kernel_spec.py
 #define WIDTH ${width}   // lanes of a vector
-#define VECTORS ${spec.vectors}   // vectors of a block, whose chains of operations fill each other's gaps
+#define VECTORS ${spec.vectors}   // vectors of a block: independent operations hide each other's latency
 #define LANES ${lanes}
 <%def name="block_begins()">\
         const int top = block_first[block], most = block_first[block + 1] - top;
@@ -59,7 +59,7 @@ ${part("solver/common/pivot_bounds")}\
                 const mask good = pivot > (real)SMALLEST && pivot < (real)LARGEST;
                 grown[v] = fabs(carry[v]) > GROWTH * fabs(before) ? (mask)(i + 1) : grown[v];
                 bad[v] = good || bad[v] != 0 ? bad[v] : (mask)(i + 1);
-                wide coupling = 0, below = 0;   // as of a root
+                wide coupling = 0, below = 0;   // at a root
                 const wide one = 1 / pivot;
                 if (i) {
                     coupling = ${load("u", masked)};
@@ -91,7 +91,7 @@ ${part("solver/common/pivot_bounds")}\
             }
 </%def>\
 
-// Each work-item eliminates some blocks.
+// Each work-item eliminates several blocks.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void eliminate(${signature(spec, "eliminate")})
 {
@@ -99,7 +99,7 @@ void eliminate(${signature(spec, "eliminate")})
     const int end = (int)(num_blocks * (item + 1) / items);
     for (int block = (int)(num_blocks * item / items); block < end; ++block) {
 ${block_begins()}\
-        wide carry[VECTORS];   // what a row loses by the row below
+        wide carry[VECTORS];   // contribution of the row below
         mask bad[VECTORS], grown[VECTORS];   // rows, counted from 1
         for (int v = 0; v < VECTORS; ++v) {
             carry[v] = 0;
@@ -123,7 +123,7 @@ ${eliminate_row(False)}\
     }
 }
 
-// Each work-item has some pairs of a right-hand side and a block${", and room for a block in `values`" if lanes > 1 else ""}.
+// Each work-item solves several pairs of a right-hand side and a block${"; it has room for a block in `values`" if lanes > 1 else ""}.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void substitute(${signature(spec, "substitute")})
 {

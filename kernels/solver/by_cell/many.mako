@@ -4,12 +4,12 @@
     wide = spec.real + (str(width) if width > 1 else "")
     lanes = width * vectors
 %>\
-// Many right-hand sides of few cells (Hines 1984), in lanes over the right-hand sides.
+// Hines solver (Hines 1984) for many right-hand sides of few cells, a lane per right-hand side.
 // spec: ${spec}
 //
-// Steps are the nodes of a cell, parents first, one cell after another; `node` has the natural node of
-// a step and `parent` the step of its parent, -1 at roots. A parent that is the step before gets the
-// contribution of its child in registers, others get it in memory.
+// A step is a node of a cell, parents first, cell after cell: `node` is its node in natural order,
+// `parent` its parent's step, -1 at roots. A parent that is the step before gets its child's
+// contribution in registers, other parents get it in memory.
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -21,7 +21,7 @@ ${part("solver/common/pivot_bounds")}\
 #define GROWTH ${spec.growth}   // see STATUS in kernel_spec.py
 #define NOT_FINITE ((int)(${spec.not_finite}))   // its sign bit
 
-// A work-group a cell: inverse pivots, the entries u, and l over the pivots, by step. All work-items bring
+// A work-group per cell computes inverse pivots, u, and l over the pivots, by step. All work-items bring
 // the values into the order of the steps, then one eliminates.
 __kernel __attribute__((reqd_work_group_size(${spec.group}, 1, 1)))
 void eliminate(${signature(spec, "eliminate")})
@@ -36,7 +36,7 @@ void eliminate(${signature(spec, "eliminate")})
     barrier(CLK_GLOBAL_MEM_FENCE);
     if (get_local_id(0)) return;
     int bad = 0, grown = 0;
-    real carry = 0;   // what the step before loses
+    real carry = 0;   // contribution to the step before
     for (int i = end - 1; i >= first; --i) {
         const int above = parent[i];
         const real before = inverse[i], pivot = before - carry;
@@ -55,13 +55,13 @@ void eliminate(${signature(spec, "eliminate")})
             carry = 0;
         }
     }
-    status[cell] = bad ? bad | BAD : grown;   // of symmetric systems good pivots do not grow
+    status[cell] = bad ? bad | BAD : grown;   // good pivots of symmetric systems do not grow
 }
 
 % if spec.apart:
-#define AHEAD ${spec.ahead}   // steps whose values are read at once: memory answers to all of them in the time of one
+#define AHEAD ${spec.ahead}   // steps that are read together: all reads are in flight at once
 
-// One work-item a cell and right-hand side.
+// One work-item per cell and right-hand side.
 __kernel __attribute__((reqd_work_group_size(${spec.group}, 1, 1)))
 void substitute(${signature(spec, "substitute")})
 {
@@ -71,7 +71,7 @@ void substitute(${signature(spec, "substitute")})
     b += (long)row * size;
     x += (long)row * size;
 % if not spec.chains:
-    // nodes with several children begin with b, and lose what each child hands over
+    // nodes with several children begin with b and lose each child's contribution
     for (int i = first; i < end; ++i)
         if (branches[i]) x[node[i]] = b[node[i]];
 % endif
@@ -131,10 +131,10 @@ void substitute(${signature(spec, "substitute")})
 }
 % else:
 #define WIDTH ${width}   // right-hand sides in a vector
-#define VECTORS ${vectors}   // vectors of a work-item, whose chains of operations fill each other's gaps
+#define VECTORS ${vectors}   // vectors of a work-item: independent operations hide each other's latency
 #define LANES ${lanes}
 
-// Each work-item has tasks, blocks of ${lanes} right-hand sides of a cell, and room for one in `values`.
+// A task is a block of ${lanes} right-hand sides of a cell. Each work-item has several, and room for one in `values`.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void substitute(${signature(spec, "substitute")})
 {
@@ -144,7 +144,7 @@ void substitute(${signature(spec, "substitute")})
     for (long task = tasks * item / items; task < tasks * (item + 1) / items; ++task) {
         const int cell = (int)(task / blocks), top = (int)(task - (long)cell * blocks) * LANES;
         const int first = cell_first[cell], steps = cell_first[cell + 1] - first;
-        long place[LANES];   // the last row stands in for those beyond it
+        long place[LANES];   // lanes beyond the last row repeat it
         for (int k = 0; k < LANES; ++k) place[k] = (long)min(top + k, rows - 1) * size;
         for (int i = 0; i < steps; ++i) {
             const int at = node[first + i];

@@ -1,25 +1,28 @@
 <%page args="spec"/>\
 <%
-    far = spec.storage == "global"   # chains above local memory
-    hybrid = spec.switch > 1         # otherwise one unknown is left, and no step of PCR
+    far = spec.storage == "global"   # chains that exceed local memory
+    hybrid = spec.switch > 1         # else CR leaves one unknown, and there is no step of PCR
 %>\
 // Methods cr, cyclic reduction (Hockney 1965); pcr, parallel cyclic reduction (Hockney and Jesshope
-// 1981); and cr_pcr, the first until few unknowns are left and then the second (Zhang, Cohen and
-// Owens 2010): one work-group per chain. Valero-Lara et al. 2018, section 4.1, describe all three.
+// 1981); and cr_pcr, which begins with CR and ends with PCR (Zhang, Cohen and Owens 2010). A
+// work-group per chain. Valero-Lara et al. 2018, section 4.1, describe all three.
 // spec: ${spec}
 // layout: flat, node j of a chain directly after node j - 1, the root first.
 //
 // Row j of the system:  low[j] * x[j - s] + mid[j] * x[j] + up[j] * x[j + s] = right[j]
-// where s is the distance between the unknowns that are left. A step of CR frees the even ones of
-// these from the odd ones; a step of PCR frees each from its neighbours, so that two systems of
-// half the size are left.
+// where s is the distance between the remaining unknowns. A step of CR eliminates every second
+// unknown; a step of PCR eliminates the neighbours from each row, which leaves two systems of half
+// the size:
 //
-// Loops with a barrier run at least once, if need be without work: a barrier that some paths
-// leave out makes PoCL compile all that follows it twice, and there are up to five such loops.
+//     CR    0 1 2 3 4 5 6 7  ->  0 . 2 . 4 . 6 .  ->  0 . . . 4 . . .
+//     PCR   0 1 2 3 4 5 6 7  ->  0 2 4 6 | 1 3 5 7  ->  0 4 | 2 6 | 1 5 | 3 7
+//
+// Loops with a barrier run at least once, even without work: PoCL compiles everything after a
+// barrier that some paths skip twice, and there are up to five such loops.
 % if far:
 //
-// Chains above local memory: steps of CR in scratch arrays of the even nodes, until what is left
-// fits into local memory, and back.
+// Chains that exceed local memory: CR in scratch arrays of the even nodes until the remaining
+// unknowns fit into local memory, and back.
 % endif
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -31,11 +34,11 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 #define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // unknowns in local memory
-#define SWITCH ${spec.switch}   // unknowns left for PCR, at most; 1: no PCR
-#define AT(k) ((k) + ((k) >> ${spec.bank_shift}))   // place of unknown k: steps of 2, 4, ... would share banks
+#define SWITCH ${spec.switch}   // most unknowns at which PCR begins; 1: no PCR
+#define AT(k) ((k) + ((k) >> ${spec.bank_shift}))   // place of unknown k, which avoids conflicts of banks
 #define ROOM ${spec.places + spec.more_places}
 % if hybrid:
-#define OTHER ${spec.places}   // where every second step of PCR writes
+#define OTHER ${spec.places}   // second set of rows, for every second step of PCR
 % endif
 ${part("solver/common/pivot_bounds")}\
 
@@ -44,12 +47,12 @@ static bool good(real pivot)
     return pivot > (real)SMALLEST && pivot < (real)LARGEST;
 }
 
-static row nothing(void)   // stands for a neighbour beyond the ends
+static row nothing(void)   // row of a neighbour beyond the ends
 {
     return (row)(0, 1, 0, 0);
 }
 
-// `me` freed from its neighbours, by multiples of their rows.
+// Row `me` after the elimination of its neighbours.
 static row freed(row me, row before, row after)
 {
     const real f = me.x / before.y, h = me.z / after.y;
@@ -77,7 +80,7 @@ static row given_row(__global const real *d, __global const real *u, __global co
     return (row)(j ? l[j] : (real)0, d[j], j + 1 < n ? u[j + 1] : (real)0, b[j]);
 }
 
-// 1 + the first bad node of the elimination from the tip, as every method names it; 0 for none.
+// 1 + the first bad node of an elimination from the tip, which every method reports; 0 for none.
 static int first_bad(__global const real *d, __global const real *u, __global const real *l, int n)
 {
     real pivot = d[n - 1];
@@ -103,13 +106,13 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     b += (long)first_row * num_values + cell_start[chain];
     x += (long)first_row * num_values + cell_start[chain];
     __local real rows[4 * ROOM];
-    __local real *solution = rows + 3 * ROOM;   // takes the place of `right`
+    __local real *solution = rows + 3 * ROOM;   // replaces `right`
     __local int found;
-    int bad = 0;   // 1 + the last node whose pivot is bad in this order of elimination
+    int bad = 0;   // 1 + the last node with a bad pivot in this order of elimination
     if (lane == 0) found = 0;
 
 % if far:
-    // the even nodes, freed from the odd ones, to scratch: node 2 k at place k
+    // eliminate the odd nodes; even node 2 k goes to place k of scratch
     far_low += scratch_start[chain];
     far_mid += scratch_start[chain];
     far_up += scratch_start[chain];
@@ -128,7 +131,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     }
     barrier(CLK_GLOBAL_MEM_FENCE);
 <%  scratch = lambda i: f"(row)(far_low[{i}], far_mid[{i}], far_up[{i}], far_right[{i}])" %>\
-    int apart = 1, n = evens;   // unknowns left in scratch: 0, apart, 2 * apart, ...
+    int apart = 1, n = evens;   // remaining unknowns in scratch: 0, apart, 2 * apart, ...
     do {
         const int count = n > CAPACITY ? n : 0;
         for (int k = lane; 2 * k < count; k += WORK_GROUP) {
@@ -149,7 +152,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
     } while (n > CAPACITY);
-    const int scale = 2 * apart;   // nodes between the unknowns that are left
+    const int scale = 2 * apart;   // distance between the remaining unknowns, in nodes
     for (int k = lane; k < n; k += WORK_GROUP) keep_local(rows, AT(k), ${scratch("k * apart")});
 % else:
     const int n = nodes, scale = 1;
@@ -158,7 +161,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // CR, the reduction: unknowns left 0, s, 2 * s, ...
+    // CR, reduction: the remaining unknowns are 0, s, 2 * s, ...
     int s = 1, left = n;
     do {
         const int count = left > SWITCH ? left : 0;
@@ -177,7 +180,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     } while (left > SWITCH);
 
 % if hybrid:
-    // PCR: from one set of rows to another, so that a step needs one barrier
+    // PCR: a step writes to another set of rows, so it needs a single barrier
     int from = 0, gap = s, to = OTHER, next_gap = 1;   // places and the distance between unknowns
     int t = 1;
     do {
@@ -209,7 +212,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // CR, the substitution
+    // CR, substitution
     do {
         s /= 2;
         const int count = s ? (n - 1) / s + 1 : 0;
@@ -250,7 +253,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     for (int j = lane; j < n; j += WORK_GROUP) x[j] = solution[AT(j)];
 % endif
 
-    // a bad pivot is rare: one lane then finds the node that the elimination from the tip names
+    // a bad pivot is rare: then one lane eliminates from the tip to find the node to report
     if (bad) atomic_max(&found, bad);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane == 0) {

@@ -1,21 +1,28 @@
 <%page args="spec"/>\
 <%
     M, V, sym = spec.segment, spec.chunk, spec.symmetric
-    left = 2 * (spec.eliminates + spec.solves) + 1     # values of a node of the tree of segments
+    left = 2 * (spec.eliminates + spec.solves) + 1     # values per node of the tree of segments
     values = len(spec.local_arrays) * spec.capacity + max(0, spec.tree_places - spec.capacity)
     link, then = spec.link, spec.at_elimination
     lost = " and ".join([*(["d"] if spec.eliminates else []), *(["b"] if spec.solves else [])])
 %>\
-// Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
+// Contraction (rake and compress): a work-group per block of cells, a work-item per segment.
 // spec: ${spec}
-// layout: segment rows; the first nodes of all inner segments side by side, then the second ones,
-//         and so on; then the last nodes of all leaf segments, the ones before these, ...
+// layout: segment rows; the first nodes of all inner segments side by side, then their second
+//         nodes, and so on; then the last nodes of all leaf segments, the nodes before these, ...
 //
-// A segment is a stretch of a branch of at most ${M} nodes. A leaf segment is eliminated from its
-// tip. An inner one is eliminated from the root outwards (each node has one child) but for its
-// last node, which leaves a tree with one node an inner segment. That tree is contracted in
-// rounds: in each, independent nodes hand their row to the parent and child that they then have;
-// nothing is ever written by two.
+// A segment is a piece of a branch, at most ${M} nodes:
+//
+//     root  o-o-O---o-o-O---o-o-o
+//               |       |
+//               o-o     o-o-o         O: last node of an inner segment; the others are leaf segments
+//
+// 1. A leaf segment is eliminated from its tip. An inner segment is eliminated from the root's end
+//    outwards, except for its last node: a tree with one node per inner segment remains.
+// 2. That tree is contracted in rounds. In a round independent nodes are eliminated, each with at
+//    most one child, and update the parent and the child that they have then. No two of a round
+//    are neighbours, so no value is written by two work-items.
+// 3. The root is solved; then rounds, and the nodes of segments, in reverse.
 //
 // Eliminating v between parent a and child c, with up[v] = A[a, v] and low[v] = A[v, a]:
 //     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
@@ -23,24 +30,24 @@
 //     d[c] -= low[c]*f2  b[c] -= low[c]*g  A[c, a] = -low[c]*f1
 % if spec.direct:
 //
-// Values go from global memory into registers, and only the tree of segments is in local memory.
+// Values are read from global memory into registers; only the tree of segments is in local memory.
 % elif spec.natural:
 //
-// d, u, b and x are in natural order; the values change places on their way to local memory.
+// d, u, b and x are in natural order; values are rearranged on their way to local memory.
 % endif
 % if spec.makes:
 //
 // Only the inverse pivots are written, each at the place of its node.
 % elif spec.uses:
 //
-// The inverse pivots come in place of d; nothing of d is worked out again.
+// The inverse pivots are given in place of d.
 % endif
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 
 % if not spec.fused:
-#pragma OPENCL FP_CONTRACT OFF   // Intel's CPU runtime fuses across barriers, with values gone by then
+#pragma OPENCL FP_CONTRACT OFF   // Intel's CPU runtime fuses across barriers, with stale values
 % endif
 typedef ${spec.real} real;
 typedef ${spec.real}${V} chunk;   // 16 bytes
@@ -56,13 +63,13 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 #define U(k) node[CAPACITY + (k)]
 % endif
 % endif
-#define NONE ${hex(link.most("parent"))}        // no such lane
+#define NONE ${hex(link.most("parent"))}        // no lane
 % if spec.eliminates:
 ${part("solver/common/pivots")}\
 % endif
 ${part("solver/common/block_copies")}\
 % if spec.eliminates:
-// The pivots of a segment again, to find the bad ones: those of its nodes but a kept last one.
+// Compute the pivots of a segment again, but for an inner segment's last node, and find a bad one.
 static int find_bad(__global const real *d, __global const real *u, __global const real *l,
 % if spec.natural:
                     __global const int *gather,
@@ -84,7 +91,7 @@ static int find_bad(__global const real *d, __global const real *u, __global con
 }
 
 % endif
-// The hint keeps Intel's CPU runtime from vectorising over work-items, which it gets wrong here.
+// The hint keeps Intel's CPU runtime from vectorising over work-items: its code would be wrong.
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1), vec_type_hint(float4)))
 void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 {
@@ -96,7 +103,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     const int lane = get_local_id(0);
 % if spec.expands:
-    const bool whole = get_group_id(0) >= num_blocks;   // cells, not pieces of some
+    const bool whole = get_group_id(0) >= num_blocks;   // whole cells, not pieces of cells
 % endif
     // start, size, first lane, ${spec.lane_counts}, rows, rounds, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
@@ -117,7 +124,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     const int first = block.s2, lanes = ${spec.lane_counts.read("lanes", "block.s3")}, inner = ${spec.lane_counts.read("inner_lanes", "block.s3")};
 
-    // the block's tables: ${link} (longest: of these lanes);
+    // the block's tables: ${link} (longest: among all lanes);
     // ${then} at elimination
     const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(${link.write(parent="NONE")}, ${then.write(round="NONE")});
     const int family = lane < inner ? children[first + lane] : 0;
@@ -154,7 +161,7 @@ ${part("solver/common/load_chunks")}\
     while (!all);
 % endif
 
-    // the segments; what ${lost} of the parent lose${"" if "and" in lost else "s"} by them goes into the mailbox
+    // segments; the contribution to the parent's ${lost} goes into the mailbox
 % if spec.direct:
     __local real tree[${left * spec.work_group}];
     __local real *lost_d = tree, *lost_b = tree + WORK_GROUP;

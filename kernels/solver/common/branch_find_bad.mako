@@ -1,6 +1,6 @@
 <%page args="spec, word"/>\
-## The bad nodes of a vector of branches, from its values as they came.
-        // rare: which node it was, lane by lane
+## Find the bad nodes of a vector of branches by eliminating them again, from the values before.
+        // rare: find the node, lane by lane
         real sums[W]${"" if spec.symmetric else ", changes[W]"};
         ${word} flags[W]${"" if spec.symmetric else ", keeps[W]"};
         *(loose_value *)sums = child_d;
@@ -36,7 +36,7 @@
 % if not spec.symmetric:
             if (!bad && !flags[k] && !grown) continue;
 % endif
-            // the deepest bad node of the cell wins; division may round differently in vectors
+            // report the deepest bad node of the cell; division may round differently in vectors
             atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
 % if spec.symmetric:
                        BAD | (lane_rank[v * W + k] + max(bad, 1)));

@@ -1,5 +1,5 @@
 <%page args="spec, sweep, i, count"/>\
-## A sweep's step with AHEAD nodes: they are read first, or have been, and the next ones are read meanwhile.
+## A sweep over AHEAD nodes, which are read together; with `reads_next` the next ones are read meanwhile.
 <%
     back = sweep == "eliminate"
     names = spec.read_by[sweep]

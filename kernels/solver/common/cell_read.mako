@@ -1,5 +1,5 @@
 <%page args="spec, names, at, count, end, outside"/>\
-## Read some numbers of several nodes into registers.
+## Read the values of several nodes into registers.
         __attribute__((opencl_unroll_hint))
         for (int k = 0; k < ${count}; ++k) {
             const int at = ${at};

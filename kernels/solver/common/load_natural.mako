@@ -1,10 +1,10 @@
 <%page args="spec"/>\
-## Values in natural order into local memory, each at its place.
+## Read values in natural order into local memory, each to its place.
 <% sym = spec.symmetric %>\
     // value k of the block${", its natural index ascending in each piece: the place" if spec.of_pieces else f", cell after cell: {spec.order}"}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
 % if spec.reorders_cells:
-    __global const int *base = cell_base + block.s6;   // of a cell: index of value k, less k
+    __global const int *base = cell_base + block.s6;   // per cell: natural index of value k, minus k
 % endif
     const int num_nodes = order_start[2 * get_group_id(0) + 1];
 % if not spec.reorders_cells:
@@ -12,12 +12,12 @@
     __local real tree_low[WORK_GROUP];
 % endif
 % else:
-    // these, fetched beside `order`, not after it
+    // read at the same time as `order`
 % if sym:
     __local int cell_from[WORK_GROUP];
 % else:
     __local real tree_low[WORK_GROUP];
-    __local int *cell_from = (__local int *)tree_low;   // until that is needed
+    __local int *cell_from = (__local int *)tree_low;   // which is used later
 % endif
     if (lane < block.s7 - block.s6) cell_from[lane] = base[lane];
 % endif

@@ -1,33 +1,33 @@
 <%page args="spec"/>\
-## Tests of pivots, and notes of bad ones.
-% if spec.ptx and spec.real == "double":   # whose reciprocal knows no subnormal numbers
+## Test pivots and note bad ones.
+% if spec.ptx and spec.real == "double":   # PTX's reciprocal flushes subnormal numbers
 #define SMALLEST DBL_MIN
 #define LARGEST (1 / DBL_MIN)   // pivot with a normal inverse
 % else:
 ${part("solver/common/pivot_bounds")}\
 % endif
 #define BAD (${spec.status.write(bad="1")})     // see STATUS in kernel_spec.py
-#define CLEAN (${spec.status.write(clean="1")})   // the pivot was bad by itself
+#define CLEAN (${spec.status.write(clean="1")})   // the pivot is bad by itself, not because of another one
 #define GOOD ${"0x7e000000u" if spec.real == "float" else "0x7fc00000u"}   // see `measure`
 
 % if not spec.symmetric:
-#define GROWTH ${spec.growth}   // of a diagonal by the elimination: above it digits are lost
+#define GROWTH ${spec.growth}   // largest ratio of pivot and diagonal: above it digits are lost
 % endif
 
-// What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
+// Update the key of a segment's bad pivots by the pivot of node `node`, whose diagonal was `own`.
 static int note(int bad, int node, real pivot, real own)
 {
     if (pivot > (real)SMALLEST && pivot < (real)LARGEST)
 % if spec.symmetric:
         return bad;
 % else:
-        return bad || pivot <= GROWTH * fabs(own) ? bad : node;             // or its digits are lost
+        return bad || pivot <= GROWTH * fabs(own) ? bad : node;             // digits are lost
 % endif
     if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | BAD | CLEAN);   // by itself
-    return bad & BAD ? bad : node | BAD;                                    // made so by another
+    return bad & BAD ? bad : node | BAD;                                    // because of another one
 }
 
-// Below `GOOD` only where the pivot is positive, normal and below LARGEST: its upper bits.
+// Return upper bits of the pivot: below GOOD only if it is positive, normal and below LARGEST.
 static uint measure(real pivot)
 {
 % if spec.real == "double":
@@ -38,8 +38,8 @@ static uint measure(real pivot)
 }
 
 % if not spec.symmetric:
-// Below `GOOD` only where `measure` is, and the pivot is not more than `GROWTH` times its diagonal: a
-// difference of upper bits is about that of exponents. It warns early; `note` decides.
+// Below GOOD only if `measure` is, and the pivot is at most about GROWTH times its diagonal: the
+// difference of upper bits is about the difference of exponents. `note` then decides exactly.
 static uint compare(real pivot, real own)
 {
 % if spec.real == "double":

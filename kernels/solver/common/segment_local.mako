@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## The segments, whose values are in local memory: each is eliminated but for an inner one's last node.
+## Eliminate the segments, with values in local memory: all nodes of leaves, all but the last of inner ones.
 <% M, sym = spec.segment, spec.symmetric %>\
     int place = column + row[0];
     real my_up = 0;
@@ -17,7 +17,7 @@
 % endif
 % if not spec.reduces:
 % if spec.natural:
-    __local real *out = &B(0);   // on its way to x
+    __local real *out = &B(0);   // written to x later
 % else:
     __global real *out = ${"inverses" if spec.makes else "x"} + block.s0;
 % endif
@@ -41,7 +41,7 @@
 % if not sym:
         my_low = whole && parent == NONE ? (real)0 : l[${spec.at("place")}];
 % endif
-% else:   # the first node of a piece is kept, with its edge
+% else:   # the first node of a piece keeps its edge
         my_up = U(place);
 % if not sym:
         my_low = l[${spec.at("place")}];

@@ -1,13 +1,13 @@
 <%page args="spec"/>\
-## The segments outwards, from the tree's solution.
+## Solve the segments outwards from the tree's solution.
 <% M = spec.segment %>\
 % if spec.natural and spec.ptx and not spec.direct:
-    // where the solution comes from: fetched ahead of the sweep
+    // places of the solution, read before the sweep
 % for k in range(min(spec.steps_of_one, spec.batch_of_one)):
     const int out${k} = lane + ${k} * WORK_GROUP < num_nodes ? my_order[lane + ${k} * WORK_GROUP] : 0;
 % endfor
 % endif
-    // segments outwards, four nodes at a time, the lanes in step
+    // segments outwards, four nodes at a time, all lanes at the same node
     const real top = parent == NONE ? (real)0 : tree_b[parent];
 % if spec.direct:
 % for j in reversed(range(M)):

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 <% M, sym = spec.segment, spec.symmetric %>\
-    // Node j of a segment, in the order of elimination, in registers: first its d, b, u and l, then what its
-    // solution is worked out from, x = rhs - top * (the parent's x) - next * (the next node's x).
-    // Past the nodes that are eliminated top = rhs = 0 and next = -1: x stays as it is.
+    // Node j of a segment, in the order of elimination, in registers: first its d, b, u and l, then the
+    // coefficients of x = rhs - top * (the parent's x) - next * (the next node's x).
+    // After the last eliminated node top = rhs = 0 and next = -1: x is unchanged there.
     const int eliminated = is_leaf ? length : length - 1;
     real my_d = 0, sum_d = 0, my_b = 0, sum_b = 0, my_up = 0, less_d = 0, less_b = 0, own = 1;
 % if not sym:
@@ -24,7 +24,7 @@
 % endif
     }
 % endfor
-    // of an inner segment the first node has the entries with the segment's parent, of a leaf the last
+    // u and l with the segment's parent are those of an inner segment's first node, of a leaf's last
     if (is_inner && parent != NONE) {
         my_up = next_0;
 % if not sym:

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## The solution from local memory to its natural places.
+## Write the solution from local memory to its natural places.
     barrier(CLK_LOCAL_MEM_FENCE);
 % for start in range(0, spec.steps_of_one, spec.batch_of_one):
 <%  steps = range(start, min(spec.steps_of_one, start + spec.batch_of_one)) %>\

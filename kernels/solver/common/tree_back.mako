@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## The roots, and back through the tree, rounds in reverse.
-    // ${"the roots" if spec.phase == "solve" else "what was kept"}, and back, rounds in reverse
+## Solve the roots, then the tree, in the reverse order of rounds.
+    // ${"roots" if spec.phase == "solve" else "kept nodes"}, then back, rounds in reverse
     real my_x = 0;
     if (is_inner && my_round == NONE) {
 % if spec.uses:

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## The rest of a piece: the rows of its kept nodes.
-    // what is kept
+## Write what remains of a piece of a cell: the rows of its kept nodes.
+    // kept nodes
     if (is_inner && my_round == NONE) {
         const int place = kept[kept_start[get_group_id(0)] + above];
         rest_d[place] = tree_d[lane] - above_d[lane];

@@ -1,17 +1,17 @@
 <%page args="spec"/>\
-## Rounds of the contraction: in each, independent nodes of the tree hand their row on.
+## Rounds of the contraction: in each, independent nodes of the tree are eliminated.
 <% sym = spec.symmetric %>\
     // rounds
 % if spec.eliminates:
 % if spec.direct:
-    __local int cell_bad[WORK_GROUP];   // of each cell of the block
+    __local int cell_bad[WORK_GROUP];   // status of each cell of the block
 % else:
-    __local int *cell_bad = (__local int *)lost_d;   // of each cell of the block
+    __local int *cell_bad = (__local int *)lost_d;   // status of each cell of the block
 % endif
     if (lane < block.s7 - block.s6) cell_bad[lane] = 0;
 % endif
 % if spec.flags_infinite:
-    __local int odd;   // whether some value of x is not finite
+    __local int odd;   // whether any value of x is not finite
     if (lane == 0) odd = 0;
 % endif
 % if spec.solves:

@@ -1,13 +1,13 @@
 <%page args="spec"/>\
-## Rows of the tree of segments: one for each inner segment.
+## Rows of the tree of segments, one per inner segment.
 <%
     M, sym, family = spec.segment, spec.symmetric, spec.family
     values = [name for name, kept in (("d", spec.eliminates), ("b", spec.solves)) if kept]
     lost = " and ".join(values)
     rows_left = [*(f"tree_{name}" for name in values), "tree_up", *(f"above_{name}" for name in values)]
 %>\
-    // rows of what is left${"" if spec.direct else ", where u of the leaves was"}: ${lost} less what came from below, u, and
-    // what ${lost} lose${"" if "and" in lost else "s"} from above
+    // rows of the tree${"" if spec.direct else ", in place of u of the leaves"}: ${lost} after the contributions from below, u, and
+    // contributions to ${lost} from above
 % for k, name in enumerate(rows_left):
 % if spec.direct:
     __local real *${name} = tree${f" + {k} * WORK_GROUP" if k else ""};
@@ -20,7 +20,7 @@
 % endif
     if (is_inner) {
 % if spec.eliminates and not sym:
-        real change = 0;   // of the diagonal: the sum of magnitudes
+        real change = 0;   // sum of the magnitudes that the diagonal loses
 % endif
         for (int k = ${family.read("first_mailbox", "family")}; k < (${family.read("first_mailbox", "family")}) + (${family.read("number", "family")}); ++k) {
 % if spec.eliminates:
@@ -38,7 +38,7 @@
 % endif
 % if spec.direct:
     }
-    barrier(CLK_LOCAL_MEM_FENCE);   // the rows lie where the mailboxes were
+    barrier(CLK_LOCAL_MEM_FENCE);   // all mailboxes are read: the rows take their place
     if (is_inner) {
 % endif
         tree_up[lane] = my_up;
