@@ -2,11 +2,7 @@
 // phase 7: states
 // Assemble the linear systems of states that diffuse along cells, and write their solutions back.
 // spec: ${spec.real}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 // One work-item per place of the solver's order. `value`, `volume` and `diffusion` are places in mem of a
 // state, its volume, and its coefficient times cross section; -1 without a state. `above`, `below` and

@@ -4,12 +4,8 @@
 // samples of each segment of a trace; a segment begins where the trace crosses the threshold.
 // Row 0 of values has sample `first` of the run; row r of the record begins at r * stride + column.
 // spec: ${spec}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
+${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
-
-typedef ${spec.real} real;
 
 // Window w of column j has samples from its first bound to before its second. Entries (w * 4 + k) * width
 // + j of kept: k = 0 the sum, 1 its compensation (Neumaier's), 2 the smallest value, 3 the largest.

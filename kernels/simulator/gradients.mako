@@ -80,11 +80,7 @@ ${caller.body()}\
 // both orders are read and written in whole sectors. Back, more copies side by side are faster.
 % endif
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 % if w > 1:
 typedef ${spec.real}${w} real${w};
 typedef real${w} lanes;
@@ -144,8 +140,8 @@ ${begin(spec.tile)}\
 % for name, place in spec.ion_places:
     lanes ion_${name} = now_of[${place} + at];
 % endfor
-% for kinds, part in spec.rounds:
-% if part == "begins":
+% for kinds, stage in spec.rounds:
+% if stage == "begins":
 % for name, first in spec.recorded_ions:
     if (ends && notes && column[${first} + i] >= 0) ${spec.row(first, "i")} = ion_${name};  // phase 9: records
 % endfor
@@ -166,11 +162,11 @@ ${begin(spec.tile)}\
     ${kind.each}
         const uint e = j * num_rows + q;
 % if kind.num_states:
-        __global const lanes *states = ${"(ends ? next_of : now_of)" if part == "begins" else "now_of"} + ${kind.states_at};
+        __global const lanes *states = ${"(ends ? next_of : now_of)" if stage == "begins" else "now_of"} + ${kind.states_at};
         __global lanes *after = next_of + ${kind.states_at};
 ${load(kind, "s", "states")}\
 % endif
-% if part != "begins":
+% if stage != "begins":
         // phase 7: states
         if (ends) {
 % if kind.has("advance"):
@@ -182,14 +178,14 @@ ${times("advance")}\
 % endfor
         }
 % endif
-% if part != "ends" and kind.receives:
+% if stage != "ends" and kind.receives:
         if (delivers) {
 ${sum_events(kind)}\
 ${times("receive")}\
             ${kind.call("receive")}
         }
 % endif
-% if kind.gives_current and part != "ends":
+% if kind.gives_current and stage != "ends":
         // phase 3: currents
         if (begins) {
 ${times("current")}\
@@ -201,7 +197,7 @@ ${times("current")}\
 % endfor
         }
 % endif
-% if kind.num_states and (part != "begins" or kind.receives or kind.written("current", "state")):
+% if kind.num_states and (stage != "begins" or kind.receives or kind.written("current", "state")):
 ${store(kind, "s", "after")}\
 % endif
     }
@@ -261,9 +257,9 @@ ${begin(1)}\
     lanes by_ion_${name} = slopes[${place} + at];
     const lanes later_ion_${name} = later_of[${place} + at], earlier_ion_${name} = earlier_of[${place} + at];
 % endfor
-% for kinds, part in spec.rounds[::-1]:
+% for kinds, stage in spec.rounds[::-1]:
 % for kind in kinds[::-1]:
-% if kind.blocks_back(part):
+% if kind.blocks_back(stage):
     ${kind.each}
         const uint e = j * num_rows + q;
         __global lanes *by_state = slopes + ${kind.states_at};
@@ -274,7 +270,7 @@ ${load(kind, "earlier", "earlier")}\
 % for name, place in kind.parameters:
         lanes of_${name} = ${place};
 % endfor
-% for block, when, slot in kind.blocks_back(part):
+% for block, when, slot in kind.blocks_back(stage):
         if (${when}) {
 % if block == "advance":
 % for s, first in kind.recorded:
@@ -310,7 +306,7 @@ ${store(kind, "by", "by_state")}\
     }
 % endif
 % endfor
-% if part == "begins":
+% if stage == "begins":
     if (begins) {
 % for ion in spec.ions:
 <% e, inside, outside, current = ion.names %>\

@@ -21,11 +21,7 @@ ${indent}const real ${p}${x} = ${f"v[{p}_at0] + ({p}_has ? {p}1 : 0)" if not x e
 // phase 4: solve
 // Solve for the change of v in cells with extracellular layers; see clhines/simulator/model/layers.py.
 // spec: ${spec.real}, ${K} potentials of a column, ${L} cells side by side
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 // A column is a node inside and its nodes in layers. A work-item solves several cells; `work` has room
 // for one cell of `most` columns. Column i of a cell has the number start + ${L} * i. `place` has the

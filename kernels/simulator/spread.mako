@@ -1,11 +1,7 @@
 <%page args="spec"/>\
 // Write new values into an array: the same one everywhere, or several.
 // spec: ${spec}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 // at: place of value j, minus `offset`
 // source: its number in `values`; not read if all get the first one

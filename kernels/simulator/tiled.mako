@@ -1,11 +1,7 @@
 <%page args="spec"/>\
 // Repeat arrays of one copy of a network for all copies, and find the places of nodes.
 // spec: ${spec}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 __kernel void tile_values(${signature(spec, "tile_values")})
 {

@@ -1,14 +1,10 @@
 <%page args="spec"/>\
 ## Types and functions that a kernel of an epoch calls, before its first macro: precision, random numbers, rate
 ## functions, and functions of mechanisms. They are independent of lanes and cells.
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
+${part("solver/common/precision")}\
 % if not spec.fused:
 #pragma OPENCL FP_CONTRACT OFF
 % endif
-
-typedef ${spec.real} real;
 
 % if spec.takes_series:
 ${part("simulator/common/rates")}\

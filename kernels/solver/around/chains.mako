@@ -1,11 +1,7 @@
 <%page args="spec"/>\
 // Convert tridiagonal systems in LAPACK's form to Hines matrices of chains; negate rows with d < 0.
 // spec: ${spec}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 // inner[i]: number of row i among rows that are not the first of a system, or -1. low_inner and
 // up_inner tell whether a diagonal has values for such rows only. Shorter arrays are repeated.

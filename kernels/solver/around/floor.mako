@@ -1,11 +1,7 @@
 <%page args="spec"/>\
 // The memory floor: read three arrays and write one, the least that a solver has to do.
 // spec: ${spec}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 % if spec.vector_width > 1:
 typedef ${spec.real}${spec.vector_width} value;
 typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL

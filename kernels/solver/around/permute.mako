@@ -1,11 +1,7 @@
 <%page args="spec"/>\
 // Convert between natural order and device order: packed[i] = natural[gather[i]].
 // spec: ${spec}
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 // A batch of arrays; get_global_id(1) is the row.
 __kernel void pack(${signature(spec, "pack")})

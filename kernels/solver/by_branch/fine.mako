@@ -175,18 +175,10 @@
 % endif
 // A branch adds its children's contributions in the order of the child list: no atomics, and
 // the same rounding in every run.
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 #define RHS ${spec.rhs}
-${part("solver/common/pivot_bounds")}\
-#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
-% if not spec.symmetric:
-#define GROWTH ${spec.growth}   // see there
-% endif
+${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 #define WORK_GROUP ${spec.work_group}
 #define AHEAD ${ahead}   // nodes of a branch that are read together
 % if local:

@@ -131,9 +131,7 @@ ${indent(capture(back, stored), "    ")}\
 // contribution to the parent, and later its last solution, in its slot of `lost`. Slots 0 to W - 1
 // are zeros, for branches without children or parent. Sums follow the child list: no atomics, and
 // the same rounding in every run and every batch.
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
+${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
 #define W ${W}
@@ -142,13 +140,8 @@ ${indent(capture(back, stored), "    ")}\
 #define LINE (${spec.line_bytes} / (int)sizeof(real))   // values
 % endif
 #define SLOT (W * (1 + RHS))   // values of a vector in `lost`
-${part("solver/common/pivot_bounds")}\
-#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
-% if not spec.symmetric:
-#define GROWTH ${spec.growth}   // see there
-% endif
+${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 
-typedef ${spec.real} real;
 typedef ${spec.real}${width} value;
 typedef ${word}${width} mask;
 typedef int${width} places;

@@ -44,20 +44,12 @@
 // Branches are padded to the longest one of their level by zeros.
 % endif
 % endif
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 
 #define RHS ${spec.rhs}
 #define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read together
 % if backward:
-${part("solver/common/pivot_bounds")}\
-#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
-% if not spec.symmetric:
-#define GROWTH ${spec.growth}   // see there
-% endif
+${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 % endif
 
 % if backward:

@@ -26,22 +26,14 @@
 // A work-group has a block, whose x stays in local memory, where children read it (section 3.1,
 // Block-Shared). A work-item uses its own column alone, so there are no barriers.
 % endif
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
 % if vector > 1:
 typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL
 % endif
 
 #define RHS ${spec.rhs}
-${part("solver/common/pivot_bounds")}\
-#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
-% if not spec.symmetric:
-#define GROWTH ${spec.growth}   // see there
-% endif
+${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 % if ahead > 1:
 #define AHEAD ${ahead}   // nodes of a cell that are read together
 % endif

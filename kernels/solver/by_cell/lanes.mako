@@ -25,16 +25,10 @@
 //
 // So a row waits for one multiplication and one subtraction of the row before. `lane_first` has the
 // first row of each lane's chain; a lane without a chain repeats the first lane of its block.
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 typedef ${spec.real}${suffix} wide;
 typedef ${mask} mask;
-${part("solver/common/pivot_bounds")}\
-#define BAD (${spec.status.write(bad="1")})
-#define GROWTH ${spec.growth}   // see STATUS in kernel_spec.py
+${part("solver/common/bad_pivots", growth=True)}\
 #define WIDTH ${width}   // lanes of a vector
 #define VECTORS ${spec.vectors}   // vectors of a block: independent operations hide each other's latency
 #define LANES ${lanes}

@@ -10,15 +10,9 @@
 // A step is a node of a cell, parents first, cell after cell: `node` is its node in natural order,
 // `parent` its parent's step, -1 at roots. A parent that is the step before gets its child's
 // contribution in registers, other parents get it in memory.
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 typedef ${wide} wide;
-${part("solver/common/pivot_bounds")}\
-#define BAD (${spec.status.write(bad="1")})
-#define GROWTH ${spec.growth}   // see STATUS in kernel_spec.py
+${part("solver/common/bad_pivots", growth=True)}\
 #define NOT_FINITE ((int)(${spec.not_finite}))   // its sign bit
 
 // A work-group per cell computes inverse pivots, u, and l over the pivots, by step. All work-items bring

@@ -24,14 +24,9 @@
 // Chains that exceed local memory: CR in scratch arrays of the even nodes until the remaining
 // unknowns fit into local memory, and back.
 % endif
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+${part("solver/common/precision")}\
 typedef ${spec.real}4 row;   // low, mid, up, right
 
-#define BAD (${spec.status.write(bad="1")})   // in the status: a bad pivot, see STATUS in kernel_spec.py
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // unknowns in local memory
 #define SWITCH ${spec.switch}   // most unknowns at which PCR begins; 1: no PCR
@@ -40,7 +35,7 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 % if hybrid:
 #define OTHER ${spec.places}   // second set of rows, for every second step of PCR
 % endif
-${part("solver/common/pivot_bounds")}\
+${part("solver/common/bad_pivots", growth=False)}\
 
 static bool good(real pivot)
 {

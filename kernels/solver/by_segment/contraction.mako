@@ -42,14 +42,10 @@
 //
 // The inverse pivots are given in place of d.
 % endif
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
+${part("solver/common/precision")}\
 % if not spec.fused:
 #pragma OPENCL FP_CONTRACT OFF   // Intel's CPU runtime fuses across barriers, with stale values
 % endif
-typedef ${spec.real} real;
 typedef ${spec.real}${V} chunk;   // 16 bytes
 
 #define WORK_GROUP ${spec.work_group}
