@@ -1,17 +1,17 @@
-"""Mechanisms of the membrane from equations as text: channels, synapses, clamps.
+"""Mechanisms of the membrane, from equations as text: channels, synapses, clamps.
 
-From text to kernel, each folder imports only those above it:
+From text to kernel; each folder imports only the folders above it:
 
-- `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which engines see, and the bodies
-  of its blocks.
-- `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
+- `ir`: expressions, passes over them, and `ir.compiled`: a `Program`, which engines see, and the
+  bodies of its blocks.
+- `text` compiles the language of equations, `nmodl` NEURON's language; both give a `Compiled`.
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
-- `builtin` has texts, `mechanism` the class that users see; it keeps printed source, and calls the
+- `builtin` has texts, `mechanism` the class for users, which keeps printed source and calls the
   NumPy functions with values by name.
-- `library`: texts of the literature, the files of ``library_texts``, as mechanisms by name.
+- `library`: mechanisms of the literature, from the texts in ``library_texts``.
 
-Names: a text's names are printed as they are. Generated names begin with an underscore or have two
-in a row, which no name of a text does.
+Names of a text are printed unchanged. Generated names begin with an underscore or have two in a
+row, which names of a text must not.
 
 >>> from clhines.simulator.mechanisms import Mechanism
 >>> m = Mechanism('''
@@ -31,11 +31,11 @@ decay: point mechanism
 >>> float(m.event(0.5, None, {"g": 0.0})["g"])
 0.5
 
-An importer takes from here `Mechanism`, its `Program` and names in it (`GENERATOR`, `UNLESS`,
-`SET`), texts that stand for parts of an imported model (`GIVEN_CURRENT`, `KEPT_NUMBER`), generators
-of random numbers, and values of expressions (`is_beside`, `value_of`).
+An importer uses `Mechanism`, its `Program` and names in it (`GENERATOR`, `UNLESS`, `SET`), texts
+for parts of an imported model (`GIVEN_CURRENT`, `KEPT_NUMBER`), random numbers, and values of
+expressions (`is_beside`, `value_of`).
 
-To add a function of the language: a row in `text.parser.FUNCTIONS`, its name in
+To add a function to the language: a row in `text.parser.FUNCTIONS`, its name in
 `ir.expressions.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name
 in `text.checks.METHODS` and a branch in `text.language`.
 """

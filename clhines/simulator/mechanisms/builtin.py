@@ -1,8 +1,8 @@
-"""Texts of the built-in mechanisms, and of the library, which are files.
+"""Texts of the built-in mechanisms and of the library.
 
-`hh` is NEURON's without its TABLE, that is with ``usetable_hh = 0``. NEURON's default interpolates
-its rates between whole mV, and its spikes are at other times: `python -m bench checks` measures by
-how much (up to 0.37 ms in 200 ms of a single compartment; see `bench/results/checks.txt`).
+`hh` is NEURON's hh without its TABLE, that is with ``usetable_hh = 0``. By default NEURON
+interpolates its rates between whole mV, which moves spikes: by up to 0.37 ms in 200 ms of a single
+compartment (`python -m bench checks`, `bench/results/checks.txt`).
 """
 
 from functools import cache
@@ -84,7 +84,7 @@ BUILT_IN = {
     """,
 }
 
-NEURON_NAMES = {"IClamp": "iclamp", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn"}  # of built-in ones
+NEURON_NAMES = {"IClamp": "iclamp", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn"}
 
 KEPT_NUMBER = """NEURON { POINT_PROCESS kept_number RANGE x }
 STATE { x }
@@ -105,7 +105,7 @@ BREAKPOINT { i = g*(v - vgap) }
 
 @cache
 def library_names() -> tuple[str, ...]:
-    """Return the names of the texts in `clhines.library`, in order."""
+    """Return the names in `clhines.library`, sorted."""
     folder = files("clhines.simulator.mechanisms").joinpath("library_texts")
     return tuple(sorted(p.name[:-4] for p in folder.iterdir() if p.name.endswith(".txt")))
 
@@ -113,8 +113,5 @@ def library_names() -> tuple[str, ...]:
 @cache
 def library_text(name: str) -> str:
     """Return a text of the library."""
-    return (
-        files("clhines.simulator.mechanisms")
-        .joinpath("library_texts", f"{name}.txt")
-        .read_text("utf-8")
-    )
+    folder = files("clhines.simulator.mechanisms").joinpath("library_texts")
+    return folder.joinpath(f"{name}.txt").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""`Mechanism`: a channel, synapse or clamp from its equations as text."""
+"""`Mechanism`: a channel, synapse or clamp, from its equations as text."""
 
 from __future__ import annotations
 
@@ -28,14 +28,9 @@ from clhines.simulator.mechanisms.text.language import Text
 
 Values = Mapping[str, ArrayLike]
 _WORDS = {  # arguments that users cannot give by name
-    "t": "the time",
-    "v": "the voltage",
-    "dt": "the step",
-    "table": "the table",
-    "stream": "random numbers of",
-    "drawn": "random numbers of",
-    "weight": "several weights, as",
-}
+    "t": "the time", "v": "the voltage", "dt": "the step", "table": "the table",
+    "stream": "random numbers of", "drawn": "random numbers of", "weight": "several weights, as",
+}  # fmt: skip
 # shared by equal mechanisms as long as one of them lives
 _ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
 
@@ -45,8 +40,8 @@ _ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDicti
 class Mechanism:
     """A channel, synapse or clamp, from its equations as text.
 
-    One statement a line, in any order after the first; ``#`` begins a comment, and a statement goes
-    on to the next line while a bracket is open::
+    A line has one statement; after the first their order is free. ``#`` begins a comment; an open
+    bracket continues a statement in the next line::
 
         density NAME                         # or: point NAME
         parameter g = 0.1 mS/cm2             # default and unit
@@ -61,68 +56,64 @@ class Mechanism:
         refractory: 5 ms                     # v is held where it was reset; 0 without this line
         method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4, exact
 
-    Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current or a rate ``noise``, in an
-    event ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a
-    normal number of variance 1, divided by ``sqrt(dt)``; so its effect on the voltage does not
-    depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). In a rate it is a term
-    ``c*noise``, c without states, of a state that takes exponential Euler; then the step is exact
-    (Gillespie 1996), as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck
-    process of standard deviation s. Each such rate has numbers of its own, from a RANDOM variable
-    ``noise`` of the instance: its streams differ between instances, `Network.random` gives them
-    others, and they do not depend on the seed of a `Simulation`; copies of a network have others,
-    too. Functions: exp log sqrt sin cos tan sinh cosh tanh abs min max where(condition, a, b);
-    powers ``^``; comparisons (1 or 0), and, or, not.
+    **Names.** ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in currents and rates ``noise``, in events
+    ``weight``. Functions: exp log sqrt sin cos tan sinh cosh tanh abs min max where(condition, a,
+    b); powers ``^``; comparisons (1 or 0), and, or, not. A quotient like ``x/(exp(x) - 1)`` is
+    finite and correct to rounding at its singular point.
 
-    A number or an expression with a unit is converted to NEURON's unit of its dimension
-    (`simulator.common.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
-    Without a unit it counts as it is, and so do numbers that are passed as parameters later.
-    Currents are in mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is
-    the unit of its state per time. Literals are exact decimals; a number beyond the precision is
-    refused.
+    **Noise.** ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a normal
+    number with variance 1, divided by ``sqrt(dt)``, so that its effect on the voltage does not
+    depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). A rate may have a term ``c*noise``,
+    c without states, if its state takes exponential Euler. Then the step is exact (Gillespie 1996),
+    as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck process with standard
+    deviation s. Rates draw from a RANDOM variable ``noise`` of the instance. Its streams differ
+    between instances and between copies of a network, `Network.random` changes them, and they do
+    not depend on the seed of a `Simulation`.
 
-    **One step.** The statements are executed from top to bottom, as NEURON does, after the voltage
-    is solved for. A state whose rate is linear in the state itself takes exponential Euler
-    (NEURON's cnexp), and lines below see its new value. A name is computed in its line, or where it
-    is first used if that is above; ``t`` in rates is the end of the step. A current in a rate is
-    the one before the voltage solve. States that are not linear in themselves, or that depend on
-    each other in a circle, need a method, which takes them together where the first of them stands:
-    ``sparse`` (implicit Euler; rates linear in these states), ``derivimplicit`` (implicit Euler by
-    Newton's iteration; where it does not converge the states become NaN, which ends a simulation
-    with an error) or, at the values of the begin of the step, ``euler``, ``rk2``, ``rk4``. With
-    ``all`` after it the method takes all states. The right sides of an event's actions use the
-    values before it. Events that do no more than add multiples of their weight to states act once a
-    step, with the sum of their weights; others act one by one.
+    **Units.** A number or an expression with a unit is converted to NEURON's unit of its dimension
+    (`simulator.common.units`), in which everything is computed: ``120 mS/cm2`` is 0.12. Without a
+    unit it counts as it is, and so do numbers that are passed as parameters later. Currents are in
+    mA/cm2 (density) or nA (point), or in multiples; the unit of a rate is its state's unit per
+    time. Literals are exact decimals; a number beyond the precision is refused.
 
-    **Ions.** After ``ion ca`` the text has the names ``eca`` [mV], ``cai``, ``cao`` [mM] and
-    ``ica``, of the ion where the instance is, as in NEURON. ``current ica = ...`` adds to the
-    ion's current, and ``state cai = ...``, with ``dcai/dt = ...``, sets the concentration, which
-    moves the reversal potential. Otherwise they are read; ``ica``, in a rate alone, is then the
-    current of all mechanisms [mA/cm2], as it was before the voltage solve. An ion other than na,
-    k and ca has its valence in the statement: ``ion zn valence 2``. Where one group sets a
-    concentration that others read, insert it first: NEURON advances such mechanisms first.
+    **One step.** After the voltage solve the statements are executed from top to bottom, as in
+    NEURON. A state whose rate is linear in the state takes exponential Euler (NEURON's cnexp);
+    lines below see its new value. A name is computed in its line, or above if it is used there. In
+    rates ``t`` is the end of the step, and currents are from before the voltage solve. States that
+    are not linear in themselves, or that depend on each other in a circle, need a method, which
+    advances them together in the line of the first of them: ``sparse`` (implicit Euler; rates
+    linear in these states), ``derivimplicit`` (implicit Euler by Newton's iteration; if it does not
+    converge the states become NaN, which ends a simulation with an error) or, from values at the
+    begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after its name the method advances
+    all states. The actions of an event use the values before it. Events that only add multiples of
+    their weight to states act once per step, with the sum of their weights; others act one by one.
 
-    **Spikes.** A text with ``spike:`` and ``reset:`` stands at the soma of a cell, `Network.soma`,
-    and its threshold replaces `Network.threshold` for the cell: the cell is a source of
-    connections as any other. After a step, and after its states, v is compared; where it is above,
-    the states are reset, and the next step begins with v at its new value (v as recorded at the
-    time of the spike is still above the threshold). With ``refractory`` v stays there for that
-    time, in whole steps. In the step of a reset, currents of other mechanisms in the node are
-    linear about the v above the threshold. In such a text the current is explicit where it falls
-    with v, as exponentials do, and ``secondorder`` is refused. A spike in the very step after a
-    reset ends the run. While v is held, a recorded current is the one that holds it, a huge
-    one in the first step.
+    **Ions.** ``ion ca`` adds the names ``eca`` [mV], ``cai``, ``cao`` [mM] and ``ica`` of the ion
+    at the instance's node, as in NEURON. ``current ica = ...`` adds to the ion's current, and
+    ``state cai = ...``, with ``dcai/dt = ...``, sets the concentration, which moves the reversal
+    potential. Otherwise they are read; ``ica``, in rates only, is then the current of all
+    mechanisms [mA/cm2] before the voltage solve. Ions other than na, k and ca need a valence: ``ion
+    zn valence 2``. If a group sets a concentration that others read, insert it first: NEURON
+    advances such mechanisms first.
+
+    **Spikes.** A text with ``spike:`` and ``reset:`` stands at the soma of a cell, `Network.soma`.
+    Its threshold replaces `Network.threshold`, and the cell is a source of connections like any
+    other. At the end of a step, after the states, v is compared with the threshold. If it is above,
+    the states are reset, and the next step begins with v at its reset value; v as recorded at the
+    spike is above the threshold. With ``refractory`` v stays there for that time, in whole steps.
+    In the step of a reset, currents of other mechanisms at the node are linearised at the v above
+    the threshold. The current is explicit where it decreases with v, as exponentials do, and
+    ``secondorder`` is refused. A spike in the very step after a reset ends the run. While v is
+    held, the recorded current is the one that holds it, a huge one in the first step.
 
     **Exact steps.** In a text with ``spike:``, ``method exact`` integrates v and all states
-    together, exactly between spikes and events: by the exponential of the matrix of the system,
-    worked out from parameters and ``dt`` (the integrated form or spike response model, in which v
-    is a sum of kernels of received events; Rotter and Diesmann 1999). Currents and rates must be
-    linear in v and the states, with coefficients of parameters alone. A constant current of other
-    mechanisms is exact, too; their other currents, and those of neighbouring nodes, are of first
-    order in ``dt``. Steps are at most some 30 of the shortest time constant; beyond, v becomes NaN,
-    which ends a simulation with an error. A recorded current is the one that an implicit step
-    needs.
-
-    A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
+    together, exactly between spikes and events: by the matrix exponential of the system, from
+    parameters and ``dt`` (the spike response model, in which v is a sum of kernels of received
+    events; Rotter and Diesmann 1999). Currents and rates must be linear in v and the states, with
+    coefficients from parameters alone. A constant current of other mechanisms is exact, too; their
+    other currents, and currents from neighbouring nodes, are of first order in ``dt``. A step may
+    have about 30 of the shortest time constant; beyond, v becomes NaN, which ends a simulation with
+    an error. The recorded current is the one that an implicit step needs.
 
     Parameters
     ----------
@@ -156,29 +147,29 @@ class Mechanism:
         secondorder: bool = False,
         function_tables: FunctionTables | None = None,
     ) -> Mechanism:
-        """Return the mechanism of an NMODL file (``.mod``), as NEURON simulates it.
+        """Compile an NMODL file (``.mod``), with NEURON's meaning.
 
         Parameters
         ----------
         text_or_path : str or pathlib.Path
             A text of several lines, or the path of a file.
         path : str
-            Of a text: its name in messages; the folder of files that it includes.
+            If a text is given: its name in messages, in the folder of files that it includes.
         use_tables : bool
             Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
         secondorder : bool
             Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
             extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
         function_tables : mapping of str to tuple of array_like, optional
-            Table of each FUNCTION_TABLE, as of hoc's ``table_NAME``: ``(x, y)`` of shapes (n,) and
-            (n,), ``(x0, x1, y)`` with y of shape (n0, n1), or a number; x in ascending order.
-            Between knots it is linear, beyond them constant.
+            Table of each FUNCTION_TABLE, as for hoc's ``table_NAME``: ``(x, y)`` of shapes (n,) and
+            (n,), ``(x0, x1, y)`` with y of shape (n0, n1), or a number; x in ascending order. It is
+            linear between knots and constant beyond them.
 
         Raises
         ------
         NmodlError
-            An `InputError` whose `rejections` list all that cannot be simulated, with the line
-            and an alternative, if there is one.
+            An `InputError` whose `rejections` list what is not supported, with the line and an
+            alternative, if there is one.
         """
         options = use_tables, secondorder, function_tables
         return cls(*read_nmodl(text_or_path, path, *options))
@@ -196,7 +187,7 @@ class Mechanism:
 
     @cached_property
     def compiled(self) -> Compiled:
-        """Its text as expressions, from which its functions are printed."""
+        """The compiled text, from which functions are printed."""
         key = self.text, self.language
         return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
 
@@ -207,12 +198,12 @@ class Mechanism:
 
     @property
     def name(self) -> str:
-        """Its name, with which the names of its functions begin."""
+        """Its name, also the prefix of its functions' names."""
         return self.program.name
 
     @property
     def kind(self) -> str:
-        """``density``, ``point`` or, of NMODL, ``artificial``."""
+        """``density``, ``point`` or, in NMODL, ``artificial``."""
         return self.program.kind
 
     @cached_property
@@ -222,50 +213,50 @@ class Mechanism:
 
     @property
     def defaults(self) -> dict[str, float]:
-        """Value of each parameter where the user gives none."""
+        """Default of each parameter."""
         return dict(self.program.defaults)
 
     @property
     def begins(self) -> dict[str, float]:
-        """Value before INITIAL, where the user gives none, of each state that users may give one.
+        """Default, before INITIAL, of each state that users may set.
 
-        These are PARAMETERs and ASSIGNED variables of NMODL that its blocks write.
+        These are PARAMETERs and ASSIGNED variables of NMODL that blocks write.
         """
         return dict(self.program.begins)
 
     @property
     def settable(self) -> dict[str, float]:
-        """Default of all that users may give: `defaults` and `begins`."""
+        """Defaults of all variables that users may set: `defaults` and `begins`."""
         return dict(self.program.settable)
 
     @property
     def units(self) -> dict[str, str]:
-        """NEURON's unit of each parameter and state, in which values are; empty where none is."""
+        """NEURON's unit of each parameter and state, in which values are; may be empty."""
         return dict(self.program.units)
 
     @cached_property
     def states(self) -> tuple[str, ...]:
-        """Names of the states, in order; last the voltage that rates with currents remember."""
+        """Names of the states, in order; rates with currents add the voltage at the end."""
         return tuple(q.name for q in self.program.states)
 
     @cached_property
     def takes_events(self) -> bool:
-        """Whether it receives events."""
+        """Whether it can receive events."""
         return "receive" in self.program.blocks
 
     @property
     def uses_noise(self) -> bool:
-        """Whether the current takes a normal number."""
+        """Whether the current needs a normal number."""
         return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
 
     @property
     def has_noisy_rates(self) -> bool:
-        """Whether rates of the text have noise, which differs in all copies of a network."""
+        """Whether rates have noise, which then differs between copies of a network."""
         return isinstance(self.language, Text) and bool(self.program.random)
 
     @property
     def constant(self) -> bool:
-        """Whether i is linear in v with coefficients that depend on parameters only."""
+        """Whether i is linear in v and depends on parameters only."""
         return self.compiled.constant
 
     def describe(self) -> str:
@@ -279,19 +270,19 @@ class Mechanism:
     # -------------------------------------------------------------------------- OpenCL source
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return the arguments of the function of a block, in order.
+        """Return the arguments of a block's function, in order.
 
-        `outputs`, of NMODL, are variables that functions give beside the states; `functions` and
-        `twin` take the same.
+        `outputs` are variables of NMODL that functions return besides the states, as in `functions`
+        and `twin`.
         """
         return self.compiled.calls(block, _texts("outputs", outputs))
 
     def function_name(self, block: str) -> str:
-        """Return the name of the OpenCL function of a block of `program`."""
+        """Return the name of a block's OpenCL function."""
         return f"{self.name}_{self.compiled.bodies[block].suffix or block}"
 
     def takes_vectors(self, block: str, outputs: Sequence[str] = ()) -> bool:
-        """Whether there can be a function of a block, with outputs, for several instances."""
+        """Whether a block's function, with these outputs, can take several instances at once."""
         return Functions(self.compiled, "double", outputs=outputs).takes_vectors(block)
 
     def functions(
@@ -302,33 +293,31 @@ class Mechanism:
         width: int = 1,
         single: Sequence[str] = (),
     ) -> str:
-        """Return its OpenCL functions, for a kernel that has ``typedef ... real``.
+        """Return OpenCL functions for a kernel with ``typedef ... real``.
 
         Parameters
         ----------
         real : str
             ``double`` or ``float``: the precision of the literals.
         outputs : sequence of str, optional
-            As of `calls`.
+            As in `calls`.
         blocks : sequence of str, optional
-            Blocks of `program` that are needed; all without.
+            Blocks of `program`; all by default.
         width : int, optional
-            1, 2, 4, 8 or 16: instances that a function takes at once, in a type ``realWIDTH``
-            beside ``real``. Then `takes_vectors` must hold of the blocks, and the functions' names
-            begin with ``NAME__vWIDTH``.
+            1, 2, 4, 8 or 16: instances that a function takes at once, in a type ``realWIDTH``.
+            `takes_vectors` must be true for the blocks; names begin with ``NAME__vWIDTH``.
         single : sequence of str, optional
-            Parameters that are one number for all instances that a function takes.
+            Parameters that are one number for all instances.
 
         Returns
         -------
         str
-            Static functions ``NAME_initial``, ``NAME_current``, with states ``NAME_advance``, with
-            an event action ``NAME_event``, for a mechanism called NAME. Their arguments: v (mV)
-            and, but for ``initial``, t and dt (ms), or the weight; the parameters, the states (by
-            pointer where they are set), the normal number if `uses_noise`, then pointers to
-            results. The t of ``current`` is taken as it is; that of ``advance`` is the begin of
-            the step, whose last voltage is v. Of an NMODL mechanism: ``NAME_block`` for each block
-            of `program`, with the arguments of `calls`.
+            Static functions ``NAME_block`` with the arguments of `calls`, for each block of
+            `program` of a mechanism called NAME. A text has ``NAME_initial``, ``NAME_current``,
+            with states ``NAME_advance``, with an event action ``NAME_event``. Their arguments: v
+            (mV), t and dt (ms; except ``initial``), or the weight; parameters, states (pointers if
+            they are set), the normal number if `uses_noise`, then pointers to results.
+            ``NAME_advance`` takes t at the begin of the step and v at its end.
         """
         _check_real(real)
         _check_width(width)
@@ -342,7 +331,7 @@ class Mechanism:
     def grouped(
         self, real: str, width: int, single: Sequence[str], lanes: Lanes | None = None
     ) -> tuple[str, tuple[str, ...]]:
-        """Return its OpenCL functions for groups of instances, and the names of constants.
+        """Return OpenCL functions for groups of instances, and the names of constants.
 
         Parameters
         ----------
@@ -359,19 +348,18 @@ class Mechanism:
         Returns
         -------
         str
-            Static functions, for a mechanism called NAME: ``NAME_constants``, where there are any,
-            of dt and the single parameters; ``NAME_event`` as in `functions`; then
-            ``NAME_current`` and, with states, ``NAME_advance``, whose voltages, states, normal
-            numbers, results and parameters that are not single are vectors, and which take the
-            constants after the parameters. Their names begin with ``NAME__vWIDTH`` if `width` is
-            not 1.
+            Static functions: ``NAME_constants`` of dt and the single parameters, if there are
+            constants; ``NAME_event`` as in `functions`; then ``NAME_current`` and, with states,
+            ``NAME_advance``. These two have vectors as voltages, states, normal numbers, results
+            and parameters that are not single, and take the constants after the parameters. Their
+            names begin with ``NAME__vWIDTH`` if `width` is not 1.
         tuple of str
             The constants, in order.
 
         Raises
         ------
         InputError
-            A block needs a pointer or a stream of random numbers, which groups do not have.
+            A block needs a pointer or a random stream, which groups do not have.
         """
         _check_real(real)
         _check_width(width)
@@ -384,13 +372,13 @@ class Mechanism:
 
     @property
     def source(self) -> str:
-        """Its functions in double precision, to read."""
+        """Its OpenCL functions in double precision, to read."""
         return self.functions("double")
 
     # ----------------------------------------------------------------------------- NumPy twins
 
     def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
-        """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
+        """Return a block's NumPy function, from inputs in order to a tuple of results in order."""
         compiled, wanted = self.compiled, _texts("outputs", outputs)
 
         def make() -> object:
@@ -407,11 +395,11 @@ class Mechanism:
         params: Values | None,
         states: Values | None,
     ) -> dict[tuple[str, str], Any]:
-        """Call the twin of a block, if there is one; return its results by role and name.
+        """Call a block's twin, if there is one; return its results by role and name.
 
-        `block_values` has by role the arguments that are no variables of the mechanism; `params`
-        has variables of ions and pointers, too; other parameters have their defaults. An InputError
-        names an unknown name, or a missing value.
+        `block_values` has, by role, arguments that are not variables of the mechanism. `params` may
+        have variables of ions and pointers, too; other parameters have their defaults. InputError
+        for an unknown name or a missing value.
         """
         program = self.program
         arguments = program.blocks.get(block, ())
@@ -432,9 +420,9 @@ class Mechanism:
         params: Values | None,
         states: Values | None,
     ) -> dict[str, np.ndarray]:
-        """Return states and concentrations after a block; arguments are as of `_called`.
+        """Return states and concentrations after a block; for the arguments see `_called`.
 
-        They are of the shape to which all of them and the voltage or weight broadcast.
+        All are broadcast to a common shape, with the voltage or the weight.
         """
         results = self._called(block, block_values, params, states)
         after = {name: x for (role, name), x in results.items() if role in ("state", "ion")}
@@ -451,14 +439,14 @@ class Mechanism:
         ----------
         v : array_like, mV
         params : mapping of str to array_like, optional
-            Parameters by name; defaults for the others. Of NMODL also the variables of ions and
+            Parameters by name; defaults for the others. With NMODL also the variables of ions and
             pointers that it reads, which have no defaults.
 
         Raises
         ------
         InputError
-            A block needs more, tables or random numbers for instance: then call its `twin`.
-            So of `current`, `advance` and `event`.
+            A block needs more, tables or random numbers for instance: then call its `twin`. The
+            same holds for `current`, `advance` and `event`.
         """
         start = {q.name: q.default for q in self.program.states}
         block_values = {"v": _numbers("v", v, "mV"), "t": 0.0}
@@ -475,8 +463,8 @@ class Mechanism:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return i and g = di/dv: mA/cm2 and S/cm2 (density), or nA and uS (point).
 
-        `noise` are normal numbers of variance 1, one per instance; where the current uses noise or
-        ``dt``, the step `dt` is needed. `params` are as of `initial`.
+        `noise` are normal numbers with variance 1, one per instance. `dt` is needed if the current
+        uses noise or ``dt``. `params` are as in `initial`.
         """
         if "current" not in self.program.blocks:
             raise InputError(f"mechanism {self.name} has no current")
@@ -498,7 +486,7 @@ class Mechanism:
         """Return the states at t + dt from the states at t; v is the voltage at t + dt, mV.
 
         If rates have currents, the last state is the voltage at t. Concentrations that an NMODL
-        mechanism sets are among them.
+        mechanism sets are included.
         """
         block_values = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
         block_values["dt"] = _numbers("dt", dt, "ms")
@@ -521,7 +509,7 @@ def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
 
 
 def _known(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
-    """Return variables by name, in their units: defaults, and the user's values."""
+    """Return the values of variables by name: defaults, and the user's values in their units."""
     for role, values in (("params", params), ("states", states)):
         if values is not None and not isinstance(values, Mapping):
             raise InputError(f"{role} is {shown(values)}; expected a dict of numbers by name")
@@ -582,14 +570,14 @@ def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
 
 
 def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
-    """Return a mechanism from its name, a ``.mod`` file, a text, or itself.
+    """Return a mechanism from a name, a ``.mod`` file, a text, or a mechanism.
 
-    Names of built-in mechanisms, also as NEURON has them, and of the library.
+    Names are those of built-in mechanisms, also in NEURON's form, and of the library.
 
     Raises
     ------
     InputError
-        A single word that is no such name, or a wrong text or file.
+        An unknown name, or a wrong text or file.
     """
     if isinstance(which, Mechanism):
         return which

@@ -1,9 +1,9 @@
 <%page args="spec, kind"/>\
-## Deliver what is due to an instance until a time, the earliest first.
+## Deliver the events that are due to an instance until a time, the earliest first.
 <% e, k = spec.arena, kind.number %>\
 % if not e.bins or kind.queue:
 
-// Deliver ${"the self events that are" if e.bins else "what is"} due to instance j until a time, the earliest first.
+// Deliver the ${"self " if e.bins else ""}events that are due to instance j until `limit`, the earliest first.
 ${e.static} void deliver_${k}(
     const int j, const int a, const instant limit, ${"const int late, " if e.bins else ""}const real dt, const int capacity,
     ${e.v_type}v, __global int *spike_count, __global int *spike_source,
@@ -57,7 +57,7 @@ ${e.static} void deliver_${k}(
 % endif
 % if e.bins:
 
-// Deliver to instance j what is in the bin of a step.
+// Deliver the events in the bin of a step to instance j.
 ${e.static} void bin_${k}(
     const int j, const int a, const instant t_begin, const int all, const real dt,
     const int capacity, ${e.v_type}v, __global int *spike_count,
@@ -72,14 +72,14 @@ ${e.static} void bin_${k}(
         next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
         if (next.connection < 0) break;
         instant t = t_begin;
-% if e.bins > 1:   # NEURON's t is then that of the last self event before
+% if e.bins > 1:   # in NEURON t is then the time of the self event before
         const int source = ints[connection_source + next.connection];
         const int entry = ints[ring_first + source] + next.number % ints[ring_size + source];
         if (all) t = fmax(t_begin, clock[ring + entry]);
 % endif
         receive_${k}(j, a, t, 0, next.connection, 1, dt, capacity, v, spike_count,
                      spike_source, spike_time, mem, clock, ints, ${e.regions_name});
-        if (!any && next.left == 1) {   // as most often
+        if (!any && next.left == 1) {   // the usual case
             ints[cursor + next.connection] = next.number + 1;
             break;
         }
@@ -89,7 +89,7 @@ ${e.static} void bin_${k}(
 % endif
 % if e.looks_ahead and not kind.watches:
 
-// Find when instance j has to be looked after next, as far as is known.
+// Find when the next known event of instance j is due.
 ${e.static} void look_ahead_${k}(
     const int j, __global instant *clock, __global const int *ints, ${e.at})
 {

@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-## The root (the soma), and its threshold: x from the root's row, v from x, and a spike where v comes to the
-## threshold from below. With constant factors conductances and currents of the soma's mechanisms are added
-## to the row here. With `dense`, the late nodes get their x from the root's. All lanes of the cell meet after
-## it: tree_b has x of the root, and of the late nodes.
+## The root (the soma) and its threshold: x from the root's row, v from x, and a spike if v crosses the threshold
+## upwards. With constant factors conductances and currents of the soma's mechanisms are added to the row here. With
+## `dense`, the late nodes get x from the root's. All lanes of the cell meet after it: tree_b has x of the root and of
+## the late nodes.
 <% I, slots = spec.dense, spec.constant and spec.has_slots %>\
 % if slots:
-        GATHER();   // conductances and currents are there
+        GATHER();   // slots have conductances and currents
 % endif
 
         // phase 4: solve; the root, and back

@@ -1,9 +1,9 @@
-"""Exponentials of OpenCL vectors, as source: runtimes differ in theirs, and some call a function.
+"""OpenCL source of exponentials of vectors: runtimes' own differ, and some call a scalar function.
 
-``exp(x) = 2**k * (1 + r*q(r))`` with a whole number k and ``r = x - k*log(2)``, at most half of
-log(2) away from 0; q is a polynomial for ``(exp(r) - 1)/r``, of as few terms as rounding allows.
-Where all numbers of a vector have results of full precision, k is added to the exponent's bits;
-otherwise a slower way is taken, which changes no others of the vector.
+``exp(x) = 2**k * (1 + r*q(r))`` with an integer k and ``r = x - k*log(2)``, at most log(2)/2 in
+magnitude; q is a polynomial for ``(exp(r) - 1)/r`` with as few terms as rounding allows. If all
+results of a vector are normal numbers, k is added to the bits of the exponent; else a slower way is
+used for the other numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HALF = Fraction(355, 1024)  # half of log(2), and a little more
 
 @dataclass(frozen=True)
 class _Format:
-    """Everything the source needs to know about a floating-point format."""
+    """A floating-point format."""
 
     integer: str
     bits: int  # stored bits of the significand
@@ -45,11 +45,11 @@ _FORMATS = {
 def series(
     real: str, low: Fraction = -_HALF, high: Fraction = _HALF, share: int = 8
 ) -> tuple[float, ...]:
-    """Coefficients of a polynomial for ``(exp(z) - 1)/z`` from `low` to `high`, lowest power first.
+    """Return a polynomial for ``(exp(z) - 1)/z`` from `low` to `high`, lowest power first.
 
-    Its Taylor series, in a variable from -1 to 1, of which the highest power is replaced by lower
-    ones again and again, as long as the errors add up to less than 2/`share` of a rounding:
-    ``t**n`` less Chebyshev's polynomial of that degree is at most ``2**(1 - n)``.
+    Economised Taylor series in a variable t from -1 to 1: the highest power ``t**n`` is replaced by
+    lower ones, with an error of at most ``2**(1 - n)`` (Chebyshev's polynomial), as long as the
+    errors add up to less than 2/`share` of a rounding.
     """
     eps = float(np.finfo(np.float32 if real == "float" else np.float64).eps)
     middle, half = (low + high) / 2, (high - low) / 2
@@ -65,7 +65,7 @@ def series(
         n = len(polynomial) - 1
         highest = polynomial[n] / chebyshev[n][n]
         rest += abs(float(highest))
-        if rest > eps / share:  # the least of the function's values is above 1/2
+        if rest > eps / share:  # the function's values are above 1/2
             return tuple(
                 float(c) for c in _moved([c / half**k for k, c in enumerate(polynomial)], -middle)
             )
@@ -73,7 +73,7 @@ def series(
 
 
 def _moved(polynomial: list[Fraction], by: Fraction) -> list[Fraction]:
-    """Coefficients in ``z`` of a polynomial in ``z + by``."""
+    """Return the coefficients in ``z`` of a polynomial in ``z + by``."""
     n = len(polynomial)
     return [
         sum((polynomial[k] * comb(k, j) * by ** (k - j) for k in range(j, n)), Fraction(0))
@@ -82,9 +82,9 @@ def _moved(polynomial: list[Fraction], by: Fraction) -> list[Fraction]:
 
 
 def summed(coefficients: Sequence[str], x: str, kind: str) -> list[str]:
-    """Return statements that leave a polynomial in the local ``sum``, lowest power first.
+    """Return statements that compute a polynomial into ``sum``; coefficients have the lowest first.
 
-    Even and odd powers apart: half as many operations wait for each other.
+    Even and odd powers are summed separately: the chain of dependent operations is half as long.
     """
     lines = [f"const {kind} {x}2 = {x} * {x}"]
     for name, powers in (("sum", coefficients[::2]), ("odd", coefficients[1::2])):
@@ -100,10 +100,10 @@ def literal(real: str, x: float) -> str:
 
 
 def _reduced(real: str, width: int, name: str) -> str:
-    """Return OpenCL of the function that ``exp`` and ``expm1`` call."""
+    """Return the OpenCL function that ``exp`` and ``expm1`` call."""
     f = _FORMATS[real]
     vector, whole = f"real{width}", f"{f.integer}{width}"
-    magic = 1.5 * 2.0**f.bits  # added to a small number leaves it whole, in the last bits
+    magic = 1.5 * 2.0**f.bits  # adding it rounds a small number to an integer, in the last bits
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
     tail = float(LOG2 - Fraction(head))
     horner = _lines(real, width)
@@ -135,8 +135,8 @@ def _lines(real: str, width: int) -> str:
     return "".join(f"    {line};\n" for line in summed(numbers, "r", f"real{width}"))
 
 
-# Whether something is true of every number, or of any; `all` and `any` of PoCL take 20 operations.
-# Oclgrind's compiler has the functions, but not its interpreter.
+# Whether a condition holds for every number of a vector, or for any; PoCL's `all` and `any` take 20
+# operations. Oclgrind's compiler has the builtin functions, but not its interpreter.
 TESTS = """\
 #if !defined(EVERY) && defined(__has_builtin) && !defined(__SPIR__) && !defined(__SPIR64__)
 #if __has_builtin(__builtin_reduce_and) && __has_builtin(__builtin_expect)
@@ -152,7 +152,7 @@ TESTS = """\
 """
 
 
-# PoCL's function for vectors is called, and takes the numbers by way of memory; this is as exact
+# PoCL calls a function that passes vectors through memory; this is as accurate
 _ROOTS = """\
 // the root of each number
 static real{width} {prefix}_sqrt_(const real{width} x)
@@ -176,12 +176,11 @@ static real{width} {prefix}_sqrt_(const real{width} x)
 
 
 def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
-    """Return OpenCL of functions by name, for source that has ``typedef ... realWIDTH``.
+    """Return OpenCL functions by name, for source with ``typedef ... realWIDTH``.
 
-    Results are within 1.5 (``exp``) and 3 (``expm1``) units in the last place, subnormal ones too
-    where the device has them; NaN gives NaN. ``tests`` are macros, ``reduced`` is a function that
-    the others call, ``exp``, ``expm1`` and ``sqrt`` are the functions of one vector; their names
-    begin with `prefix`.
+    Errors are at most 1.5 (``exp``) and 3 (``expm1``) units in the last place, also of subnormal
+    results if the device has them; NaN gives NaN. ``tests`` are macros, ``reduced`` is a function
+    that the others call; ``exp``, ``expm1`` and ``sqrt`` take a vector. Names begin with `prefix`.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
     root = "__builtin_sqrt" if real == "double" else "__builtin_sqrtf"

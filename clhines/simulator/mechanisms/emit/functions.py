@@ -1,4 +1,4 @@
-"""The functions of one mechanism as source: OpenCL for one instance or several, or NumPy."""
+"""Print the functions of a mechanism: in OpenCL for one instance or several, or in NumPy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _OF_VECTORS = {
 
 
 def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return the functions for tables that `text` calls."""
+    """Return the functions of tables that `text` calls."""
     result, sort = "", vector(width)
     rows = [f"table[at.s{k:x}]" for k in range(width)]
     next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]
@@ -84,7 +84,7 @@ def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return the functions that `text` calls by names with `prefix`."""
+    """Return the helpers that `text` calls, whose names begin with `prefix`."""
     result = table_helpers(text, prefix, real, width)
     for random in (random123, scop):
         result += (random.python_source if real == "numpy" else random.opencl_source)(text, prefix)
@@ -92,7 +92,7 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return the prefix of helpers that the functions of all mechanisms for a width share."""
+    """Return the prefix of helpers that all mechanisms share at a width."""
     return f"groups__v{width}"
 
 
@@ -106,14 +106,14 @@ _COMMENTS = {
     "diffuse": "volumes and diffusion coefficients, after the states of all mechanisms",
     "constants": "what does not change from step to step",
 }
-# roles in functions of several instances; of these, roles that are one number for all
+# roles that functions for several instances may have; roles that are one number for all of them
 _IN_VECTORS = frozenset(
     "v t dt parameter constant state ion output ion_current i g noise table weight"
     " seed adjoint".split()
 )
 _ALIKE = frozenset("t dt constant".split())
 _ROUNDED = frozenset("symbol number local add mul pow where less lessequal both".split())
-_UNRESERVED = frozenset("i g constant".split())  # roles whose results' names locals may have
+_UNRESERVED = frozenset("i g constant".split())  # results whose names locals may have, too
 _GENERATED = {
     "x": "_x",
     "flag": "_flag",
@@ -143,7 +143,7 @@ _GENERATED = {
 
 
 def name_of(a: Argument) -> str:
-    """Return the name in source of an argument's value."""
+    """Return the name of an argument's value in source."""
     if a.symbol:
         return safe(a.symbol)
     if a.role in ("v", "t", "dt"):
@@ -156,13 +156,12 @@ def name_of(a: Argument) -> str:
 
 
 class Functions:
-    """The functions of one mechanism, where `real` is ``double``, ``float`` or ``numpy``.
+    """Printer of a mechanism's functions; `real` is ``double``, ``float`` or ``numpy``.
 
-    The source of a block does not depend on other blocks. In OpenCL a function
-    takes `width` instances at once, as ``realWIDTH``; parameters in `single` are one number for all
-    instances. `outputs` are variables that blocks give beside the states. With `lanes`, and a width
-    of 1, functions are for lanes of a GPU. If they `share`, functions for several instances come
-    without helpers, whose names have `shared_prefix`.
+    In OpenCL a function takes `width` instances at once, as ``realWIDTH``; parameters in `single`
+    are one number for all instances. Blocks return `outputs` besides the states. With `lanes`, and
+    a width of 1, functions are for lanes of a GPU. With `share`, functions for several instances
+    come without helpers, whose names begin with `shared_prefix`.
     """
 
     def __init__(
@@ -184,14 +183,14 @@ class Functions:
         self._copies: dict[str, Body] = {}
 
     def takes_vectors(self, block: str) -> bool:
-        """Whether the function of a block can take several instances at once."""
+        """Whether a block's function can take several instances at once."""
         return all(a.role in _IN_VECTORS for a in self.calls(block))
 
     @cached_property
     def takes_events(self) -> bool:
-        """Whether several instances may take their events at once: as each would, to the last bit.
+        """Whether vectors of instances get the same bits from events as single instances.
 
-        So nothing but operations that are rounded alike for one number and for vectors.
+        Only operations that are rounded alike in scalars and vectors are allowed.
         """
         if self.width == 1 or "receive" not in self.program.blocks:
             return False
@@ -203,7 +202,7 @@ class Functions:
         return plain and not body.loops and self.takes_vectors("receive")
 
     def calls(self, block: str) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function."""
+        """Return the arguments of a block's function, constants included."""
         arguments = self.compiled.calls(block, self.outputs)
         constants = [Argument("constant", name) for name, _ in self._worked_out()]
         before_constants = ("v", "t", "dt", "parameter", "weight")
@@ -211,15 +210,12 @@ class Functions:
         return (*arguments[:at], *constants, *arguments[at:])
 
     def text(self, blocks: Sequence[str] | None = None) -> str:
-        """Return the functions of blocks, of all without, helpers first."""
+        """Return the functions of some blocks (default: all), after their helpers."""
         names = self.program.blocks if blocks is None else blocks
         return self.with_helpers("\n".join(self.function(name) for name in names))
 
     def grouped(self) -> tuple[str, tuple[str, ...]]:
-        """Return functions for groups of instances, and the names of constants; see `Mechanism`.
-
-        Expensive expressions of the single parameters and dt are worked out by ``NAME_constants``.
-        """
+        """Return functions for groups, and names of constants; see `Mechanism.grouped`."""
         blocks = [name for name in ("current", "advance") if name in self.program.blocks]
         for name in blocks:
             if not self.takes_vectors(name):
@@ -231,7 +227,7 @@ class Functions:
         return text, tuple(safe(name) for name in constants)
 
     def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Return functions of blocks, and the constants that ``NAME_constants`` computes for them.
+        """Return functions of blocks, and the names of constants that ``NAME_constants`` computes.
 
         Functions of the blocks in `scalar` take one instance.
         """
@@ -268,7 +264,7 @@ class Functions:
     # ------------------------------------------------------------------------------ constants
 
     def _lift(self, blocks: Sequence[str]) -> None:
-        """Find expressions of single parameters and dt only in blocks."""
+        """Find expressions that depend on single parameters and dt only."""
         graph, ordered = Graph(), [q.name for q in self.program.parameters]
         self._copies = {name: self._body(name, graph) for name in blocks}
         single = [*(name for name in ordered if name in self.single), "dt"]
@@ -282,14 +278,14 @@ class Functions:
             self._constants.inline()
 
     def _worked_out(self) -> list[tuple[str, Node]]:
-        """Return the names of the constants, and their expressions."""
+        """Return the constants' names and expressions."""
         names = self._constants.names if self._constants is not None else {}
         return [(name, node) for node, name in names.items()]
 
     # ------------------------------------------------------------------------------ one block
 
     def function(self, block: str) -> str:
-        """Return the function of a block."""
+        """Print the function of a block."""
         arguments = self.calls(block)
         body = self._copies.get(block) or self._body(block, Graph())
         result_nodes = {(role, name): node for role, name, node in body.results}
@@ -304,7 +300,7 @@ class Functions:
         return self._printed(block, arguments, results, body)
 
     def _body(self, block: str, graph: Graph) -> Body:
-        """Return the body of a block with copies of its expressions in a graph."""
+        """Return a block's body, its expressions copied into a graph."""
         variables = [a for a in self.calls(block) if a.role in ("state", "output")]
         kept = {a.name for a in variables if a.direction != "in"}
         body = self.compiled.bodies[block]
@@ -319,7 +315,7 @@ class Functions:
         results: Sequence[tuple[Argument, Node]],
         body: Body,
     ) -> str:
-        """Return a function of these arguments that sets `results`."""
+        """Print a function of these arguments that sets `results`."""
         infinity = "np.inf" if self.real == "numpy" else "INFINITY"
         p = self._printer({NEVER: infinity})
         for bound, pair in BOUNDS.items():
@@ -386,7 +382,7 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Return functions with the helpers that they call, except shared ones, before them."""
+        """Put the helpers that functions call before them, unless helpers are shared."""
         if self._helpers != self.prefix:
             return body
         return all_helpers(body, self.prefix, self.real, self.width) + body
@@ -395,7 +391,7 @@ class Functions:
 def _python(
     name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
 ) -> str:
-    """Return a NumPy function, which returns unchanged variables, too."""
+    """Print a NumPy function; it returns unchanged variables, too."""
     inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
     values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
     text = f"def {name}({inputs}):\n" + "".join(line + "\n" for line in lines)
@@ -423,9 +419,9 @@ def numpy_function(
 
 
 class _StatementWriter:
-    """Statements of a function: straight lines, and loops between them.
+    """Prints a function's statements: expressions and loops.
 
-    Expressions are in phases: before a loop, in a turn of it, after it, and so on.
+    Each expression has a phase: before a loop, in a turn of it, after it, and so on.
     """
 
     def __init__(
@@ -444,7 +440,7 @@ class _StatementWriter:
         self.steps: list[list[Node]] = []
 
     def lines(self, roots: Sequence[Node]) -> list[str]:
-        """Add the statements to the printer; return the results as source."""
+        """Print the statements; return the results as source."""
         loops = self.body.needed_loops(roots)
         self.every = list(roots)
         self._enter(loops)
@@ -461,7 +457,7 @@ class _StatementWriter:
         return self.p.show(self.shown[e])
 
     def _enter(self, loops: Sequence[Loop]) -> None:
-        """Give the phases numbers, and collect the expressions of loops."""
+        """Assign numbers to phases, and collect the expressions of loops."""
         for loop in loops:
             self.last += 1
             self.phases |= dict.fromkeys(loop.names, self.last)
@@ -470,7 +466,7 @@ class _StatementWriter:
             self.phases |= dict.fromkeys(loop.ends, self.last)
 
     def _print(self, loop: Loop, still: str) -> None:
-        """Add a loop, and the statements that wait for its end."""
+        """Print a loop, and the statements that need its results."""
         begin = [self._show(e) for e in loop.starts]
         if self.p.python:
             self._python_loop(loop, begin)
@@ -486,7 +482,7 @@ class _StatementWriter:
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
     def _turn(self, loop: Loop) -> list[str]:
-        """Add the statements of a turn; return the names of the variables' new values."""
+        """Print the statements of a turn; return the names of the new values."""
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):

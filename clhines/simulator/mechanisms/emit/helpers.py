@@ -1,4 +1,4 @@
-"""Functions that generated source calls: quotients that are finite at 0, in each language."""
+"""Functions that generated source calls: quotients that are finite at 0, in OpenCL and NumPy."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def _eps(real: str) -> float:
 
 @lru_cache(maxsize=8)
 def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
-    """Coefficients of ``x**2k`` in ``x / (exp(x) - 1)``, so many that the rest is no rounding.
+    """Return the coefficients of ``x**2k`` in ``x / (exp(x) - 1)`` that matter up to ``x = most``.
 
-    They fall by ``4 pi**2`` each and are used up to ``x = most``.
+    Each is smaller by ``4 pi**2`` than the one before.
     """
     result, numbers = [], bernoulli_numbers(80)
     for k in range(1, 40):
@@ -35,7 +35,7 @@ def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
 
 @lru_cache(maxsize=16)
 def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
-    """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = most``."""
+    """Return the coefficients of ``z**k`` in ``(exp(z) - 1) / z`` that matter to ``z = most``."""
     eps = _eps(real)
     result = [Fraction(1)]
     while result[-1] * most ** (len(result) - 1) > eps / 16:
@@ -44,17 +44,16 @@ def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
 
 
 def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
-    """Return statements that leave a polynomial in the local ``sum``."""
+    """Return statements that compute a polynomial into the local ``sum``."""
     numbers = [p.number(c) for c in reversed(coefficients)]
     first = f"sum = {numbers[0]}" if p.python else f"{p.type} sum = {numbers[0]}"
     return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Arguments, statements and result of each helper, in the printer's language.
+    """Return arguments, statements and result of each helper, in the printer's language.
 
-    Scalars and vectors have functions of their own; here are whole arrays, which compute both
-    sides.
+    NumPy computes both branches for whole arrays; scalars and vectors have their own functions.
     """
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)
@@ -89,7 +88,7 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
 def _branching_bodies(
     p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], series: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """`_helper_bodies` of scalars: a work-item computes one side only."""
+    """Return `_helper_bodies` for scalars: a work-item computes one branch only."""
     one, half = p.number(1), p.number(0.5)
     few = _expm1_coefficients(p.real, _SMALL)
     many = [f"sum = sum * z + {p.number(k)};" for k in reversed(series[len(few) : -1])]
@@ -130,9 +129,9 @@ def _branching_bodies(
 def _vector_bodies(
     p: Printer, _: Sequence[Fraction], slope: Sequence[Fraction], __: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """`_helper_bodies` of vectors: they take the slower way if one of their numbers needs it.
+    """Return `_helper_bodies` for vectors, which compute the slower branch if any number needs it.
 
-    The result of a number does not depend on the others: the way is chosen for each.
+    Each number gets the result of its own branch, whatever the others are.
     """
     one, half = p.number(1), p.number(0.5)
 
@@ -167,8 +166,8 @@ def _vector_bodies(
     }
 
 
-_WEIGHTS = Fraction(-3, 4), Fraction(1, 16)  # rates times step, for which vectors have a polynomial
-_SMALL = 0.03125  # rate times step, below which a short series will do
+_WEIGHTS = Fraction(-3, 4), Fraction(1, 16)  # range of rate * step with a polynomial for vectors
+_SMALL = 0.03125  # rate * step up to which a short series suffices
 _COMMENTS = {
     "bernoulli": "x / (exp(x) - 1), e = exp(x); its series near x = 0",
     "bernoulli_slope": "derivative of x / (exp(x) - 1), e = exp(x)",

@@ -1,9 +1,9 @@
-"""Functions for lanes of a GPU that work side by side, as a dialect of `Printer`.
+"""Functions for lanes of a GPU, as a dialect of `Printer`.
 
-Elsewhere a mechanism's functions choose between a series and an exponential by branches, which
-keep the chains of operations of several gates apart. Here they call the helpers of
-``simulator/common/rates.mako``, which compute both sides, and helpers of ``table_rows.mako``, which
-load whole rows of tables. All take ``series__`` first, the numbers of their series.
+Other functions choose between a series and an exponential by branches, which keeps a compiler from
+interleaving the operations of several gates. These call helpers of ``simulator/common/rates.mako``,
+which compute both, and of ``table_rows.mako``, which load whole rows of tables. The first argument
+is always ``series__``, the coefficients of the series.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _HELPERS = ("bernoulli", "bernoulli_slope", "weight")
 class Lanes:
     """Options of functions for lanes.
 
-    `inverses`: the compiler takes PTX, where a product with `node_inverse_` is a quotient without
-    a slow path. `terms`: table, column and number of terms, see `few_terms`.
+    `inverses`: divide by `node_inverse_`, PTX without a slow path. `terms`: table, column and
+    number of terms, see `few_terms`.
     """
 
     inverses: bool
@@ -73,7 +73,7 @@ class LanesPrinter(Printer):
         return node.op == "lookup" and node.args[0].definition.op == "place"
 
     def _load_rows(self, name: str, place: Node) -> None:
-        """Add a place in a table, and right after it all loads of its row and of the next one."""
+        """Print a place in a table, then all loads from its row and the next one."""
         x, n = place.args
         self.line(f"const node_row_ {name} = node_row_of_({self.show(x)}, {int(n.value)});")
         for (table, columns), numbers in self._columns[name].items():
@@ -119,10 +119,10 @@ class LanesPrinter(Printer):
 
 
 def _loaded(name: str, end: str, table: str, load: int) -> str:
-    """Return the name of a part of a row that is loaded."""
+    """Return the name of the variable for a load from a row."""
     return f"{name}__{end}_{table}_{load}"
 
 
 def _width(columns: int) -> int:
-    """Numbers that one load takes of a row."""
+    """Return how many numbers of a row one load reads."""
     return next(width for width in (4, 2, 1) if columns % width == 0)

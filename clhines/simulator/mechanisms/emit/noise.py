@@ -1,4 +1,4 @@
-"""Normal numbers that depend on a seed, an instance and a step alone, in NumPy and OpenCL."""
+"""Normal numbers from a seed, an instance and a step (counter-based), in NumPy and OpenCL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def philox(
 
 
 def philox_rounds() -> str:
-    """Return the rounds of `philox` in OpenCL, of variables a, b, c, d, key0 and key1 (uint)."""
+    """Return the rounds of `philox` in OpenCL, on variables a, b, c, d, key0 and key1 (uint)."""
     (m0, k0), (m1, k1) = PHILOX
     return f"""\
     for (int turn = 0; turn < 10; turn++) {{
@@ -55,19 +55,18 @@ def philox_rounds() -> str:
 
 
 def normal(seed: int, instance: ArrayLike, step: ArrayLike) -> np.ndarray:
-    """Return normal numbers that depend on nothing but these three whole numbers.
+    """Return normal numbers that depend on these three integers only.
 
-    The sum of twelve uniform numbers of ten bits (Irwin and Hall's distribution), scaled: mean 0,
-    variance 1, excess kurtosis -0.1, none beyond 6. Integers up to one last product, so that every
-    device gives the same numbers.
+    The scaled sum of twelve uniform ten-bit numbers (Irwin-Hall distribution): mean 0, variance 1,
+    excess kurtosis -0.1, at most 6 in magnitude. All is integer arithmetic but the last product, so
+    every device gives the same numbers.
 
     Parameters
     ----------
     seed : int, 0 to 2**64 - 1
         Key of the generator.
     instance, step : array_like of int, 0 to 2**64 - 1
-        Counter of the generator; broadcast. `instance` must differ between all that need
-        independent numbers in the same step.
+        Counter of the generator; broadcast. Independent numbers of a step need different instances.
 
     Returns
     -------
@@ -86,7 +85,7 @@ def normal(seed: int, instance: ArrayLike, step: ArrayLike) -> np.ndarray:
 
 
 def _normal_scale() -> float:
-    """Half of one over the standard deviation of the sum of uniform whole numbers."""
+    """Return half of the inverse standard deviation of the sum of uniform integers."""
     return float(0.5 / np.sqrt(_TERMS * (4.0**_BITS - 1) / 12))
 
 

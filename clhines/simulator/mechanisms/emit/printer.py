@@ -1,9 +1,8 @@
-"""Readable OpenCL, and NumPy twins of it, of assignments and expressions.
+"""Print assignments and expressions in readable OpenCL or NumPy.
 
-Both are printed from the same assignments, so that they do the same operations in the same order.
-
-Names of a text are printed as they are, with an underscore after words of the languages. Generated
-names begin with an underscore or have two underscores in a row, which no name of a text does.
+Both do the same operations in the same order. Names of a text are printed unchanged, with an
+underscore after reserved words. Generated names begin with an underscore or have two in a row,
+which names of a text must not.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ _NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan
 
 
 def vector(width: int) -> str:
-    """Type of `width` numbers in generated source, which its kernel defines."""
+    """Return the type of `width` numbers, which the kernel defines."""
     return "real" if width == 1 else f"real{width}"
 
 
 class Printer:
-    """One function's source in one language: statements pile up in `lines`.
+    """Printer of one function; `lines` collects its statements.
 
-    Names of functions begin with `prefix`, those of helpers with `helpers`, by default the same.
-    `real` is ``double``, ``float`` or ``numpy``, `width` the numbers of a vector. `symbols` has
-    names in the source of symbols that no text names.
+    Names of functions begin with `prefix`, names of helpers with `helpers`, by default the same.
+    `real` is ``double``, ``float`` or ``numpy``, `width` the size of a vector. `symbols` has the
+    names of symbols that do not stand in a text.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Printer:
         return vector(self.width)
 
     def number(self, x: Fraction | float | int) -> str:
-        """Return a literal; an InputError says that the source's precision has no such number."""
+        """Return a literal; InputError if the precision has no such number."""
         value = float(x)
         if self.real == "float":
             with np.errstate(all="ignore"):
@@ -106,7 +105,7 @@ class Printer:
         return f"np.where({holds}, {a}, {b})" if self.python else f"({holds} ? {a} : {b})"
 
     def holds(self, condition: Node) -> str:
-        """Return whether a condition is true, which is -1 in components of a vector."""
+        """Return a condition as source; in components of a vector true is -1."""
         conditions = condition.args if condition.op == "both" else (condition,)
         tests = [self._test(c) for c in conditions]
         if not self.python and self.width == 1:
@@ -131,7 +130,7 @@ class Printer:
     # -------------------------------------------------------------------------- expressions
 
     def begin(self, block: Assignments) -> None:
-        """Use the local variables of a block."""
+        """Begin a block with its local variables."""
         self.names = {node: safe(name) for node, name in block.names.items()}
 
     def steps(self, nodes: Sequence[Node]) -> None:
@@ -140,13 +139,13 @@ class Printer:
             self.assign(self.names[node], self.defined(node))
 
     def defined(self, node: Node) -> str:
-        """Return an expression whose own local variable is not there yet."""
+        """Return the definition of an expression that has a local variable."""
         return (
             self.show(node.args[0], defining=node) if node.op == "local" else self._inside(node, 0)
         )
 
     def show(self, e: Node, level: int = 0, defining: Node | None = None) -> str:
-        """Return an expression; `level` 1 wants no sum without brackets, 2 no product, either."""
+        """Return an expression; at `level` 1 a sum gets brackets, at 2 also a product."""
         name = self.names.get(e)
         if name is not None and (defining is None or name != self.names[defining]):
             return name
@@ -200,12 +199,12 @@ class Printer:
         return self.quotient(text, below) if below else text
 
     def quotient(self, above: str, below: Sequence[Node]) -> str:
-        """Return a quotient by a product; `above` is empty for 1."""
+        """Return ``above`` over a product; an empty `above` is 1."""
         under = " * ".join(self.show(a, 2) for a in below)
         return f"{above or self.number(1)} / {self._brackets(under, len(below) > 1)}"
 
     def power(self, e: Node, level: int) -> str:
-        """Return a power; `level` is as of `show`."""
+        """Return a power; see `show` for `level`."""
         base, exponent = e.args
         value = exponent.value
         if not exponent.is_number:
@@ -252,7 +251,7 @@ class Printer:
 
 
 def folded(line: str, width: int = 100) -> str:
-    """Break a long statement of C at spaces, four columns further in."""
+    """Break a long statement of C at spaces; continue with four more columns of indentation."""
     start = len(line) - len(line.lstrip()) + 4
     lines = []
     while len(line) > width:

@@ -1,8 +1,8 @@
-"""NEURON's one generator, of scop_random, exprand and normrand, in NumPy and OpenCL.
+"""NEURON's one generator (scop_random, exprand, normrand) in NumPy and OpenCL.
 
-It is linear and congruential, modulo 2**32. ``drawn`` is its state less 1, so that 0 is a new
-process. In a call of a block the next number is ``at`` turns from ``keep > 0 ? drawn + 1 : -1 -
-keep``: `keep` is below 0 after ``set_seed``.
+A linear congruential generator modulo 2**32. ``drawn`` is its state minus 1: 0 in a new process. In
+a block the next number is ``at`` turns after the state ``keep > 0 ? drawn + 1 : -1 - keep``; `keep`
+is below 0 after ``set_seed``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the state less 1, as it is kept: int64."""
+    """Return the state minus 1, int64, as it is kept."""
     return (_states(drawn, keep, at).astype(np.int64) - 1) & MOST
 
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return a function's number: uniform in 0 to 1, normal, or exponential of mean 1."""
+    """Return a number: uniform in 0 to 1, normal, or exponential with mean 1."""
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):
         value = _states(drawn, keep, at + 1) / MOST
@@ -47,7 +47,7 @@ def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.nd
 
 
 def python_source(text: str, prefix: str) -> str:
-    """Return the helpers that a text of NumPy functions calls; it needs this module's name."""
+    """Return the helpers that NumPy source calls; they use this module by its name."""
     result = ""
     for name in (*NAMES.values(), _USED, "scop_count"):
         if f"{prefix}_{name}_(" in text:
@@ -58,7 +58,7 @@ def python_source(text: str, prefix: str) -> str:
 
 
 def opencl_source(text: str, prefix: str) -> str:
-    """Return the helpers that a text of OpenCL functions calls; it has ``real``."""
+    """Return the helpers that OpenCL source calls, which defines ``real``."""
     if f"{prefix}_scop_" not in text:
         return ""
     arguments = "(const ulong drawn, const real keep, const real at)"

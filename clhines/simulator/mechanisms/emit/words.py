@@ -1,8 +1,8 @@
-"""Words that generated source uses, and the names that variables get in their place.
+"""Reserved words of generated source, and the names that variables get instead.
 
-The keywords, types and functions of OpenCL C 1.0 to 3.0 (The OpenCL C Specification, sections 6.1
-to 6.15), of C99, C11 and C++ for OpenCL, of Python, of vendors' extensions, and macros of their
-compilers. No name of a text begins with an underscore.
+Keywords, types and functions of OpenCL C 1.0 to 3.0 (The OpenCL C Specification, sections 6.1 to
+6.15), C99, C11, C++ for OpenCL, Python and vendors' extensions, and macros of their compilers. No
+name of a text begins with an underscore.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ commit_read_pipe commit_write_pipe read_pipe reserve_read_pipe reserve_write_pip
 work_group_barrier
 """
 WORDS = {*" ".join((_C, _CPP, _OPENCL, _VENDORS, _GENERATED, _FUNCTIONS)).split(), *kwlist}
-# families of names: macros of limits and of extensions, conversions, and functions of one beginning
+# families of names: macros of limits and extensions, conversions, functions with a common prefix
 _FAMILY = re.compile(
     "(M|FLT|DBL|HALF|U?INT|U?LONG|[US]?CHAR|U?SHRT|FP|CLK|CL|cl|ATOMIC|__|NV|INTEL|POCL|AMD)_"
     "|(as|convert|vload|vstore|vloada|vstorea|atom|atomic|async|get|native|half|read_image"
@@ -68,10 +68,10 @@ _FAMILY = re.compile(
 
 
 def safe(name: str) -> str:
-    """Return a name as it stands in generated source.
+    """Return the name of a variable in generated source.
 
-    It gets an underscore if it is a word of the language, as pointers do; a name that has one of
-    its own at its end gets more, so that it is not the pointer of another.
+    A reserved word gets an underscore, as pointers do. A name that ends in an underscore gets more,
+    so that it differs from all pointers.
     """
     if name.endswith("_"):
         return name + "_own"

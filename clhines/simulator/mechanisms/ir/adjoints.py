@@ -1,8 +1,8 @@
-"""Adjoints: for a block of a mechanism, a block that pulls derivatives back through it.
+"""Adjoints: for each block of a mechanism, a block that pulls derivatives back through it.
 
-The block ``NAME__back`` takes the inputs of ``NAME``, as they were before, and a ``seed`` for each
-result: the derivative of a loss by that result. It gives an ``adjoint`` for each argument on which
-a result depends: the derivative of the loss by that argument, through this block alone.
+``NAME__back`` takes the inputs of block ``NAME``, as they were before, and a ``seed`` for each
+result: the derivative of a loss by that result. It returns an ``adjoint`` for each argument on
+which a result depends: the derivative of the loss by that argument, through this block alone.
 
     current: v, gbar, m -> i, g          current__back: v, gbar, m, seeds of i, g
                                                         -> adjoints of v, gbar, m
@@ -30,10 +30,10 @@ INPUTS = frozenset("v parameter state ion pointer weight".split())
 
 @dataclass(frozen=True)
 class AdjointBlock:
-    """A block that pulls derivatives back; arguments of the block itself, in order.
+    """Block `name` of `compiled`, which pulls derivatives back through another block.
 
-    `compiled` has it as block `name`, whose arguments are the inputs and, of the results in
-    `seeded`, seeds; it gives the derivatives by the inputs in `by`.
+    Its arguments are the other block's `inputs` and a seed for each result in `seeded`; it returns
+    the derivatives by the inputs in `by`.
     """
 
     compiled: Compiled
@@ -44,7 +44,7 @@ class AdjointBlock:
 
 
 def label(a: Argument) -> str:
-    """Return the name of a seed or an adjoint of an argument."""
+    """Return the name of an argument's seed or adjoint."""
     return f"{a.role}_{a.name}"
 
 
@@ -54,10 +54,10 @@ def adjoint_of(
     outputs: Sequence[str] = (),
     counts: Callable[[Argument], bool] = lambda a: True,
 ) -> AdjointBlock | None:
-    """Return the block that pulls derivatives back; None if no result has one.
+    """Return the block that pulls derivatives back through a block; None if no result has one.
 
-    Arguments that do not count are constants, and results without seeds. An ExpressionError names a
-    function without a derivative.
+    Arguments for which `counts` is false are constants, results get no seed. An ExpressionError
+    names a function without a derivative.
     """
     arguments, body = compiled.calls(block, outputs), compiled.bodies[block]
     changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]
@@ -93,14 +93,14 @@ def _value(body: Body, a: Argument) -> Node | None:
 
 
 def _symbol(a: Argument) -> str:
-    """Return the symbol of an argument that a block reads."""
+    """Return the symbol of an input."""
     return a.symbol or {"v": "v", "weight": f"_{a.name}__weight"}.get(a.role, a.name)
 
 
 def _through(
     body: Body, weighted: Sequence[tuple[Node, Node]], wanted: Iterable[str]
 ) -> dict[str, Node]:
-    """Return the derivatives by symbols, through the loops that the results need."""
+    """Return the derivatives by symbols, also through the loops that the results need."""
     loops = body.needed_loops([node for node, _ in weighted])
     ends = [end for loop in loops for end in loop.ends]
     slopes = pull_back(weighted, [*wanted, *ends])
@@ -124,7 +124,7 @@ def _through(
 
 
 def _at_solution(graph: Graph, loop: Loop, of_ends: Iterable[str]) -> dict[str, Node]:
-    """Return the equations of a loop by the ends of their variables, in terms of these."""
+    """Return a loop's equations in terms of its variables' ends, by these."""
     count = len(loop.equations)
     if not count or not {*of_ends} <= {*loop.ends[:count]}:
         raise ExpressionError("no derivative of a loop is known")

@@ -1,4 +1,4 @@
-"""From expressions to assignments: choose local variables, and their order."""
+"""Turn expressions into assignments: choose local variables, and their order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LONG = 24  # operations of one line at most, about
 
 
 def simplified(roots: Sequence[Node]) -> list[Node]:
-    """Return expressions with names for their common parts."""
+    """Apply the passes of `SIMPLIFY`, which name common parts."""
     for simplify in SIMPLIFY:
         roots = simplify(roots)
     return list(roots)
 
 
 def without_sign(node: Node) -> tuple[bool, Node]:
-    """Return whether an expression is the negative of another, and that."""
+    """Return whether an expression is negative, and the expression without its sign."""
     number, rest = split(node)
     if number >= 0:
         return False, node
@@ -28,9 +28,9 @@ def without_sign(node: Node) -> tuple[bool, Node]:
 
 
 def operands(node: Node) -> list[Node]:
-    """Return the operands of an expression, each as often as it stands in the source.
+    """Return the operands of an expression, each as often as the source has it.
 
-    Signs cost nothing; powers are products of powers, or reciprocals.
+    Signs do not count; powers are products of powers, or reciprocals.
     """
     graph = node.graph
     if node.op == "add":
@@ -54,10 +54,10 @@ def operands(node: Node) -> list[Node]:
 
 @dataclass
 class Assignments:
-    """Assignments in an order that works, and results in terms of them."""
+    """Assignments in order, and results in terms of them."""
 
     names: dict[Node, str]  # local variables of expressions
-    steps: list[list[Node]]  # expressions that have one, by phase, in order
+    steps: list[list[Node]]  # expressions with a local variable, in order, by phase
     results: list[Node]
 
 
@@ -70,8 +70,8 @@ def make_block(
     """Choose local variables.
 
     An expression gets one if it has a name in the text, is used more than once, is long, or is used
-    in a later phase than it can be worked out in. `phases` has the first phase of the function in
-    which a symbol is known, which is 0 for others; names in `reserved` are taken.
+    in a later phase than it can be computed in. `phases` has the first phase in which a symbol is
+    known, by default 0. Names in `reserved` are not used.
     """
     roots = simplified(results)
     alias: dict[Node, Node] = {}
@@ -108,7 +108,7 @@ def make_block(
 
 
 def _ordered(roots: Sequence[Node], inner: Callable[[Node], list[Node]]) -> list[Node]:
-    """Return all operands of expressions, each once, before its users."""
+    """Return all operands of expressions, each once and before its users."""
     seen: set[Node] = set()
     order: list[Node] = []
     for root in roots:
@@ -125,7 +125,7 @@ def _ordered(roots: Sequence[Node], inner: Callable[[Node], list[Node]]) -> list
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
-    """Return the local with an operand's definition, if there is one, else the operand."""
+    """Return the local whose definition is an operand, or the operand."""
     local = alias.get(a)
     return a if local is None or local is user else local
 

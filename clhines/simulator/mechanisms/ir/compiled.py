@@ -1,7 +1,7 @@
-"""A mechanism as the front ends leave it: a `Program`, and a `Body` of each block.
+"""A compiled mechanism: its `Program`, and a `Body` of expressions for each block.
 
-A `Body` has expressions on a `Graph`, in terms of symbols. `emit.functions.name_of` names symbols
-of arguments; symbols of `BOUNDS` and `NEVER` are numbers that the printer knows.
+Symbols stand for arguments, see `emit.functions.name_of`, or, `NEVER` and `BOUNDS`, for numbers
+that depend on the precision.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node, f
 from clhines.simulator.mechanisms.ir.forms import linear_parts
 from clhines.simulator.mechanisms.ir.program import Argument, IonUse, Program
 
-NEVER = "_never"  # symbol of the time of an event that is not sent
-# symbols of bounds at which iterations end, in float64 and in float32, where rounding keeps
-# changes above the first: of NEURON's iterations, then of a text's
+NEVER = "_never"  # infinity: the time of an event that is not sent
+# bounds at which iterations end, in float64 and in float32, whose roundings are larger than the
+# former: first of NEURON's iterations, then of a text's
 BOUNDS = {
     "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, of a state
-    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of a state whose change counts
+    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of states whose change counts
     "_bound_rest": (Fraction(1, 10**8), Fraction(10**30)),  # of an equation
     "_bound_sum": (Fraction(1, 10**6), Fraction(3, 10**5)),  # of the changes of a KINETIC block
-    "_bound_relative": (Fraction(1, 10**9), Fraction(1, 10**4)),  # of a change; it is quadratic
+    "_bound_relative": (Fraction(1, 10**9), Fraction(1, 10**4)),  # of a change (quadratic method)
     "_bound_absolute": (Fraction(1, 10**14), Fraction(1, 10**8)),
 }
 
 
 @dataclass
 class Loop:
-    """An iteration inside a block: ``names = values`` again while `go_on`.
+    """A loop in a block: repeat ``names = values`` while `go_on`.
 
-    `equations`, in terms of `names`, vanish at the end of an iteration that solves equations, one
-    for each of the first variables. Only derivatives need them.
+    If it solves equations, `equations`, in terms of `names`, vanish at its end: one for each of the
+    first variables. Only derivatives need them.
     """
 
-    names: list[str]  # symbols inside
+    names: list[str]  # symbols of its variables inside
     ends: list[str]  # and after it
-    starts: list[Node]  # before the first turn
-    values: list[Node] = field(default_factory=list)  # after a turn
+    starts: list[Node]  # values before the first turn
+    values: list[Node] = field(default_factory=list)  # values after a turn
     go_on: Node | None = None  # set once a turn is complete
-    most: int = 0  # turns after which it has failed: results are NaN
-    entered: Node | None = None  # whether there is a first turn; None: there is
+    most: int = 0  # most turns; after that it has failed and results are NaN
+    entered: Node | None = None  # whether there is a first turn; None: always
     equations: list[Node] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
-        """Return expressions on which its turns depend."""
+        """Return the conditions of its turns."""
         return [e for e in (self.go_on, self.entered) if e is not None]
 
     def nodes(self) -> list[Node]:
@@ -56,13 +56,13 @@ class Loop:
         return self.starts + self.values + self.decides()
 
     def mapped(self, f: Callable[[Node], Node]) -> Loop:
-        """Return the loop with other expressions."""
+        """Apply `f` to its expressions."""
         go_on, entered = (None if e is None else f(e) for e in (self.go_on, self.entered))
         starts, values = [*map(f, self.starts)], [*map(f, self.values)]
         return replace(self, starts=starts, values=values, go_on=go_on, entered=entered)
 
     def without_unneeded(self, free: Set[str]) -> Loop:
-        """Return the loop without variables of which neither these names nor the loop need any."""
+        """Drop variables that neither the names in `free` nor the loop itself need."""
         count = len(self.names)
         inside = free_of(self.decides())
         kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
@@ -84,16 +84,16 @@ class Loop:
 
 @dataclass
 class Body:
-    """Results of a block."""
+    """Results of a block, variables that it writes, and its loops."""
 
     results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
     writes: dict[str, Node] = field(default_factory=dict)  # by name, in order
-    loops: list[Loop] = field(default_factory=list)  # each may use the ends of earlier ones
-    comment: str = ""  # above the function, where it is not the usual one
-    suffix: str = ""  # end of the function's name, where it is not the block's
+    loops: list[Loop] = field(default_factory=list)  # each may use the ends of earlier loops
+    comment: str = ""  # comment of the function, if it is not the usual one
+    suffix: str = ""  # end of the function's name, if it is not the block's name
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
-        """Return all expressions of the results, of these variables, and of loops for them."""
+        """Return the expressions of the results, of some variables, and of the loops for both."""
         nodes = [node for _, _, node in self.results]
         nodes += [self.writes[name] for name in wanted if name in self.writes]
         for loop in self.needed_loops(nodes):
@@ -101,7 +101,7 @@ class Body:
         return nodes
 
     def free(self, wanted: Iterable[str]) -> set[str]:
-        """Return the symbols on which the results and these variables depend."""
+        """Return the symbols on which the results and some variables depend."""
         return free_of(self.nodes(wanted))
 
     def every(self) -> list[Node]:
@@ -110,7 +110,7 @@ class Body:
         return nodes + [node for loop in self.loops for node in loop.nodes()]
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
-        """Return the loops that expressions need, without variables that nothing needs."""
+        """Return the loops that expressions need, without unneeded variables."""
         free = free_of(roots)
         needed: list[Loop] = []
         for loop in reversed(self.loops):
@@ -120,7 +120,7 @@ class Body:
         return needed[::-1]
 
     def mapped(self, f: Callable[[Node], Node]) -> Body:
-        """Return the body with other expressions."""
+        """Apply `f` to its expressions."""
         results = [(role, name, f(node)) for role, name, node in self.results]
         writes = {name: f(node) for name, node in self.writes.items()}
         return replace(
@@ -130,21 +130,18 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A mechanism, the same for both languages."""
+    """A compiled mechanism, in the same form for both languages."""
 
     program: Program
     bodies: Mapping[str, Body]
-    about: tuple[str, ...] = ()  # lines that describe it
+    about: tuple[str, ...] = ()  # lines of its description
     shown: tuple[str, ...] = ()  # blocks whose statements belong to the description
-    constant: bool = False  # i is linear in v, of parameters alone: summed once for all steps
+    constant: bool = False  # i is linear in v and depends on parameters alone: summed once
     pointers: Mapping[str, str] = field(default_factory=dict)  # symbol of each pointer
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return the printed source for a key, or print it.
-
-        An InputError says that an expression is too large.
-        """
+        """Return the printed source for a key, or print it; InputError if it is too large."""
         if key not in self.printed:
             try:
                 self.printed[key] = make()
@@ -154,7 +151,7 @@ class Compiled:
         return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function that gives these variables, too."""
+        """Return the arguments of a block's function, which also returns `outputs`."""
         if not isinstance(block, str) or block not in self.program.blocks:
             blocks = ", ".join(self.program.blocks)
             raise InputError(
@@ -181,39 +178,39 @@ class Compiled:
         return parts[0] is not value.graph.zero if parts is not None and is_sum else None
 
     def free(self, block: str) -> set[str]:
-        """Return the symbols on which the results and states of a block depend."""
+        """Return the symbols on which a block's results and states depend."""
         return self.bodies[block].free([q.name for q in self.program.states])
 
     @cached_property
     def start_uses(self) -> frozenset[str]:
-        """Parameters on which the state at the start depends, without results of `current`."""
+        """Parameters on which the initial state depends, except through results of `current`."""
         later = "advance", "diffuse", "after_solve", "current"
         return self._parameters_of(block for block in self.program.blocks if block not in later)
 
     @cached_property
     def table_uses(self) -> frozenset[str]:
-        """Parameters on which its tables depend."""
+        """Parameters on which tables depend."""
         families = "grid_", "table_"
         return self._parameters_of(b for b in self.program.blocks if b.startswith(families))
 
     @cached_property
     def current_uses(self) -> frozenset[str]:
-        """Parameters on which results of `current` depend, if it sets more than `i` and `g`."""
+        """Parameters on which `current` depends, if it sets more than `i` and `g`."""
         arguments = self.program.blocks.get("current", ())
         if all(a.direction == "in" or a.role in ("i", "g") for a in arguments):
             return frozenset()
         return self._parameters_of(["current"])
 
     def _parameters_of(self, blocks: Iterable[str]) -> frozenset[str]:
-        """Return the parameters on which results and states of blocks depend."""
+        """Return the parameters on which blocks depend."""
         free = {name for block in blocks for name in self.free(block)}
         return frozenset(free & self.program.defaults.keys())
 
     @cached_property
     def reads_first_currents(self) -> bool:
-        """Whether the first step may read results of `current` at the start before it sets them.
+        """Whether the first step may read initial results of `current` before it computes them.
 
-        Else the state at the start needs new currents only where users look at it.
+        If not, the initial state needs currents only for users.
         """
         blocks, currents = self.program.blocks, {f"i{ion.name}" for ion in self.program.ions}
         of_current = [a for a in blocks.get("current", ()) if a.direction != "in"]
@@ -240,7 +237,7 @@ class Compiled:
 def arguments_of(
     program: Program, pointers: Mapping[str, str], block: str, body: Body, kept: set[str]
 ) -> tuple[Argument, ...]:
-    """Return the arguments of a block's function that gives `kept`."""
+    """Return the arguments of a block's function, which returns the variables in `kept`."""
     free = body.free(kept)
     role_names = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
     arguments = [Argument(role, name) for role, name in role_names.items() if role in free]
@@ -272,7 +269,7 @@ def _pointers(body: Body, free: set[str], pointers: Mapping[str, str]) -> list[A
 
 
 def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument]:
-    """Return the streams of random numbers that a block reads, and how many words are drawn."""
+    """Return the random streams that a block reads, and the counts of words that it draws."""
     drawn = {name for role, name, _ in body.results if role == "drawn"}
     arguments = []
     for name in random:
@@ -284,7 +281,7 @@ def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument
 
 
 def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argument]:
-    """Return the states that a block reads or sets, and the outputs that it sets."""
+    """Return the states that a block reads or sets, then the outputs that it sets."""
     arguments = []
     for key in states:
         if key in kept:
@@ -295,7 +292,7 @@ def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argumen
 
 
 def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:
-    """Return the arguments of a block's function that are variables of ions."""
+    """Return the variables of ions among a block's arguments."""
     arguments = []
     written = {name for role, name, _ in body.results if role == "ion"}
     for ion in ions:

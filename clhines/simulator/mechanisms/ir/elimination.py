@@ -1,4 +1,4 @@
-"""Systems of equations whose entries are expressions; a step that both languages take."""
+"""Linear systems of expressions, and exponential Euler, for the methods of both languages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node
 
 MAX_PRODUCTS = 12_000
-Entries = dict[str, dict[str, Node]]  # of a matrix, by row and column
+Entries = dict[str, dict[str, Node]]  # entries of a matrix by row and column
 
 
 def exponential_euler(
     x: Node, a: Node, b: Node, h: Node, named: Callable[[str, Node], Node], name: str
 ) -> Node:
-    """Return a state after a step of ``dx/dt = a + b*x``; `name` names the rate b."""
+    """Return x after a step h of ``dx/dt = a + b*x``, exactly; b gets the name `name`."""
     graph = x.graph
     if b is graph.zero:
         return x + h * a
@@ -26,13 +26,12 @@ def exponential_euler(
 def solved(
     matrix: Entries, right: dict[str, Node], named: Callable[[str, Node], Node]
 ) -> dict[str, Node]:
-    """Return the solution of a linear system whose entries are expressions.
+    """Solve a linear system of expressions by Gaussian elimination.
 
-    Gaussian elimination. The next unknown is the one whose row and column have the fewest other
-    entries (Markowitz), so that little is filled in. Rows are exchanged only where all diagonal
-    entries that are left are 0, whatever the values of symbols. `matrix` has rows by
-    name, of the entries that are not 0, and the diagonal; `named` gives an expression a name, to be
-    worked out once. An ExpressionError says that the system is singular, or too large.
+    The next unknown is the one whose row and column have the fewest other entries (Markowitz), for
+    little fill-in. Rows are exchanged only if all remaining diagonal entries are 0 for any values
+    of symbols. `matrix` has the nonzero entries, and the diagonal, by row; `named` names an
+    expression, which is then computed once. ExpressionError if the system is singular or too large.
     """
     rows = {row: dict(entries) for row, entries in matrix.items()}
     b, left, order, products = dict(right), list(rows), list[str](), 0
@@ -62,7 +61,7 @@ def solved(
 
 
 def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
-    """Return the next unknown; exchange rows if all diagonal entries that are left are 0."""
+    """Return the next unknown; exchange rows if all remaining diagonal entries are 0."""
 
     def fill(name: str) -> int:
         column = sum(name in rows[row] for row in left) - 1
@@ -80,7 +79,7 @@ def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
 def _substituted(
     rows: Entries, b: dict[str, Node], order: list[str], named: Callable[[str, Node], Node]
 ) -> dict[str, Node]:
-    """Return the unknowns of a triangular system, from the last one back."""
+    """Solve a triangular system, from the last unknown back."""
     x: dict[str, Node] = {}
     for name in reversed(order):
         others = [rows[name][c] * x[c] for c in x if c in rows[name]]

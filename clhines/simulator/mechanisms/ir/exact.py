@@ -1,8 +1,8 @@
-"""Exact numbers of mechanism texts: fractions of bounded size, and functions of them to 60 digits.
+"""Exact numbers: fractions of bounded size, and functions of them to 60 digits.
 
-A literal is an exact decimal. Results of arithmetic stay exact until they need too many digits;
-then, and where a function gives an irrational number, they are rounded to `DIGITS` decimal digits,
-many more than any floating-point format here has.
+Literals are exact decimals. Results of arithmetic stay exact until they need too many digits; then,
+like irrational results of functions, they are rounded to `DIGITS` decimal digits, many more than
+float64 has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_POWER = 64  # largest whole exponent
 _MAX_BITS = 6000  # of numerator and denominator together
 _LARGEST = Fraction(math.ldexp(1.0, 1023)) * 2
 _SMALLEST = Fraction(1, 10**400)
-_SAME = Fraction(1, 10**50)  # relative difference that rounding alone may make
+_SAME = Fraction(1, 10**50)  # relative difference that rounding may cause
 PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 
 
@@ -32,7 +32,7 @@ class NotRealError(ExpressionError):
 
 
 def bounded(x: Fraction) -> Fraction:
-    """Return a number, rounded to `DIGITS` where it is longer; ExpressionError if out of range."""
+    """Round a number to `DIGITS` if it is too long; ExpressionError if it is out of range."""
     n, d = x.numerator, x.denominator
     if n.bit_length() < 900 and d.bit_length() < 900:
         return x
@@ -62,7 +62,7 @@ def literal(text: str) -> Fraction:
 
 
 def total(numbers: list[Fraction]) -> Fraction:
-    """Return a sum; a rest within rounding error is 0."""
+    """Return a sum; 0 if it is within rounding error of 0."""
     if len(numbers) == 1:
         return numbers[0]
     result = sum(numbers, Fraction(0))

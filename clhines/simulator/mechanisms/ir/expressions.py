@@ -1,12 +1,11 @@
-"""Expressions as a graph: each distinct expression is one immutable node of its `Graph`.
+"""Expressions as a graph (hash-consed): each distinct expression is one immutable node.
 
-Equal expressions are the same object, so results of a traversal are kept by node and every
-algorithm takes time in proportion to the number of nodes. Sums and products are in a light normal
-form: nested ones of few terms are flattened, equal terms and equal bases are collected, numbers are
-exact. Nothing is multiplied out but a number times a short sum.
+Algorithms cache results by node and take time in proportion to the number of nodes. Sums and
+products have a light normal form: short nested ones are flattened, equal terms and equal bases are
+collected, numbers are exact. Only a number times a short sum is multiplied out.
 
 An expression with a name is a ``local`` node around its definition. It is never flattened into
-another expression, so the length of a formula never grows with its definitions.
+other expressions, so formulas do not grow with their definitions.
 """
 
 from __future__ import annotations
@@ -31,13 +30,12 @@ class Node:
     """An expression.
 
     `op` is ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
-    ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``; without a
-    derivative here: ``grown`` (with the terms of its series, where these are few), ``place`` in a
-    table, ``lookup`` of its value there, ``entry`` of a row, functions of C, ``random_count`` and
-    functions of `random123`. In `args`, a product has
-    its number first, a sum last; a local has its definition. `index` is the number of the
-    node in its graph, after those of its children; `mask` has a bit for each symbol that the
-    expression depends on, see `Graph.bits`.
+    ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``, ``place`` in a
+    table, ``lookup`` of a value there; or, without a derivative, ``grown`` (with its number of
+    terms if that is small), ``entry`` of a row, a function of C, ``random_count`` or a function of
+    `random123`. In `args`, a product has its number first, a sum last; a local has its definition.
+    `index` is the node's number in its graph, larger than its children's; `mask` has a bit for each
+    symbol on which it depends, see `Graph.bits`.
     """
 
     __slots__ = ("args", "graph", "index", "mask", "name", "op", "value")
@@ -89,7 +87,7 @@ class Node:
 
     @property
     def definition(self) -> Node:
-        """Itself without its name."""
+        """The expression without its name."""
         node = self
         while node.op == "local":
             node = node.args[0]
@@ -97,7 +95,7 @@ class Node:
 
 
 def free_of(nodes: Iterable[Node]) -> set[str]:
-    """Return the names of the symbols that nodes of one graph depend on."""
+    """Return the names of the symbols on which nodes of a graph depend."""
     mask, graph = 0, None
     for node in nodes:
         mask, graph = mask | node.mask, node.graph
@@ -110,9 +108,9 @@ def free_of(nodes: Iterable[Node]) -> set[str]:
 
 
 class Graph:
-    """Nodes of one mechanism, of which `count` have been made so far.
+    """The nodes of a mechanism, `count` so far.
 
-    `bits` has the bit of each symbol in the masks of nodes, `symbols` their names by bit.
+    `bits` has each symbol's bit in the masks of nodes, `symbols` has the names by bit.
     """
 
     def __init__(self) -> None:
@@ -157,19 +155,16 @@ class Graph:
         return node
 
     def local(self, name: str, definition: Node) -> Node:
-        """Return an expression under a name, which others may have, too.
+        """Name an expression; several expressions may have the same name.
 
-        Numbers, symbols and expressions with a name need none.
+        Numbers, symbols and expressions with a name are returned unchanged.
         """
         if not definition.args or definition.op == "local":
             return definition
         return self._make("local", (definition,), name)
 
     def copied(self, roots: Iterable[Node]) -> dict[Node, Node]:
-        """Copy the nodes of expressions of another graph into this one.
-
-        They are made in the same order as there, on which later nodes depend.
-        """
+        """Copy expressions of another graph into this one, in the same order."""
         copies: dict[Node, Node] = {}
         for node in sorted(postorder(roots), key=lambda node: node.index):
             if node.op == "symbol":
@@ -203,7 +198,7 @@ class Graph:
                 yield a
 
     def scaled(self, factor: Fraction, rest: Node) -> Node:
-        """Return a number times an expression without one, without multiplying out."""
+        """Return a number times an expression without a number, not multiplied out."""
         if factor == 1:
             return rest
         if rest is self.one:
@@ -270,7 +265,7 @@ class Graph:
     # --------------------------------------------------------------------------- functions
 
     def call(self, name: str, *args: Node) -> Node:
-        """Return a function of `FUNCTIONS`, or another `op` of a function."""
+        """Return a call of a function, whose `op` is `name`."""
         if name in exact.FUNCTIONS and args[0].is_number:
             return self.number(exact.FUNCTIONS[name](args[0].value))
         if name in ("floor", "ceil") and args[0].is_number:
@@ -291,7 +286,7 @@ class Graph:
         return self.power(x, self.number(Fraction(1, 2)))
 
     def less(self, a: Node, b: Node, or_equal: bool = False) -> Node:
-        """Return 1 where a is below b, else 0."""
+        """Return 1 if a is below b, else 0."""
         if a is b:
             return self.number(int(or_equal))
         if a.is_number and b.is_number:
@@ -299,20 +294,20 @@ class Graph:
         return self._make("lessequal" if or_equal else "less", (a, b))
 
     def both(self, a: Node, b: Node) -> Node:
-        """Return 1 where neither is 0, else 0."""
+        """Return 1 if neither is 0, else 0."""
         if a.op in CONDITIONS and b.op in CONDITIONS:
             args = dict.fromkeys(self._flat("both", (a, b)))
             return self._make("both", tuple(args)) if len(args) > 1 else a
         return self.where(a, self.where(b, self.one, self.zero), self.zero)
 
     def where(self, condition: Node, a: Node, b: Node) -> Node:
-        """Return a where the condition is not 0, else b."""
+        """Return a if the condition is not 0, else b."""
         if condition.is_number:
             return a if condition.value else b
         return a if a is b else self._make("where", (condition, a, b))
 
     def negated(self, e: Node) -> Node:
-        """Return 1 where e is 0, else 0."""
+        """Return 1 if e is 0, else 0."""
         if e.op in ("less", "lessequal"):
             return self.less(e.args[1], e.args[0], or_equal=e.op == "less")
         return self.where(e, self.zero, self.one)
@@ -320,7 +315,7 @@ class Graph:
     # ---------------------------------------------------------------------------- rewriting
 
     def rebuilt(self, node: Node, args: tuple[Node, ...]) -> Node:
-        """Return the node with other arguments."""
+        """Return a node with other arguments."""
         if all(a is b for a, b in zip(args, node.args, strict=True)):
             return node
         op = node.op
@@ -338,7 +333,7 @@ class Graph:
         return self.where(*args) if op == "where" else self.call(op, *args)
 
     def replaced(self, roots: Iterable[Node], replacements: dict[Node, Node]) -> list[Node]:
-        """Return expressions with some nodes in place of others; `found` gets all results."""
+        """Replace nodes in expressions; `replacements` also caches all results."""
         roots, mask = list(roots), 0
         for node in replacements:
             mask |= node.mask
@@ -387,7 +382,7 @@ class Graph:
         return self.outer(node) * slopes[0]
 
     def outer(self, node: Node) -> Node:
-        """Return the derivative of a function by its (first) argument."""
+        """Return the derivative of a function by its first argument."""
         x = node.args[0]
         if node.op == "exp":
             return node
@@ -417,7 +412,7 @@ def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
 
 
 def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
-    """Slope of ``(exp(b*h) - 1) / b``."""
+    """Return the derivative of ``(exp(b*h) - 1) / b`` by b."""
     z = graph.local("_z", b * h)
     near = h**2 * _series(graph, [Fraction(k + 1, math.factorial(k + 2)) for k in range(15)], z)
     far = (h * graph.call("exp", z) - graph.call("weight", b, h)) / b
@@ -425,7 +420,7 @@ def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
 
 
 def _slope_of_bernoulli_slope(graph: Graph, x: Node, e: Node) -> Node:
-    """Second derivative of ``x / (exp(x) - 1)``; `e` is ``exp(x)``."""
+    """Return the second derivative of ``x / (exp(x) - 1)``; `e` is ``exp(x)``."""
     numbers = exact.bernoulli_numbers(32)
     c = [2 * k * (2 * k - 1) * numbers[2 * k] / math.factorial(2 * k) for k in range(1, 16)]
     value, slope = (graph.call(name, x, e) for name in ("bernoulli", "bernoulli_slope"))
@@ -440,7 +435,7 @@ def _slope_of_place(graph: Graph, x: Node, n: Node) -> Node:
 
 
 def _slope_of_lookup(graph: Graph, place: Node, *table: Node) -> Node:
-    """Slope of the line between two rows."""
+    """Return the slope between two rows."""
     row = graph.local("_row", graph.call("floor", place))
     return graph.call("lookup", row + 1, *table) - graph.call("lookup", row, *table)
 
@@ -457,7 +452,7 @@ _SLOPES: dict[str, Callable[..., Node]] = {
 
 
 def split(term: Node) -> tuple[Fraction, Node]:
-    """Return the number in front of a term, and the rest."""
+    """Split a term into its numeric factor and the rest."""
     graph = term.graph
     if term.is_number:
         return term.value, graph.one
@@ -472,7 +467,7 @@ def postorder(
 ) -> Iterator[Node]:
     """Yield each node once, arguments before their users.
 
-    Nothing below nodes of `stop`; with `mask`, nothing below nodes without its symbols.
+    Do not descend below nodes in `stop` or, with `mask`, below nodes without its symbols.
     """
     seen: set[Node] = set()
     for root in roots:

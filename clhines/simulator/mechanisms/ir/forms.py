@@ -1,4 +1,4 @@
-"""Forms of expressions: linear ones in some symbols, sums of multiples."""
+"""Expressions as linear forms in some symbols, and as sums of multiples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LinearForm:
 
 
 def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
-    """Return an expression as a form that is linear in all of some symbols together, or None."""
+    """Return an expression as a form that is jointly linear in some symbols, or None."""
     graph = e.graph
     mask = 0
     for name in names:
@@ -36,7 +36,7 @@ def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
 
 
 def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
-    """Return ``a`` and ``b`` of ``rate = a + b * symbol``, or None if it is not so."""
+    """Return ``a`` and ``b`` of ``rate = a + b * symbol``, or None if the rate is not linear."""
     form = linear_form(rate, [name])
     return None if form is None else (form.constant, form.coefficients.get(name, rate.graph.zero))
 
@@ -74,7 +74,7 @@ def _linear(node: Node, mask: int, forms: dict[Node, LinearForm | None]) -> Line
 
 
 def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) -> bool:
-    """Whether each value is its symbol plus a multiple of another, with factors of known ones."""
+    """Whether each value is its own symbol plus symbol `name` times a factor of parameters."""
     for key, value in values.items():
         form = linear_form(value, [name])
         if form is None or form.constant.definition is not value.graph.symbol(key):
@@ -89,7 +89,7 @@ def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) 
 
 @dataclass(frozen=True)
 class Multiples:
-    """``shift + sum of factors[x] * x`` with numbers, x being no sums and no multiples."""
+    """``shift + sum of factors[x] * x`` with numbers; no x is a sum or a multiple."""
 
     shift: Fraction
     factors: dict[Node, Fraction]
@@ -103,16 +103,16 @@ class Multiples:
         return Multiples(shift, {x: f for x, f in factors.items() if f})
 
     def node(self, graph: Graph) -> Node:
-        """Return it as an expression."""
+        """Return the sum as an expression."""
         terms = [graph.scaled(f, x) for x, f in self.factors.items()]
         return graph.add([*terms, graph.number(self.shift)])
 
 
 def multiples(e: Node) -> Multiples | None:
-    """Return an expression as a sum of multiples, names looked through; None if it is too long.
+    """Return an expression as a sum of multiples, names expanded; None if it is too long.
 
-    Sums within products have a positive first term, so that a difference and its negative are
-    multiples of one thing.
+    Sums inside products get a positive first term, so that ``a - b`` and ``b - a`` are multiples of
+    the same expression.
     """
     graph = e.graph
     shift, factors = [Fraction(0)], dict[Node, list[Fraction]]()
@@ -142,7 +142,7 @@ def multiples(e: Node) -> Multiples | None:
 
 
 def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
-    """Take the signs of sums out of a product."""
+    """Move the signs of sums out of a product."""
     if x.op != "mul":
         return 1, x
     sign, args = 1, []
@@ -157,10 +157,10 @@ def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
 
 
 def without_quotients(e: Node) -> Node:
-    """Return a product without the quotients in it that can be reduced.
+    """Reduce quotients in a product.
 
-    ``1/tau`` of ``tau = 1/(a + b)`` is ``a + b``, and ``m_inf*(a + b)`` of ``m_inf = a/(a + b)``
-    is ``a``.
+    ``1/tau`` with ``tau = 1/(a + b)`` is ``a + b``; ``m_inf*(a + b)`` with ``m_inf = a/(a + b)`` is
+    ``a``.
     """
     graph = e.graph
     factors = list(e.args) if e.op == "mul" else [e]
@@ -185,7 +185,7 @@ def without_quotients(e: Node) -> Node:
 
 
 def _ratio(a: Node, b: Node) -> Fraction | None:
-    """Return the number that a is b times, if that is easily seen."""
+    """Return the number ``a/b``, or None if it is not obvious."""
     if a is b:
         return Fraction(1)
     sums = [dict((x, f) for f, x in map(split, e.definition.args)) for e in (a, b)]
@@ -196,5 +196,5 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
 
 
 def _power_of(e: Node) -> Fraction:
-    """Return the exponent of a power, if it is a number; else 0."""
+    """Return the exponent of a power; 0 if it is not a number."""
     return e.args[1].value if e.op == "pow" else Fraction(0)

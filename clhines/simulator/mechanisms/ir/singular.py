@@ -1,4 +1,4 @@
-"""Quotients that are still 0/0 at a voltage, and values of expressions of numbers."""
+"""Find quotients that are still 0/0 at a voltage; evaluate expressions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from clhines.simulator.mechanisms.ir.passes.remove_singularities import (
     whole_power,
 )
 
-_BESIDE = 1e-6  # of an exponent x: x/(exp(x) - 1) as written has an error of eps/x
-_GRID = np.arange(-200, 200.5, 0.5)  # mV, where 0/0 is sought
+_BESIDE = 1e-6  # exponent x up to which x/(exp(x) - 1) as written is wrong: its error is eps/x
+_GRID = np.arange(-200, 200.5, 0.5)  # mV, grid of the search for 0/0
 
 
 def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -> bool:
-    """Whether one of the values `at` of the one symbol without a number is within rounding of 0/0.
+    """Whether a quotient is within rounding of 0/0 at a value `at` of the only unknown symbol.
 
-    There a quotient as written is rounding error only; ``bernoulli`` is exact.
+    There a quotient as written would be rounding error; ``bernoulli`` is exact.
     """
     for node in postorder(remove_singularities(roots, {})):
         names = node.args[0].free - numbers.keys() if node.op == "bernoulli" else set()
@@ -31,7 +31,7 @@ def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -
 
 
 def value_of(root: Node, numbers: Mapping[str, float]) -> float | None:
-    """Return an expression of numbers by name, or None where it has others."""
+    """Evaluate an expression; None if it has symbols that are not in `numbers`."""
     with np.errstate(all="ignore"):
         values = None if root.uses("v") else _at(root, np.zeros(1), numbers, {})
     return None if values is None else float(values[0])
@@ -40,11 +40,11 @@ def value_of(root: Node, numbers: Mapping[str, float]) -> float | None:
 def singular_point(
     root: Node, defaults: Mapping[str, float], seen: dict[Node, np.ndarray | None]
 ) -> float | None:
-    """Return a voltage within 200 mV of 0 where a quotient is still 0/0, or None.
+    """Return a voltage within 200 mV of 0 at which a quotient is still 0/0, or None.
 
-    The search takes the parameters' defaults, quotients that depend on v only, and changes of sign
-    of the denominator. It leaves out expressions inside of ``where``, and those in `seen`: values
-    on the grid, (801,) float64, or None if an expression depends on more. `seen` gets more.
+    With default parameters, check quotients that depend on v only for changes of the denominator's
+    sign; skip expressions inside ``where``. `seen` caches values on the grid, (801,) float64, or
+    None if an expression depends on more than v.
     """
     checked = [node for node in _outside_where(root) if node.op == "mul"]
     for node in checked:
@@ -68,7 +68,7 @@ def _outside_where(root: Node) -> list[Node]:
             continue
         result.append(node)
         for a in node.args:
-            if a not in seen and a.op != "local":  # which has been checked in its own line
+            if a not in seen and a.op != "local":  # locals have been checked in their own lines
                 seen.add(a)
                 stack.append(a)
     return result
@@ -81,7 +81,7 @@ def _vanishing(
     defaults: Mapping[str, float],
     seen: dict[Node, np.ndarray | None],
 ) -> float | None:
-    """Return where a denominator changes its sign and the numerator vanishes, too."""
+    """Return a voltage at which a denominator changes its sign and the numerator vanishes, too."""
     values = _at(low, _GRID, defaults, seen)
     if values is None or top is None:
         return None
@@ -105,7 +105,7 @@ def _vanishing(
 def _bisect(
     function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Return where a function changes its sign between two numbers, of each of many pairs."""
+    """Return where a function changes its sign, for many intervals at once."""
     below = (function(low) < 0) | (function(high) > 0)
     for _ in range(60):
         middle = (low + high) / 2
@@ -126,7 +126,7 @@ def _at(
     defaults: Mapping[str, float | np.ndarray],
     seen: dict[Node, np.ndarray | None],
 ) -> np.ndarray | None:
-    """Return an expression at voltages, or None if it depends on more."""
+    """Evaluate an expression at voltages; None if it depends on unknown symbols."""
     numbers: dict[str, float | np.ndarray] = {**defaults, "v": v}
     for node in postorder([e], stop=seen):
         if node not in seen:
@@ -149,5 +149,5 @@ def _value(
         return np.sum(np.broadcast_arrays(*values), axis=0)
     if node.op == "mul":
         return np.prod(np.broadcast_arrays(*values), axis=0)
-    function = _NUMPY.get(node.op)  # not of where and bernoulli, which are finite already
+    function = _NUMPY.get(node.op)  # where and bernoulli are finite and need no check
     return None if function is None else function(*values)

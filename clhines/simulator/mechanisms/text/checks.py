@@ -1,4 +1,4 @@
-"""Checks of a text: circular definitions, dependences; and the methods of its states."""
+"""Check a text for circular definitions and wrong dependences; find the methods of states."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from clhines.simulator.mechanisms.text.statements import Line
 IMPLICIT = ("sparse", "derivimplicit")
 METHODS = ("euler", "rk2", "rk4", *IMPLICIT, "exact")
 MAX_TEXT, MAX_STATES, MAX_COUPLED = 100_000, 500, 64
-MAX_ENTRIES = 800  # of the matrix of an implicit method: 28 states that all depend on each other
+MAX_ENTRIES = 800  # entries of an implicit method's matrix: 28 states that all depend on each other
 
 
 def checked(text: str) -> Equations:
-    """Read the text of a mechanism; InputError with the line and the symbol that is wrong."""
+    """Read and check a mechanism; an InputError has the line and the symbol."""
     if len(text) > MAX_TEXT:
         raise InputError(f"the mechanism's text has {len(text)} letters; at most {MAX_TEXT}")
     eq = Equations(text)
@@ -103,7 +103,7 @@ def _check_names(eq: Equations) -> None:
 
 
 def _check_values(eq: Equations) -> None:
-    """Evaluate each expression once as written, and refuse dependences that it cannot have."""
+    """Evaluate each expression once, and refuse dependences that it cannot have."""
     scope, seen = Scope(eq), dict[Node, np.ndarray | None]()
     defaults = {q.name: q.default for q in eq.parameters}
     totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # currents of the node
@@ -138,7 +138,7 @@ def _check_values(eq: Equations) -> None:
 
 
 def _check_units(eq: Equations) -> None:
-    """Check the unit of each rate against the unit of its state."""
+    """Compare the unit of each rate with the unit of its state."""
     for name, line in eq.rates.items():
         if line.unit is None:
             continue
@@ -157,7 +157,7 @@ def _check_units(eq: Equations) -> None:
 
 
 def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
-    """Find the method, and which states it takes."""
+    """Find the method, and the states that it advances."""
     nonlinear = [name for name, rate in rates.items() if linear_parts(rate, name) is None]
     circles = coupled(rates)
     line = eq.settings.get("method")
@@ -202,7 +202,7 @@ def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
 
 
 def _check_noise(eq: Equations, rates: dict[str, Node]) -> None:
-    """Refuse noise in a rate but for a term that exponential Euler takes."""
+    """Refuse noise in rates, except as a term that exponential Euler can treat."""
     for name, rate in rates.items():
         if not rate.uses("noise"):
             continue

@@ -1,9 +1,9 @@
-"""The language of equations as a language of `Mechanism`: from a text to `Compiled`.
+"""Compile texts in the language of equations; steps of their states.
 
 A step executes the statements in the order of the text, as NEURON does. Exponential Euler advances
-a state that is linear in itself; lines below see the new value. A method advances all its states
-together, in the line of the first of their rates. Rates take values at the end of the step, as the
-voltage is, under exponential Euler and implicit methods, and at its begin under explicit methods.
+a state whose rate is linear in the state; lines below see the new value. A method advances all its
+states together, in the line of their first rate. Under exponential Euler and implicit methods rates
+see values at the end of the step, like the voltage, under explicit methods at its begin.
 """
 
 from __future__ import annotations
@@ -41,16 +41,13 @@ _HALF = Fraction(1, 2)
 
 
 def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
-    """Return the states that change after a step, in terms of symbols, and loops for them.
-
-    Last is how many words the stream of noise has given in it.
-    """
+    """Return new states after a step, loops for them, and how many words noise has drawn."""
     step = _StepEquations(eq)
     return step.new, step.loops, step.drawn
 
 
 class _StepEquations:
-    """One step: `new` values of states, and `loops` for them."""
+    """Equations of a step: `new` values of states, and `loops` for them."""
 
     def __init__(self, eq: Equations) -> None:
         self.eq, self.graph = eq, eq.graph
@@ -73,18 +70,18 @@ class _StepEquations:
             self.new[HIDDEN] = self.graph.symbol("v")
 
     def _before(self, name: str) -> Node:
-        """Return the symbol of a current's previous value, which depends on no state."""
+        """Return the symbol of a current's previous value."""
         return self.graph.symbol(f"_{name}__before")
 
     def _replace(self, values: dict[Node, Node]) -> None:
-        """Put values in place of symbols in all results."""
+        """Replace symbols in all results."""
         roots = [*self.new.values(), *(e for loop in self.loops for e in loop.nodes())]
         replacements = dict(zip(roots, self.graph.replaced(roots, values), strict=True))
         self.new = {name: replacements[e] for name, e in self.new.items()}
         self.loops = [loop.mapped(lambda e: replacements[e]) for loop in self.loops]
 
     def _currents(self) -> dict[str, Node]:
-        """Return the currents as they were before the voltage was solved for, if rates use them."""
+        """Return the currents before the voltage solve, if rates use them."""
         if not self.eq.uses_currents:
             return {}
         half = self.h * self.graph.number(_HALF)
@@ -108,9 +105,9 @@ class _StepEquations:
         self._set({name: new})
 
     def _noise(self, name: str, b: Node) -> Node:
-        """Return the effect of white noise of intensity 1 on ``dx/dt = b*x`` at the step's end.
+        """Return the effect of white noise of intensity 1 on ``dx/dt = b*x`` after a step.
 
-        A normal number of the variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
+        A normal number with variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
         """
         graph, named, two = self.graph, self.scope.named, self.graph.number(2)
         variance = self.h
@@ -125,9 +122,9 @@ class _StepEquations:
     # -------------------------------------------------------------------- several together
 
     def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
-        """Rates of the method's states, with names as they are at these values of the states.
+        """Return the rates of the method's states at some values of these states.
 
-        Names that do not depend on these states keep the value of their place.
+        Names that do not depend on these states keep their values from this line of the text.
         """
         eq, moving = self.eq, {*at, "t"}
         fixed = Scope(eq, {name: self.graph.symbol(f"_{name}") for name in eq.currents})
@@ -140,7 +137,7 @@ class _StepEquations:
         return {name: inner.expression(eq.rates[name].value) for name in eq.stepped}
 
     def _explicit(self) -> None:
-        """Advance by Euler's, the midpoint or the classical method of Runge and Kutta."""
+        """Advance by Euler's, the midpoint or the classical Runge-Kutta method."""
         graph, h, named = self.graph, self.h, self.scope.named
         old = {name: graph.symbol(name) for name in self.eq.stepped}
         half = graph.number(_HALF) * h
@@ -161,9 +158,9 @@ class _StepEquations:
         return {n: self.scope.named(f"_k{number}_{n}", rate) for n, rate in rates.items()}
 
     def _sparse(self) -> None:
-        """Solve ``(1 - h*J) (x_new - x) = h*(a + J*x)`` of the rates ``a + J*x_new``.
+        """Solve ``(1 - h*J) (x_new - x) = h*(a + J*x)`` for rates ``a + J*x_new``.
 
-        As NEURON does, for the change: at rest it is zero with its roundings, which else add up.
+        As NEURON does, for the change: at rest it is exactly zero, and roundings do not add up.
         """
         old = {name: self.graph.symbol(name) for name in self.eq.stepped}
         rates = self._rates(old, self.t + self.h)
@@ -177,7 +174,7 @@ class _StepEquations:
         self._set({name: old[name] + change[name] for name in change})
 
     def _row(self, row: str, slopes: dict[str, Node]) -> dict[str, Node]:
-        """Row of ``1 - h*J``."""
+        """Return a row of ``1 - h*J``."""
         entries = {c: -(self.h * slope) for c, slope in slopes.items()}
         entries[row] = self.graph.one + entries.get(row, self.graph.zero)
         return {c: e for c, e in entries.items() if e is not self.graph.zero}
@@ -216,15 +213,15 @@ class _StepEquations:
 
 @dataclass(frozen=True)
 class Text:
-    """The language of equations: there is nothing to a mechanism beside its text."""
+    """The language of equations, as the language of a `Mechanism`."""
 
     def cleaned(self, text: str) -> str:
-        """Return a text as it is kept: without the indentation that all lines have."""
+        """Return a text as it is kept: without common indentation."""
         text = re.sub(r"\A\s*\n", "\n", text)  # cleandoc is slow with many blank lines
         return cleandoc(text).strip() + "\n"
 
     def compiled(self, text: str) -> Compiled:
-        """Return the mechanism of a text; InputError with the line and the symbol that is wrong."""
+        """Compile a text; an InputError has the line and the symbol."""
         eq = checked(text)
         bodies = {"initial": _body_of_initial}
         if eq.currents:
@@ -284,12 +281,12 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
 
 
 def _adds(eq: Equations) -> bool:
-    """Whether an event does no more than add multiples of its weight to states."""
+    """Whether events only add multiples of their weights to states."""
     return adds_multiples(_body_of_event(eq).writes, "weight", {q.name for q in eq.parameters})
 
 
 def _is_constant(eq: Equations) -> bool:
-    """Whether the current is linear in v with coefficients of parameters only, without states."""
+    """Whether the current is linear in v and depends on parameters only, without states."""
     parts = None if eq.states or eq.spike or eq.ions else linear_parts(Scope(eq).current(), "v")
     allowed = {q.name for q in eq.parameters}
     return parts is not None and all(e.free <= allowed for e in parts)
@@ -307,7 +304,7 @@ def _body_of_initial(eq: Equations) -> Body:
 
 
 def _with_ions(eq: Equations, values: dict[str, Node], loops: list[Loop], comment: str) -> Body:
-    """Return a block that sets states, of which concentrations are given to ions."""
+    """Return a block that sets states; concentrations become results for ions."""
     results = [("ion", name, e) for name, e in values.items() if name in eq.outside]
     writes = {name: e for name, e in values.items() if name not in eq.outside}
     return Body(results, writes, loops, comment)

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>\*\*|<=|>=|==|!=|[-+*/^()<>,]))"
 )
-_LEVELS = (  # operators, the loosest first; how many operands stand in a row, and their name
+_LEVELS = (  # operators, the loosest first; most operands in a row, and their name
     (("or",), 64, "'or'"),
     (("and",), 64, "'and'"),
     (("<", "<=", ">", ">=", "==", "!="), 64, "comparisons"),
@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # arguments, and the 
 
 
 class ExpressionParser:
-    """One reading of one expression; `resolve` returns the expression of a name, or raises."""
+    """Parser of an expression; `resolve` returns the expression of a name, or raises."""
 
     def __init__(self, graph: Graph, source: str, resolve: Callable[[str], Node]) -> None:
         source = source.rstrip()
@@ -62,7 +62,7 @@ class ExpressionParser:
         self.tokens.append(("end", "the end", len(source)))
 
     def _take(self, *texts: str) -> str:
-        """Return the next token and go on, if it is one of these."""
+        """Skip and return the next token if it is one of these; else return an empty text."""
         _, text, _ = self.tokens[self.place]
         self.place += text in texts
         return text if text in texts else ""
@@ -73,13 +73,13 @@ class ExpressionParser:
             raise ExpressionError(f"cannot read the expression at '{rest or 'the end'}'")
 
     def parse(self) -> Node:
-        """Return the whole expression."""
+        """Parse the whole expression."""
         result = self._within(self._operands)
         self._need("the end")
         return result
 
     def _within(self, read: Callable[[], Node]) -> Node:
-        """Return the expression in brackets, or an exponent."""
+        """Parse an expression in brackets, or an exponent, by `read`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is too deep; expected at most {MAX_DEPTH}")
@@ -88,7 +88,7 @@ class ExpressionParser:
         return result
 
     def _operands(self, level: int = 0) -> Node:
-        """Return operands with the operators of one level between them."""
+        """Parse operands with operators of one level between them."""
         count = 0
         while level == _COMPARISONS and self._take("not"):
             count += 1
@@ -126,7 +126,7 @@ class ExpressionParser:
         return reduce(graph.both, tests)
 
     def _signed(self) -> Node:
-        """Return a power with the signs before it, which exponents may have, too."""
+        """Parse a power with its signs; exponents may have signs, too."""
         negative = False
         while sign := self._take("-", "+"):
             negative ^= sign == "-"
@@ -166,7 +166,7 @@ class ExpressionParser:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """Return a text on one line, cut to `most` characters, without control characters."""
+    """Return a text in one line of at most `most` printable characters."""
     text = " ".join(text[: 4 * most].split()) if len(text) > 4 * most else " ".join(text.split())
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= most else text[: most - 3] + "..."

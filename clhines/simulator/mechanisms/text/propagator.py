@@ -1,12 +1,12 @@
-"""`method exact`: a point neuron whose equations are linear, integrated exactly between events.
+"""`method exact`: exact integration of a linear point neuron between events.
 
-The sum of kernels of the spike response model (Gerstner and Kistler 2002), one step at a time. With
-``dy/dt = M*y`` for y = (v, states, 1), a step of h adds ``E*y``, ``E = exp(M*h) - 1`` (Rotter and
-Diesmann 1999, Biological Cybernetics 81, 381-402). Taylor's series gives E of a small fraction of
-the step; doublings by ``2*E + E*E`` give E of the step, and small entries stay exact to rounding.
-E depends on parameters and dt only, so engines with groups compute it once.
+This is the spike response model (Gerstner and Kistler 2002), one step at a time. With ``dy/dt =
+M*y`` for y = (v, states, 1), a step of h adds ``E*y``, ``E = exp(M*h) - 1`` (Rotter and Diesmann
+1999, Biological Cybernetics 81, 381-402). Taylor's series gives E for a small fraction of the step;
+doubling by ``2*E + E*E`` gives E for the step, with small entries exact to rounding. E depends on
+parameters and dt only, so engines with groups compute it once.
 
-The cable equation advances the voltage. Current and slope are chosen so that its implicit step is
+The cable equation advances the voltage. Current and slope are chosen such that its implicit step is
 exact, for the neuron alone and with a constant current of other mechanisms.
 """
 
@@ -24,9 +24,9 @@ from clhines.simulator.mechanisms.text.reader import Equations
 from clhines.simulator.mechanisms.text.scope import Scope
 from clhines.simulator.mechanisms.text.statements import Line
 
-_DOUBLINGS, _TERMS = 10, 8  # of the series as many more as there are variables
+_DOUBLINGS, _TERMS = 10, 8  # the series has one more term for each variable
 _SMALL = Fraction(1, 2**50)  # largest share of the last two terms in the sum
-_ONE, _DRIVE = "_one", "_drive"  # columns: of constants, and of a current of others, C/h
+_ONE, _DRIVE = "_one", "_drive"  # columns of constants, and of a current of other mechanisms, C/h
 
 
 def check_exact(eq: Equations, line: Line) -> None:
@@ -37,7 +37,7 @@ def check_exact(eq: Equations, line: Line) -> None:
 
 
 def _matrix(eq: Equations) -> Entries:
-    """Return rows of v and of states with a rate: coefficients of ``dy/dt``."""
+    """Return the rows of M, for v and states with a rate."""
     graph, scope, names = eq.graph, Scope(eq), ["v", *eq.states]
     parameters = {q.name for q in eq.parameters}
 
@@ -60,7 +60,7 @@ def _matrix(eq: Equations) -> Entries:
 
 
 class _Matrices:
-    """Products and sums of square matrices with these rows."""
+    """Products and sums of square matrices with the same rows."""
 
     def __init__(self, graph: Graph, rows: Entries) -> None:
         self.graph, self.rows, self._products = graph, rows, 0
@@ -81,7 +81,7 @@ class _Matrices:
         return matrix
 
     def total(self, parts: list[tuple[Fraction, Entries]]) -> Entries:
-        """Return the sum of factors times matrices."""
+        """Return a sum of factors times matrices."""
         graph, matrix = self.graph, Entries()
         for row in self.rows:
             sums: dict[str, list[tuple[Fraction, Node]]] = {}
@@ -96,7 +96,7 @@ class _Matrices:
 
 
 def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
-    """Return ``exp(M*h) - 1`` of the columns of M, and 1, or no number where the series is short.
+    """Return ``exp(M*h) - 1``, and 1, or NaN if the series is too short.
 
     Columns without a row belong to constants.
     """
@@ -128,7 +128,7 @@ def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
 
 
 def exact_current(eq: Equations) -> tuple[Node, Node]:
-    """Return the current and its slope that change v as the exact solution does."""
+    """Return the current and slope with which an implicit step gives the exact v."""
     graph, dt = eq.graph, eq.graph.symbol("dt")
     rows = _matrix(eq)
     rows["v"][_DRIVE] = dt**-1
@@ -139,7 +139,7 @@ def exact_current(eq: Equations) -> tuple[Node, Node]:
 
 
 def exact_advance(eq: Equations, steps: Node) -> dict[str, Node]:
-    """Return the states after a step, in which v is held in the first `steps` after a spike."""
+    """Return the states after a step; v is held in the first `steps` after a spike."""
     graph, dt, before = eq.graph, eq.graph.symbol("dt"), eq.graph.symbol(HIDDEN)
     rows, held = _matrix(eq), graph.symbol(HELD)
     free = _propagator(rows, dt)[0]

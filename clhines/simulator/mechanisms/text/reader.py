@@ -1,4 +1,4 @@
-"""The statements of a mechanism's text, sorted and checked; `Mechanism` describes the format."""
+"""The statements of a mechanism; `Mechanism` describes the language."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from clhines.simulator.mechanisms.text.statements import (
 
 KEYWORDS = ("parameter", "state", "current", "ion", "method", "density", "point")
 CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
-# variables of an ion, and the statement by which a text writes each; none: it only reads it
+# variables of an ion, each with the statement by which a text sets it; empty: read only
 ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
 
 
 @dataclass
 class Equations(TextStatements):
-    """A mechanism's text as a list of assignments to names, in its order.
+    """A mechanism as a list of assignments to names, in the order of the text.
 
-    `Scope` puts values in place of the symbols of names.
+    `Scope` replaces the symbols of names by values.
     """
 
     what: ClassVar[str] = "mechanism"
@@ -55,10 +55,10 @@ class Equations(TextStatements):
     ions: dict[str, Line] = field(default_factory=dict)  # by name
     settings: dict[str, Line] = field(default_factory=dict)  # by keyword
     method: str = ""
-    stepped: tuple[str, ...] = ()  # states that it takes together, in the order of their rates
-    uses_currents: bool = False  # whether a rate depends on a current of before
+    stepped: tuple[str, ...] = ()  # states that it advances together, in the order of their rates
+    uses_currents: bool = False  # whether a rate depends on a current of the step before
     is_noisy: bool = False  # whether a rate has noise
-    keeps_v: bool = False  # whether states take the voltage of the begin of the step
+    keeps_v: bool = False  # whether states depend on the voltage at the begin of the step
     plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
 
     @cached_property
@@ -68,13 +68,13 @@ class Equations(TextStatements):
 
     @cached_property
     def parameters(self) -> tuple[Quantity, ...]:
-        """Parameters with their defaults; a text with spikes has more."""
+        """Parameters with their defaults; with spikes there are more."""
         added = [CAPACITANCE] * bool(self.spiking) + [HELD_STEPS] * ("refractory" in self.spiking)
         return (*super().parameters, *(Quantity(name, "") for name in added))
 
     @property
     def kept(self) -> tuple[Quantity, ...]:
-        """All states that instances have, the hidden ones last."""
+        """All states of an instance, the hidden ones last."""
         states = {name: line for name, line in self.states.items() if name not in self.outside}
         quantities = [Quantity(name, canonical(line)) for name, line in states.items()]
         quantities += [Quantity(HELD, "")] * bool(self.spiking)
@@ -82,12 +82,12 @@ class Equations(TextStatements):
 
     @cached_property
     def outside(self) -> dict[str, str]:
-        """Names that variables of ions have, and the statement by which a text writes each."""
+        """Names of ions' variables, each with the statement by which a text sets it."""
         return {n.format(ion): sort for ion in self.ions for n, sort in ION_NAMES.items()}
 
     @cached_property
     def ion_uses(self) -> tuple[IonUse, ...]:
-        """The text's use of each ion, known after all expressions are read."""
+        """The use of each ion; all expressions must have been read."""
         lines = (*self.ordered, *self.states.values())
         used = {name for line in lines for name in line.value.free}
         uses = []
@@ -101,12 +101,12 @@ class Equations(TextStatements):
     # --------------------------------------------------------------------------- statements
 
     def read(self) -> None:
-        """Sort the statements of the text, and read their expressions."""
+        """Read the statements of the text."""
         self._sort(_STATEMENTS, _EXPECTED)
         self.states, self.currents = self.of_sort("state"), self.of_sort("current")
 
     def define(self, line: Line, sort: str | None, name: str, source: str) -> None:
-        """Take ``NAME = EXPRESSION``, of a parameter, a state, a current or by itself."""
+        """Read ``NAME = EXPRESSION``, which may begin with parameter, state or current."""
         if not sort and name in KEYWORDS:
             raise self.fail(
                 line, f"'{name}' is a keyword; expected a name after it, as in '{name} x = ...'"
@@ -129,11 +129,11 @@ class Equations(TextStatements):
         raise self.fail(line, problem)
 
     def event(self, line: Line, actions: str) -> None:
-        """Take ``on event: NAME += EXPRESSION; ...``."""
+        """Read ``on event: NAME += EXPRESSION; ...``."""
         self._actions(line, actions, "event", self.events)
 
     def spikes(self, line: Line, key: str, source: str) -> None:
-        """Take ``spike: v > X``, ``reset: v = X; NAME += ...`` or ``refractory: X``."""
+        """Read ``spike: v > X``, ``reset: v = X; NAME += ...`` or ``refractory: X``."""
         line.sort = line.name = key
         self._once(self.spiking, line)
         if key == "spike":
@@ -150,7 +150,7 @@ class Equations(TextStatements):
         self._take(line, source)
 
     def ion(self, line: Line, name: str, valence: str | None) -> None:
-        """Take ``ion NAME`` or ``ion NAME valence NUMBER``."""
+        """Read ``ion NAME`` or ``ion NAME valence NUMBER``."""
         line.sort, line.name, line.source = "ion", name, valence or ""
         self._once(self.ions, line)
         self._check_name(line, name)
@@ -161,12 +161,12 @@ class Equations(TextStatements):
             raise self.fail(line, f"one of {shown} has a meaning already; expected another ion")
 
     def setting(self, line: Line, key: str, value: str) -> None:
-        """Take ``method NAME``."""
+        """Read ``method NAME``."""
         line.sort, line.name, line.source = key, key, value
         self._once(self.settings, line)
 
     def check_unused(self, used: set[str]) -> None:
-        """Refuse a name that is used nowhere and looks like a misspelt keyword."""
+        """Refuse an unused name that looks like a misspelt keyword."""
         for name, line in self.of_sort("name").items():
             near = near_keyword(name, KEYWORDS) if name not in used else ""
             if near:

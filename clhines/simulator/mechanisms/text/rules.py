@@ -1,9 +1,9 @@
-"""The text of a rule of plasticity: traces that decay, and actions of spikes and rewards.
+"""Rules of plasticity: traces that decay, and actions of spikes and rewards.
 
-`simulator.network.plasticity.Rule` describes the statements. A trace belongs to the source of a
-connection (``pre``), to its postsynaptic cell (``post``), each one for all connections of the cell,
-or to the connection (``synapse``). Between events all is known exactly: a trace decays
-exponentially, and the weight grows with a product of the connection's own traces.
+`simulator.network.plasticity.Rule` describes the statements. A trace belongs to a connection
+(``synapse``), or all connections of a cell share it: of their source (``pre``) or of their
+postsynaptic cell (``post``). Between events the solution is exact: traces decay exponentially, and
+the weight grows with a product of the connection's own traces.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OWNERS = {"pre": "the source", "post": "the postsynaptic cell", "synapse": "the
 
 @dataclass
 class RuleText(TextStatements):
-    """A rule's text: parameters, traces with their rates, actions of events, bounds."""
+    """The statements of a rule: parameters, traces with their rates, actions of events, bounds."""
 
     what: ClassVar[str] = "rule"
     kinds: ClassVar[tuple[str, ...]] = ("rule",)
@@ -45,7 +45,7 @@ class RuleText(TextStatements):
     # --------------------------------------------------------------------------- statements
 
     def read(self) -> None:
-        """Read and check the text; InputError with the line that is wrong."""
+        """Read and check the text; an InputError has the line."""
         if len(self.text) > MAX_TEXT:
             raise InputError(f"the rule's text has {len(self.text)} letters; at most {MAX_TEXT}")
         self._sort(_STATEMENTS, _EXPECTED)  # type: ignore[arg-type]
@@ -66,19 +66,19 @@ class RuleText(TextStatements):
             raise InputError(f"rule {self.name} changes no weight; expected 'on pre: w += ...'")
 
     def trace(self, line: Line, side: str, name: str) -> None:
-        """Take ``SIDE trace NAME``."""
+        """Read ``SIDE trace NAME``."""
         self.define(line, side, name, "0")
         if len(self.defined) > MAX_STATES:
             raise self.fail(line, f"more than {MAX_STATES} names")
 
     def on(self, line: Line, event: str, actions: str) -> None:
-        """Take ``on EVENT: NAME += EXPRESSION; ...``."""
+        """Read ``on EVENT: NAME += EXPRESSION; ...``."""
         if event in self.actions:
             raise self.fail(line, f"'on {event}:' is given twice; expected one line for each event")
         self._actions(line, actions, event, self.actions.setdefault(event, {}))
 
     def bound(self, line: Line, low: str, high: str) -> None:
-        """Take ``bounds: LOW <= w <= HIGH``, each a parameter or a number."""
+        """Read ``bounds: LOW <= w <= HIGH``, each a parameter or a number."""
         if self.limits:
             raise self.fail(
                 line, f"'bounds:' is given twice, first in line {self.limits[0].number}"
@@ -121,7 +121,7 @@ class RuleText(TextStatements):
             )
 
     def _check_action(self, event: str, line: Line) -> None:
-        """Check the target of an action, and that the event knows all that it uses."""
+        """Check that an event can change an action's target, and knows the names that it uses."""
         name, traces = line.name, self.traces
         sides = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[
             event
@@ -157,12 +157,12 @@ class RuleText(TextStatements):
 
     @cached_property
     def traces(self) -> dict[str, Line]:
-        """Traces by name: of the source, then of the other cell, then of connections."""
+        """Traces by name: of sources, then of postsynaptic cells, then of connections."""
         return {name: line for side in SIDES for name, line in self.of_sort(side).items()}
 
     @property
     def growing(self) -> tuple[str, ...] | None:
-        """Traces whose product ``dw/dt`` has, each as often as it has it; None where none is so."""
+        """Traces whose product ``dw/dt`` is, with repetitions; None if it is another expression."""
         product = self.rates[WEIGHT].value.definition
         factors: list[str] = []
         for factor in product.args if product.op == "mul" else (product,):
@@ -182,7 +182,7 @@ class RuleText(TextStatements):
         return self.rates[WEIGHT].value if WEIGHT in self.rates else None
 
     def times(self, parameters: dict[str, float]) -> dict[str, float]:
-        """Return the time constants of the traces, ms; for w the one of their product."""
+        """Return the time constants of the traces, and for w of their product, ms."""
         graph, rate = self.graph, dict[str, Fraction]()
         numbers = {graph.symbol(n): graph.number(Fraction(x)) for n, x in parameters.items()}
         for name in self.traces:
@@ -198,14 +198,14 @@ class RuleText(TextStatements):
         return {name: float(1 / r) for name, r in rate.items()}
 
     def counts(self, name: str) -> bool:
-        """Whether a trace is a sum over events that are 1 each, and decay."""
+        """Whether a trace counts events, each of which adds 1."""
         actions = [of[name] for of in self.actions.values() if name in of]
         return all(a.sign == "+" and a.value is self.graph.one for a in actions)
 
     # ----------------------------------------------------------------------------- printing
 
     def _actions_on(self, event: str, side: str) -> list[Line]:
-        """Return the actions of an event on one side, in order, see `printed`."""
+        """Return the actions of an event on a side, in order; see `printed`."""
         wanted: set[str] = set()
         lines = []
         for line in reversed(self.actions.get(event, {}).values()):
@@ -235,15 +235,15 @@ class RuleText(TextStatements):
         return Printer(f"rule {self.name}", real, symbols=symbols).show(value)
 
     def printed_growth(self, real: str) -> str:
-        """Return the rate of the weight between events, empty where there is none."""
+        """Return the rate of the weight between events; empty if there is none."""
         return "" if self.growth is None else self._shown(self.growth, real)
 
     def act(self, event: str, side: str, values: dict[str, Any]) -> None:
-        """Execute `printed` on NumPy arrays; see there for their names."""
+        """Execute `printed` on NumPy arrays with the names described there."""
         _run("\n".join(self.printed(event, side, "numpy")), values)
 
     def grow(self, values: dict[str, Any], time: np.ndarray) -> None:
-        """Let the weight grow for a time, ms, from traces as they were at its begin."""
+        """Let the weight grow for a time, ms, from traces at its begin."""
         if self.growth is not None:
             grown = f"w_ + {self.printed_growth('numpy')} * time"
             values["time"] = time

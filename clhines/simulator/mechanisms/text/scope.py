@@ -1,4 +1,4 @@
-"""Values of names at a place of a text."""
+"""Values of names at a place in a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clhines.simulator.mechanisms.text.reader import Equations
 
 
 class Scope:
-    """Values of names in place of their symbols."""
+    """Values of names, which replace their symbols in expressions."""
 
     def __init__(self, equations: Equations, values: Mapping[str, Node] | None = None) -> None:
         self.eq, self.graph = equations, equations.graph
@@ -21,9 +21,9 @@ class Scope:
         return self.expression(self.graph.symbol(name))
 
     def expression(self, e: Node, keep: bool = True) -> Node:
-        """Return an expression with the values of names in it.
+        """Replace names by their values; names without a value are evaluated.
 
-        With `keep`, names without a value keep the one that they get.
+        With `keep`, their values are kept.
         """
         values = self.values if keep else dict(self.values)
         for name in self._missing(e, values):
@@ -31,7 +31,7 @@ class Scope:
         return self._replaced(e, values)
 
     def assign(self, name: str) -> None:
-        """Give a name the value that it has here."""
+        """Evaluate a name here, and keep the value."""
         self.values.pop(name, None)
         self.values[name] = self.named(name, self.expression(self.eq.written[name], keep=False))
 
@@ -40,7 +40,7 @@ class Scope:
         return self.graph.add([self.value(name) for name in self.eq.currents])
 
     def named(self, name: str, value: Node) -> Node:
-        """Return a value under a name."""
+        """Return a value with a name."""
         result = self.graph.local(name, value)
         self.eq.plain[result] = result
         return result
@@ -54,7 +54,7 @@ class Scope:
         return result
 
     def _missing(self, e: Node, values: Mapping[str, Node]) -> Iterable[str]:
-        """Return the names that an expression needs and that have no value, dependences first."""
+        """Return the names without a value that an expression needs, dependences first."""
         order: dict[str, None] = {}
         written = self.eq.written
         stack = [(name, False) for name in sorted(e.free, reverse=True)]
@@ -69,7 +69,7 @@ class Scope:
 
 
 def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Return of each state that others depend on in a circle the states of the circle."""
+    """Return, for each state with a circular dependence, the states of the circle."""
     bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
     reached = {name: rate.mask for name, rate in rates.items()}
     for through in rates:

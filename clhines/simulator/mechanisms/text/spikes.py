@@ -1,8 +1,8 @@
-"""Spikes of a text: a threshold, a reset, and a refractory time.
+"""Spikes of a text: threshold, reset, and refractory time.
 
-After a step, v above the threshold is a spike. The current of the next steps moves v to its reset
-value and keeps it there during the refractory time. So kernels need no code for spikes, and a
-record shows v above the threshold in the step of the spike.
+If v is above the threshold after a step, there is a spike. In the next steps the current moves v to
+its reset value and holds it there during the refractory time. So kernels need no code for spikes,
+and records show v above the threshold in the step of the spike.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STIFF = Fraction(2**50)  # conductance that holds v, over the capacitance per s
 
 
 def check_spike(eq: Equations) -> None:
-    """Check the statements, and put the `Spike` that they mean into `eq`."""
+    """Check the statements, and set `eq.spike`."""
     if not eq.spiking:
         return
     for key, other in (("spike", "reset"), ("reset", "spike"), ("refractory", "spike")):
@@ -62,7 +62,7 @@ def _value(eq: Equations, value: str | float) -> Node:
 
 
 def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
-    """Return whether v is above the threshold, and states after a spike."""
+    """Return whether v is above the threshold, and the states after a possible spike."""
     assert eq.spike is not None
     graph, v = eq.graph, eq.graph.symbol("v")
     now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}
@@ -76,7 +76,7 @@ def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node
 
 
 def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return states at the start, where v may be above the threshold."""
+    """Return the initial states; v may be above the threshold."""
     if eq.spike is None:
         return values
     fired, after = _fired(eq, values)
@@ -84,10 +84,10 @@ def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return states after a step; `values` are the states if there is no spike.
+    """Return the states after a step; `values` are the states without a spike.
 
-    HELD counts the steps that follow a spike, 1 in the first, until v is free, 0. A spike before
-    that makes it infinite, and v of the next step no number, which ends the run.
+    HELD counts the steps after a spike until v is free, then it is 0. A spike before that makes
+    HELD infinite and v NaN in the next step, which ends the run.
     """
     if eq.spike is None:
         return values
@@ -100,16 +100,16 @@ def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def held_steps(eq: Equations) -> Node:
-    """Return the refractory time in whole steps, which the host has rounded."""
+    """Return the refractory time in whole steps, as rounded by the host."""
     assert eq.spike is not None
     return eq.graph.zero if eq.spike.refractory == 0.0 else eq.graph.symbol(HELD_STEPS)
 
 
 def current(eq: Equations, i: Node) -> tuple[Node, Node]:
-    """Return the current of a text and its slope, in steps with and without a spike before.
+    """Return the current and its slope, in steps with and without a spike before.
 
     A negative slope, as of an exponential near the threshold, counts as 0: the current is explicit.
-    If it were implicit, v would turn back in a step that is too long.
+    In an implicit step that is too long v would turn back.
     """
     graph = eq.graph
     g = graph.slope(i, "v")
@@ -123,8 +123,8 @@ def current(eq: Equations, i: Node) -> tuple[Node, Node]:
     share = graph.symbol(CAPACITANCE) / graph.symbol("dt")
     stiff, at_reset = graph.number(_STIFF) * share, graph.replaced([i, g], {v: reset})
     holds = graph.less(graph.one, held_steps(eq), or_equal=True)
-    # v moves to the reset by the first current, and is kept there by the second, which are sums of
-    # few terms that change; where HELD is infinite, v is no number
+    # the first current moves v to the reset, the second holds it there; if HELD is infinite, v
+    # becomes NaN
     moving = graph.where(holds, stiff, share + at_reset[1]) * held
     i_moving = moving * (v - reset) + graph.where(holds, graph.zero, at_reset[0])
     slope = graph.where(holds, moving, at_reset[1])

@@ -1,4 +1,4 @@
-"""Statements of a text, sorted by patterns, for mechanisms and rules of plasticity."""
+"""Statements of a text, for mechanisms and rules of plasticity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.ir.program import Quantity
 from clhines.simulator.mechanisms.text.parser import FUNCTIONS, ExpressionParser, shortened
 
-NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed
+NAMES = {"v", "t", "dt", "noise", "weight"}  # predefined names of a mechanism
 RESERVED = {*NAMES, *FUNCTIONS, "pi", "and", "or", "not"}
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -27,12 +27,12 @@ _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 @dataclass
 class Line:
-    """One statement of a text, and the parts that have been read."""
+    """A statement of a text, and its parts."""
 
     number: int
     text: str
     sort: str = ""  # name, parameter, state, current, rate, event, or a setting
-    name: str = ""  # the variable that it defines or changes; of a rate its state
+    name: str = ""  # the variable that it defines or changes; for a rate the state
     source: str = ""  # the expression as written
     sign: str = ""  # before the = of an event's action
     unit: Unit | None = None
@@ -45,17 +45,17 @@ class Line:
         return f"d{self.name}/dt" if self.sort == "rate" else self.name
 
     def acted(self, old: Node, value: Node) -> Node:
-        """Apply an action with its sign to an old value."""
+        """Return the value after an action."""
         changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
         return old / value if self.sign == "/" else changed[self.sign]
 
 
 @dataclass
 class TextStatements:
-    """A text as statements: definitions of names, rates, and actions of events.
+    """The statements of a text: definitions of names, rates, and actions of events.
 
-    A name stands in other expressions as a symbol, so all expressions together are no longer than
-    the text. Names in `predefined` have a meaning already. The first word is one of `kinds`.
+    In expressions names are symbols, so all expressions together are no longer than the text. A
+    text begins with one of `kinds`, and cannot define names in `predefined`.
     """
 
     what: ClassVar[str]
@@ -71,7 +71,7 @@ class TextStatements:
     graph: Graph = field(default_factory=Graph)
 
     def of_sort(self, sort: str) -> dict[str, Line]:
-        """Return the definitions by statements of a sort."""
+        """Return the definitions of a sort by name."""
         return {name: line for name, line in self.defined.items() if line.sort == sort}
 
     @property
@@ -82,7 +82,7 @@ class TextStatements:
 
     @property
     def outside(self) -> dict[str, str]:
-        """Names that ions bring, each with the statement by which a text sets it."""
+        """Names of ions' variables, each with the statement by which a text sets it."""
         return {}
 
     # --------------------------------------------------------------------------- statements
@@ -93,7 +93,7 @@ class TextStatements:
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 
     def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
-        """Hand each statement of the text to the function of its pattern."""
+        """Pass each statement to the function of its pattern."""
         for line in _lines(self.text):
             if not self.kind:
                 self._header(line)
@@ -115,7 +115,7 @@ class TextStatements:
             raise InputError(f"the text of the {self.what} is empty; {first}")
 
     def _header(self, line: Line) -> None:
-        """Take the first statement: the kind of the text, and its name."""
+        """Read the first statement: the kind of the text, and its name."""
         match = re.fullmatch(rf"({'|'.join(self.kinds)})\s+({NAME})", line.text)
         if not match:
             kinds = " or ".join(f"'{kind} NAME'" for kind in self.kinds)
@@ -135,7 +135,7 @@ class TextStatements:
             raise self.fail(line, f"the name '{shown}' is too long; expected at most 60 letters")
 
     def define(self, line: Line, sort: str | None, name: str, source: str) -> None:
-        """Take ``NAME = EXPRESSION``, of a parameter or by itself."""
+        """Read ``NAME = EXPRESSION``, which may begin with ``parameter``."""
         if name in self.predefined or name in RESERVED - NAMES:
             raise self.fail(line, f"'{name}' has a meaning already and cannot be defined")
         self._check_name(line, name)
@@ -156,7 +156,7 @@ class TextStatements:
         self.defined[name] = line
 
     def _take(self, line: Line, source: str) -> None:
-        """Take a unit off an expression."""
+        """Split an expression from its unit."""
         line.source, more = source.strip(), "/" if line.sort == "parameter" else ""
         match = re.fullmatch(r"(.*\S)\s*\[([^\[]*)\]", line.source, re.S) or re.fullmatch(
             rf"({_NUMBER})\s+([A-Za-z0-9µμΩ°{more}].*)", line.source, re.S
@@ -169,7 +169,7 @@ class TextStatements:
                 raise self.fail(line, f"'{line.shown}': {error}") from error
 
     def number(self, line: Line) -> None:
-        """Keep the number that a line has; ExpressionError for anything else."""
+        """Read the number of a line; ExpressionError if it is an expression."""
         if not re.fullmatch(_NUMBER, line.source):
             raise ExpressionError("no number")
         value = exact.literal(line.source.lstrip("+-")) * _factor(line)
@@ -182,7 +182,7 @@ class TextStatements:
         table[line.name] = line
 
     def rate(self, line: Line, name: str, source: str) -> None:
-        """Take ``dNAME/dt = EXPRESSION``."""
+        """Read ``dNAME/dt = EXPRESSION``."""
         line.sort, line.name = "rate", name
         self._once(self.rates, line)
         self._take(line, source)
@@ -203,7 +203,7 @@ class TextStatements:
     # -------------------------------------------------------------------------- expressions
 
     def _resolve(self, name: str) -> Node:
-        """Return the symbol of a name, or a constant's number."""
+        """Return a name's symbol, or the number pi."""
         if name in self.predefined or name in self.defined or name in self.outside:
             return self.graph.symbol(name)
         if name == "pi":
@@ -219,7 +219,7 @@ class TextStatements:
         raise ExpressionError(f"unknown symbol '{shortened(name)}'; {hint}")
 
     def parse(self, line: Line) -> None:
-        """Read the expression of a line."""
+        """Parse the expression of a line."""
         if not line.source:
             raise self.fail(line, f"'{line.shown}' has nothing on its right side")
         depths = list(accumulate((c == "(") - (c == ")") for c in line.source))
@@ -233,7 +233,7 @@ class TextStatements:
         line.value = self.attempt(line, work)
 
     def attempt(self, line: Line, work: Callable[[], Node]) -> Node:
-        """Return the result of `work` for a line; its problems become the line's."""
+        """Return the result of `work`; turn its errors into errors of the line."""
         try:
             return work()
         except NotRealError as error:
@@ -248,12 +248,12 @@ class TextStatements:
 
 
 def _factor(line: Line) -> Fraction:
-    """Return the factor of a value as written."""
+    """Return the factor from a line's unit to NEURON's unit."""
     return line.unit.exact if line.unit else Fraction(1)
 
 
 def canonical(line: Line) -> str:
-    """Return NEURON's unit, empty where none is written."""
+    """Return NEURON's unit; empty if the line has no unit."""
     return line.unit.canonical if line.unit else ""
 
 
@@ -262,12 +262,12 @@ def near_keyword(word: str, keywords: tuple[str, ...]) -> str:
     return near[0] if near else ""
 
 
-# No expression continues so: an open bracket before it was forgotten.
+# No expression continues like this: a bracket before it was not closed.
 _BEGIN = re.compile(rf"((parameter|state|current)\s+{NAME}|d{NAME}\s*/\s*dt)\s*=")
 
 
 def _lines(text: str) -> list[Line]:
-    """Split a text into statements without comments; an open bracket continues a statement."""
+    """Split a text into statements without comments; an open bracket continues a line."""
     numbered: list[tuple[int, list[str]]] = []
     depth = 0
     for number, raw in enumerate(text.splitlines(), 1):

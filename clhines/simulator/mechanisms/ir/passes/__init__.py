@@ -1,16 +1,10 @@
 """Passes: functions from expressions to expressions of the same graph, in the order of their use.
 
-When a mechanism is read: `remove_singularities` writes ``x / (exp(x) - 1)`` without 0/0.
-
-When a function is printed for lanes of a GPU, see `emit.lanes`: `relax` writes steps of states
-without a quotient, `few_terms` shortens the series of exponentials, `name_places` gives places in
-tables names.
-
-For gradients: `pull_back` gives derivatives.
-
-When any function is printed: `hoist` moves constants out of it. Then `SIMPLIFY`:
-`share_bernoullis`, `share_exponentials`, factors and terms in common (`share_arguments`), and
-`split_long`.
+- when a mechanism is read: `remove_singularities`, of ``x / (exp(x) - 1)`` and its like
+- for gradients: `pull_back`
+- for functions for lanes of a GPU: `relax` removes quotients, `few_terms` shortens series,
+  `name_places` names places in tables
+- for all functions: `hoist` moves constants out, then `SIMPLIFY`
 """
 
 from clhines.simulator.mechanisms.ir.passes.share_arguments import share_factors, share_terms

@@ -1,4 +1,4 @@
-"""Few terms: exponentials of tabled time constants, with the terms that their tables ask for."""
+"""Few terms: shorten the series of exponentials if their time constants come from tables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 
 
 def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> list[Node]:
-    """Give each ``grown(-h/tau)`` the terms of its tau, a column of a table.
+    """Give ``grown(-h/tau)`` a number of terms if tau is a column of a table.
 
-    `terms` has their number by table and column, where a few terms of the series will do.
+    `terms` has the number by table and column, if a few terms suffice.
     """
     if not roots:
         return []
@@ -23,7 +23,7 @@ def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> li
 
 
 def _column(grown: Node) -> tuple[str, int]:
-    """Table and column of tau in ``grown(-h/tau)``; an empty name if there is none."""
+    """Return table and column of tau in ``grown(-h/tau)``; the name is empty if it has none."""
     factors = grown.args[0].args if grown.args[0].op == "mul" else ()
     for factor in factors:
         number, rest = split(factor.definition)

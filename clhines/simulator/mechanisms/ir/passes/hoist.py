@@ -1,4 +1,4 @@
-"""Hoist: compute expressions of some symbols only, as parameters and the step, once."""
+"""Hoist: compute expressions that do not change from step to step once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight", "grow
 
 
 class Constants:
-    """Expensive expressions of some symbols only, and the symbols that stand for them.
+    """Expensive expressions of constant symbols, and the symbols that replace them.
 
-    `symbols` do not change from step to step; `names` are the names of the constants, none of which
-    is in `reserved`.
+    `symbols` do not change from step to step; `names` has the name of each constant, none of them
+    in `reserved`.
     """
 
     def __init__(self, graph: Graph, symbols: Iterable[str], reserved: Iterable[str] = ()) -> None:
@@ -32,7 +32,7 @@ class Constants:
         self._alike, self._inlined = dict[Node, Node](), set[Node]()
 
     def inline(self) -> None:
-        """Let `lifted` compute sums and multiples of constants from these: a load takes as long."""
+        """Let `lifted` compute sums and multiples of constants: that is as fast as a load."""
         for node in sorted(self.names, key=lambda node: node.index):
             self._alike.setdefault(node.definition, node)
         for node in sorted(self.names, key=lambda node: node.index, reverse=True):
@@ -46,12 +46,12 @@ class Constants:
 
     @staticmethod
     def _parts(node: Node) -> list[Node]:
-        """Return the terms of a constant without the numbers in front of them."""
+        """Return the terms of a constant without their numeric factors."""
         plain = node.definition
         return [split(term)[1] for term in (plain.args if plain.op == "add" else (plain,))]
 
     def lifted(self, roots: Sequence[Node]) -> list[Node]:
-        """Return expressions with constants in them."""
+        """Replace the constant parts of expressions by symbols."""
         done: dict[Node, Node] = {}
         for node in postorder(roots):
             inner = any(self._expensive[a] for a in node.args)
@@ -92,12 +92,12 @@ class Constants:
         return self.graph.symbol(_marked(self.names[e]))
 
     def _combined(self, e: Node) -> Node:
-        """Return an inlined expression in terms of constants."""
+        """Return an inlined expression in terms of other constants."""
         done = {part: self._constant(part) for part in self._parts(e)}
         return self.graph.replaced([e.definition], done)[0]
 
     def _condition(self, e: Node) -> Node:
-        """Return a condition, which is no number, with constants in it."""
+        """Replace the constant parts of a condition, which itself stays a condition."""
         done: dict[Node, Node] = {}
         for node in postorder([e]):
             if node.op in CONDITIONS:
@@ -107,10 +107,10 @@ class Constants:
 
 
 def _marked(name: str) -> str:
-    """Symbol of a constant: apart from the expression of the same name."""
+    """Return a constant's symbol, which differs from the expression of the same name."""
     return name if name.startswith("_") else f"_{name}_constant"
 
 
 def constant_symbols(constants: Constants) -> dict[str, str]:
-    """Return the name in generated source of each constant's symbol."""
+    """Return the names of constants in source, by their symbols."""
     return {_marked(name): name for name in constants.names.values()}

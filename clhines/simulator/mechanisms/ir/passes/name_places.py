@@ -1,4 +1,4 @@
-"""Name places: each place in a table is a local variable, whose rows are loaded when it is set."""
+"""Name places: each place in a table becomes a local variable, after which its rows are loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
 
 def name_places(roots: Sequence[Node]) -> list[Node]:
-    """Give each place at which columns are looked up the name of its first table."""
+    """Name each place at which columns are looked up after its first table."""
     if not roots:
         return []
     graph, named, replaced = roots[0].graph, dict[Node, Node](), dict[Node, Node]()

@@ -1,12 +1,12 @@
-"""Pull back: the derivatives of a weighted sum of expressions by each of some symbols.
+"""Pull back: derivatives of a weighted sum of expressions by symbols.
 
 One sweep from the results to the symbols, each node once (reverse accumulation)::
 
     y = x*exp(x), weight w      w to y;  w*exp(x) to x,  w*x to exp(x);  w*x*exp(x) to x
 
-Invariant: a node is visited after all that use it. A weight that reaches a node in a branch of
-``where`` keeps the conditions of the branch, its guard, and meets slopes of that branch only:
-the slope of a branch that is not taken may be infinite.
+Invariant: a node is visited after all its users. A weight that reaches a node through a branch of
+``where`` carries the branch's conditions, its guard, and is multiplied by slopes of that branch
+only: the slope of a branch that is not taken may be infinite.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Guard = tuple[tuple[Node, bool], ...]  # conditions, outermost first, and the br
 
 
 def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> dict[str, Node]:
-    """Return by symbol the derivative of the sum of ``weight * node``; zeros are left out.
+    """Return the nonzero derivatives of the sum of ``weight * node`` by symbols.
 
     An ExpressionError names a function without a derivative.
     """
@@ -55,7 +55,7 @@ def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> di
 
 
 def _joined(graph: Graph, parts: Sequence[tuple[Guard, Node]]) -> tuple[Guard, Node]:
-    """Return the guard that all parts have in common, and their sum."""
+    """Return the common guard of all parts, and their sum."""
     common = parts[0][0]
     for guard, _ in parts[1:]:
         same = (k for k, (a, b) in enumerate(zip(common, guard)) if a != b)
@@ -70,7 +70,7 @@ def _guarded(graph: Graph, guard: Guard, e: Node) -> Node:
 
 
 def _shares(node: Node, guard: Guard, weight: Node) -> Iterable[tuple[Node, Guard, Node]]:
-    """Yield the arguments of a node, each with its guard and its part of the weight."""
+    """Yield a node's arguments, each with its guard and its share of the weight."""
     graph, op, args = node.graph, node.op, node.args
     if op in ("local", "add"):
         yield from ((a, guard, weight) for a in args)

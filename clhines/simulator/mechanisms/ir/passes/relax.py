@@ -1,4 +1,4 @@
-"""Relax: a step of a state towards its steady value without a quotient by the rate.
+"""Relax: let a state approach its steady value without a quotient by the rate.
 
     x + weight(b, h) * (b*x - b*y)   becomes   x + grown(b*h) * (x - y)
 
@@ -13,7 +13,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 
 
 def relax(roots: Sequence[Node]) -> list[Node]:
-    """Write steps by ``grown`` whose rate is a factor of all that they are multiplied by."""
+    """Use ``grown`` for steps whose rate is a factor of the other factor."""
     if not roots:
         return []
     shorter = {node: _relaxed(node) for node in postorder(roots) if node.op == "mul"}

@@ -1,6 +1,6 @@
-"""Remove singularities: quotients that are 0/0 at a point, written so that they are finite there.
+"""Remove singularities: rewrite quotients that are 0/0 at a point so that they are finite there.
 
-``x / (exp(x) - 1)`` and its relatives become a ``bernoulli`` of ``x`` and ``exp(x)``.
+``x / (exp(x) - 1)`` and its like become a ``bernoulli`` of ``x`` and ``exp(x)``.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 from clhines.simulator.mechanisms.ir.forms import Multiples, linear_parts, multiples
 
-_FACTORS = 12  # of a product, which are compared with each other
-_TRAP = Fraction(1, 100_000)  # largest distance from 0/0 that is taken for it alone
+_FACTORS = 12  # most factors of a product that are compared with each other
+_TRAP = Fraction(1, 100_000)  # largest distance from 0/0 at which a condition only avoids 0/0
 
 
 def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node]:
-    """Write ``x / (exp(x) - 1)`` and its relatives by ``bernoulli``, which is finite at ``x = 0``.
+    """Rewrite quotients like ``x / (exp(x) - 1)`` by ``bernoulli``, which is finite at ``x = 0``.
 
-    Found are quotients of a factor and a difference of two exponentials (one may be a constant), a
-    hyperbolic tangent or sine, and the reciprocals, where both vanish at the same point and the
-    factor is proportional to the exponent's distance from it. `done` has results by node so far,
-    and gets more.
+    These are quotients of a factor and a difference of two exponentials (one may be a constant), a
+    hyperbolic tangent or sine, and their reciprocals, if both vanish at the same point and the
+    factor is proportional to the exponent's distance from it. `done` caches results by node.
     """
     for node in postorder(roots, stop=done):
         if node not in done:
@@ -31,7 +30,7 @@ def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node
 
 
 def _quotients(product: Node) -> Node:
-    """Replace pairs of factors, one above and one below, that vanish together."""
+    """Replace a factor and a divisor that vanish together."""
     if len(product.args) > _FACTORS:
         return product
     above = [f.args[0] if whole_power(f) else f for f in product.args if whole_power(f) >= 0]
@@ -47,10 +46,10 @@ def _quotients(product: Node) -> Node:
 
 
 def without_trap(condition: Node, near: Node, other: Node) -> Node | None:
-    """Return ``where(condition, near, other)`` by ``bernoulli``, if it keeps off 0/0 alone.
+    """Rewrite ``where(condition, near, other)`` by ``bernoulli``, if it only avoids 0/0; else None.
 
-    So it is where ``abs(z) < 1e-6`` gives ``y*(1 - z/2)``, and ``y*z/(exp(z) - 1)`` elsewhere, as
-    models in NMODL have it, whose results differ from the quotient's by 1e-13 times as much.
+    NMODL models have ``y*(1 - z/2)`` if ``abs(z) < 1e-6``, else ``y*z/(exp(z) - 1)``: the results
+    differ by a factor of 1e-13.
     """
     graph, plain = other.graph, other.definition
     if condition.op not in ("less", "lessequal") or condition.args[0].op != "abs":
@@ -72,7 +71,7 @@ def without_trap(condition: Node, near: Node, other: Node) -> Node | None:
 
 
 def whole_power(factor: Node) -> Fraction:
-    """Return the whole exponent of a power, 0 where it is none."""
+    """Return the integer exponent of a power; 0 if there is none."""
     if factor.op == "pow" and factor.args[1].is_number:
         value = factor.args[1].value
         return value if value.denominator == 1 else Fraction(0)
@@ -80,7 +79,7 @@ def whole_power(factor: Node) -> Fraction:
 
 
 def _quotient(above: Node, below: Node) -> Node | None:
-    """Return ``above / below`` without the 0/0 that both share, or None where they share none."""
+    """Return ``above / below`` without a common 0/0; None if they have none."""
     graph, plain = above.graph, below.definition
     if above.is_number or below.is_number or not above.mask & below.mask:
         return None
@@ -106,7 +105,7 @@ def _of(x: Node) -> Node:
 
 
 def _distance(below: Node) -> tuple[Node, Node] | None:
-    """Write a denominator as ``scale * (exp(x) - 1)``: (scale, x), or None if it is not so."""
+    """Return scale and x of a denominator ``scale * (exp(x) - 1)``, or None."""
     if below.op != "add" or len(below.args) != 2:
         return None
     graph = below.graph
@@ -139,7 +138,7 @@ def _coefficient_and_exponent(term: Node) -> tuple[Node, Node]:
 
 
 def _proportional(factor: Node, x: Node) -> Node | None:
-    """Return ``factor / x`` where both are linear in a symbol and vanish together, else None."""
+    """Return ``factor / x`` if both are linear in a symbol and vanish together, else None."""
     shared = factor.mask & x.mask
     names = [name for name, bit in factor.graph.bits.items() if bit & shared]
     for name in sorted(names, key=lambda n: n != "v")[:4]:
@@ -152,7 +151,7 @@ def _proportional(factor: Node, x: Node) -> Node | None:
 
 
 def _same(a: Node, b: Node) -> bool:
-    """Whether two expressions are equal as sums of multiples, to the rounding of constants."""
+    """Whether two expressions are equal as sums of multiples, up to rounding of constants."""
     x, y = multiples(a), multiples(b)
     if x is None or y is None:
         return a is b

@@ -1,4 +1,4 @@
-"""Share arguments: name the pairs of factors, and of terms, that expressions have in common."""
+"""Share arguments: name pairs of factors, and pairs of terms, that several expressions have."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import combinations
 
-from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
+from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
-_MAX_PAIRED = 16  # arguments of a sum or product that is compared with others
+_MAX_PAIRED = 16  # most arguments of a sum or product that is compared with others
 
 
 def share_factors(roots: Sequence[Node]) -> list[Node]:
@@ -23,24 +23,23 @@ def share_terms(roots: Sequence[Node]) -> list[Node]:
 
 
 def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
-    """Give products (or sums) in common in several products (sums) a name.
+    """Name common parts of several products (or sums).
 
-    The pair of arguments that most of them have in common becomes one argument, again and again
-    (greedy; each round costs in proportion to what it changes)::
+    The most frequent pair of arguments becomes one argument, again and again (greedy; the cost of a
+    round is in proportion to its changes)::
 
         g*m*h*(v - e), g*m*h  ->  _x0 = g*m;  _x0*h*(v - e), _x0*h
                               ->  _x1 = _x0*h;  _x1*(v - e), _x1
     """
     if not roots:
         return []
-    graph = roots[0].graph
     lists = {
         node: [a for a in node.args if not a.is_number]
         for node in postorder(roots)
         if node.op == op and len(node.args) <= _MAX_PAIRED
     }
     lists = {node: args for node, args in lists.items() if len(args) > 1}
-    pairs = _ArgumentPairs(lists, graph)
+    pairs = _ArgumentPairs(lists)
     while pairs.take():
         pass
     if not pairs.made:
@@ -52,9 +51,9 @@ Item = int  # index of a node, or -1 - number of a pair
 
 
 class _ArgumentPairs:
-    """Which pairs of arguments are in which expressions, the most frequent one first."""
+    """Pairs of arguments and the expressions that have them, the most frequent pair first."""
 
-    def __init__(self, lists: dict[Node, list[Node]], graph: Graph) -> None:
+    def __init__(self, lists: dict[Node, list[Node]]) -> None:
         self.args: dict[Node, list[Item]] = {
             n: [a.index for a in args] for n, args in lists.items()
         }
@@ -68,7 +67,7 @@ class _ArgumentPairs:
         heapify(self.heap)
 
     def take(self) -> bool:
-        """Put the most frequent pair in the place of its arguments, if any is frequent."""
+        """Replace the most frequent pair by one argument; return whether there was one."""
         while self.heap:
             count, pair = heappop(self.heap)
             here = self.where.get(pair, {})
@@ -118,7 +117,7 @@ def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _ArgumentPairs) -
             used.update(pairs.made[k])
 
     def items(ks: Iterable[Item]) -> Iterator[Node]:
-        """Yield new arguments for old ones; a pair that is used once is not kept."""
+        """Yield new arguments for old ones; expand pairs that are used once."""
         for k in ks:
             if k >= 0:
                 yield done[pairs.nodes[k]]

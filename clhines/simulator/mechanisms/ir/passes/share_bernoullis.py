@@ -1,4 +1,4 @@
-"""Share bernoullis: one quotient of ``exp(x) - 1`` for x and for -x."""
+"""Share bernoullis: compute ``x/(exp(x) - 1)`` once for x and -x."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from clhines.simulator.mechanisms.ir.forms import multiples
 
 
 def share_bernoullis(roots: Sequence[Node]) -> list[Node]:
-    """Make ``B(-x) = B(x)*exp(x) = B(x) + x`` of ``B(x) = x/(exp(x) - 1)`` where both are there.
+    """Use ``B(-x) = B(x)*exp(x) = B(x) + x`` for ``B(x) = x/(exp(x) - 1)`` if both are needed.
 
-    The product is taken below 0, the sum above: there nothing cancels and nothing overflows.
+    The product for x below 0, the sum above: so nothing cancels and nothing overflows.
     """
     replaced: dict[Node, Node] = {}
     every = {node.args[0]: node for node in postorder(roots) if node.op == "bernoulli"}

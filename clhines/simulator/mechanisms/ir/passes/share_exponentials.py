@@ -1,4 +1,4 @@
-"""Share exponentials: one exponential for its powers."""
+"""Share exponentials: compute several exponentials as powers of one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
 from clhines.simulator.mechanisms.ir.forms import Multiples, multiples
 
-MAX_SHARED_POWER = 8  # of one exponential that stands for others: 8 times its rounding error
-MAX_SHIFT = 40  # largest constant exponent that is split off: e**40 is far from float32's end
+MAX_SHARED_POWER = 8  # largest power of a shared exponential: 8 times its rounding error
+MAX_SHIFT = 40  # largest constant exponent that is split off: e**40 is no problem in float32
 
 
 def share_exponentials(roots: Sequence[Node]) -> list[Node]:
-    """Make exponentials of multiples of one thing powers of one, where few multiplications do.
+    """Replace exponentials of multiples of one expression by powers of one exponential.
 
-    ``exp(b + a*s)`` with numbers a and b is ``exp(b) * e**k`` with ``e = exp(g*s)``, ``k = a/g`` a
-    whole number. Rounding errors grow k-fold, hence `MAX_SHARED_POWER`.
+    ``exp(b + a*s)`` with numbers a and b is ``exp(b) * e**k`` with ``e = exp(g*s)`` and an integer
+    ``k = a/g``. Rounding errors grow k-fold, hence `MAX_SHARED_POWER`.
     """
     graph = roots[0].graph if roots else Graph()
     has_exp: dict[Node, bool] = {}

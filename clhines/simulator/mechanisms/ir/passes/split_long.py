@@ -1,4 +1,4 @@
-"""Split long sums and products: compilers nest one argument in another."""
+"""Split long sums and products, which compilers parse by nesting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MAX_ARGUMENTS = 32  # of a sum or product in one line
 
 
 def split_long(roots: Sequence[Node]) -> list[Node]:
-    """Give long sums and products parts, each with a name."""
+    """Split long sums and products into named parts."""
     done: dict[Node, Node] = {}
     for node in postorder(roots):
         args = tuple(done[a] for a in node.args)
