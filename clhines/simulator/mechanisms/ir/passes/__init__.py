@@ -4,7 +4,8 @@
 - for gradients: `pull_back`
 - for functions for lanes of a GPU: `relax` removes quotients, `few_terms` shortens series,
   `name_places` names places in tables
-- for all functions: `hoist` moves constants out, then `SIMPLIFY`
+- for all functions: `hoist` moves constants out, then `SIMPLIFY`: `share_bernoullis`,
+  `share_exponentials`, `share_arguments` (common factors and terms), `split_long`
 """
 
 from clhines.simulator.mechanisms.ir.passes.share_arguments import share_factors, share_terms
