@@ -1,16 +1,19 @@
-"""Gradients of whole simulations: derivatives of a loss of records by parameters and more.
+"""Gradients of whole simulations: derivatives of a loss of records.
 
-What is differentiated is the discretised program, with spikes and events in the steps in which they
-came. Nothing is simulated twice in another way: `trace` notes the calls of the reference,
-`adjoint` takes derivatives back along them, block by block, by functions that
-`mechanisms.ir.adjoints` derives from the equations. `by_reference` runs forward and back with few
-states kept. On a device `by_device` does so for copies of a network, with the connections of
-`events`, or `by_tangents` goes forward, with few parameters; `plan` lays them out, and `kernels` is
-the spec.
-`quantities` says what there are derivatives by, `refused` what has none. `gradient` puts a loss
-between the run and the way back. `clhines.torch` and `clhines.jax` give rows of records to these
-libraries, with values that `outside` sets.
+The discretised program is differentiated, with spikes and events in the steps in which they came.
+`trace` records the calls of the reference; `adjoint` takes derivatives back along them, block by
+block, by functions that `mechanisms.ir.adjoints` derives from the equations:
 
-Words: the *derivatives by* something are those of the loss. Those by the rows of records are
-*cotangents*, those by results of a block *seeds*, and *adjoints* those by what the block reads.
+    forward     INITIAL > step 0 > step 1 > ... > rows of records > loss
+    backward    by start < by state 0 < by state 1 < ... < cotangents of rows
+
+`by_reference` runs forward and back and keeps few states. On a device, `by_device` does so for
+copies of a network, with the connections of `events`; `by_tangents` goes forward only, for few
+parameters. `plan` lays the copies out, `kernels` has the spec. `quantities` lists what derivatives
+are taken by, `refused` what has none. `gradient` puts a loss between the run and the way back.
+`clhines.torch` and `clhines.jax` pass rows of records to these libraries; `outside` sets their
+values.
+
+Words: *derivatives by* a quantity are those of the loss. *Cotangents* are the derivatives by rows
+of records, *seeds* those by results of a block, *adjoints* those by its inputs.
 """

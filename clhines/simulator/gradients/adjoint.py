@@ -1,8 +1,8 @@
-"""Adjoint: the derivatives of a loss by all variables, taken back along a trace."""
+"""The derivatives of a loss by all variables, taken back along a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,9 @@ BackFunction = tuple[adjoints.AdjointBlock, Callable[..., Any]]
 def back_function(
     mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()
 ) -> BackFunction | None:
-    """Return what pulls derivatives back through a block; None if no result has any.
+    """Return the function that takes derivatives back through a block; None if there are none.
 
-    An InputError says what has no derivative.
+    An InputError names what has no derivative.
     """
 
     def make() -> BackFunction | None:
@@ -35,15 +35,15 @@ def back_function(
             return None
         return adjoint, numpy_function(adjoint.compiled, adjoint.name)
 
-    found: BackFunction | None = mechanism.compiled.once(("back", block, outputs), make)
-    return found
+    back: BackFunction | None = mechanism.compiled.once(("back", block, outputs), make)
+    return back
 
 
 class Adjoint:
-    """Derivatives of a loss by all that changes in a run, and by the arrays of its model.
+    """Derivatives of a loss by all variables of a run, and by the arrays of its model.
 
-    They are those at the time down to which a trace has been taken back. `matrix` has those by
-    arrays of the model, (n,); `start`, once known, those by the state that INITIAL leaves.
+    They belong to the time to which the trace has been taken back. `matrix` has the derivatives by
+    arrays of the model, (n,); `start`, finally, those by the state that INITIAL leaves.
     """
 
     def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:
@@ -64,12 +64,12 @@ class Adjoint:
         names = ("capacitance", "u", "constant_d", "constant_g", "constant_b")
         self.matrix = {name: np.zeros(n) for name in names}
         self.start: dict[str, Any] = {}
-        self._g, self._i = np.zeros(n), np.zeros(n)  # by sums of conductances and of currents
+        self._g, self._i = np.zeros(n), np.zeros(n)  # by nodes' sums of conductance and current
         self._slot = 0
 
     def take_back(self, entries: Sequence[Entry]) -> None:
-        """Take the derivatives back before these entries."""
-        with np.errstate(all="ignore"):  # np.where computes what it does not take
+        """Take the derivatives back to before these entries."""
+        with np.errstate(all="ignore"):  # np.where computes both sides
             for name, values in reversed(entries):
                 getattr(self, name)(*values)
 
@@ -79,7 +79,7 @@ class Adjoint:
         self.start = {"v": self.v.copy(), "states": copies}
 
     def finish(self) -> None:
-        """Finish at the begin: what INITIAL sets without a block."""
+        """Take back what INITIAL sets without a block."""
         model = self.model
         for k in self.run.variables.wires.kinds:
             program = model.kinds[k].mechanism.program
@@ -109,64 +109,65 @@ class Adjoint:
             return
         slopes = function(*call.values, *seeds)
         for a, slope in zip(adjoint.by, slopes, strict=True):
-            self._add(call, a, np.broadcast_to(slope, call.some.shape))
+            self._add(call, a, np.broadcast_to(slope, call.instances.shape))
 
     def _seed(self, call: TracedCall, a: Argument) -> np.ndarray:
-        """Return the derivatives by a result; by what it has replaced there are none."""
-        k, some, name = call.kind, call.some, a.name
+        """Return the derivatives by a result, and clear those by the value that it replaced."""
+        k, instances, name = call.kind, call.instances, a.name
         kind = self.model.kinds[k]
         if a.role in ("i", "g"):
             seed: np.ndarray = (
-                kind.factor[some] * (self._i if a.role == "i" else self._g)[kind.node[some]]
+                kind.factor[instances]
+                * (self._i if a.role == "i" else self._g)[kind.node[instances]]
             )
             variables = self.run.variables
             if a.role == "i" and {*variables.wanted[k]} - {*variables.declared(k)}:
-                seed = seed + _taken(self.outputs[k][CURRENT], some)
+                seed = seed + _pop(self.outputs[k][CURRENT], instances)
             return seed
         if a.role in ("ion", "ion_current"):
             slopes = self.ions[name if a.role == "ion" else f"d{name}"]
             currents = {ion.variables[3] for ion in self.model.ions}
             if call.block != "current" or name not in currents:
-                return _taken(slopes, kind.node[some])
+                return _pop(slopes, kind.node[instances])
             per_area: Any = 1.0
             if kind.mechanism.kind == "point":
-                per_area = 1 / (DENSITY * self.model.area[kind.node[some]])
-            return slopes[kind.node[some]] * per_area
+                per_area = 1 / (DENSITY * self.model.area[kind.node[instances]])
+            return slopes[kind.node[instances]] * per_area
         if a.role in ("state", "output"):
-            return _taken((self.states if a.role == "state" else self.outputs)[k][name], some)
+            return _pop((self.states if a.role == "state" else self.outputs)[k][name], instances)
         if a.role == "set_v":
-            return _taken(self.v, kind.node[some])
+            return _pop(self.v, kind.node[instances])
         if a.role == "weight":
-            place = self.run.variables.place_of_weight(k, a.role, name, call.given)
-            of_weights = np.zeros(len(some))
-            of_weights[place >= 0] = _taken(self.weight, place[place >= 0])
-            return of_weights
+            place = self.run.variables.place_of_weight(k, a.role, name, call.arguments)
+            by_weight = np.zeros(len(instances))
+            by_weight[place >= 0] = _pop(self.weight, place[place >= 0])
+            return by_weight
         to = (self.model.read if a.role == "assign" else self.model.written)[k, name]
-        by_state, at = self.states[to.kind][to.state], to.instance[some]
-        return by_state[at] if a.role == "add" else _taken(by_state, at)
+        by_state, at = self.states[to.kind][to.state], to.instance[instances]
+        return by_state[at] if a.role == "add" else _pop(by_state, at)
 
     def _add(self, call: TracedCall, a: Argument, slope: np.ndarray) -> None:
-        """Add derivatives by an argument that a block has read."""
-        k, some, name = call.kind, call.some, a.name
+        """Add derivatives by an input of a block."""
+        k, instances, name = call.kind, call.instances, a.name
         kind, model = self.model.kinds[k], self.model
         if a.role == "v":
             if kind.mechanism.kind != "artificial":
-                np.add.at(self.v, kind.node[some], slope)
+                np.add.at(self.v, kind.node[instances], slope)
         elif a.role in ("parameter", "state"):
             owner = self.parameters if a.role == "parameter" else self.states
-            np.add.at(owner[k][name], some, slope)
+            np.add.at(owner[k][name], instances, slope)
         elif a.role == "ion":
-            np.add.at(self.ions[name], kind.node[some], slope)
+            np.add.at(self.ions[name], kind.node[instances], slope)
         elif a.role == "pointer":
             if (k, name) in model.read:
                 to = model.read[k, name]
-                np.add.at(self.states[to.kind][to.state], to.instance[some], slope)
+                np.add.at(self.states[to.kind][to.state], to.instance[instances], slope)
             else:
-                np.add.at(self.v, model.pointers[k, name][some], slope)
-        elif call.given.sums is not None:
-            self.sums[self._slot, kind.first_target + some] += slope
+                np.add.at(self.v, model.pointers[k, name][instances], slope)
+        elif call.arguments.sums is not None:
+            self.sums[self._slot, kind.first_target + instances] += slope
         else:
-            place = self.run.variables.place_of_weight(k, a.role, name, call.given)
+            place = self.run.variables.place_of_weight(k, a.role, name, call.arguments)
             np.add.at(self.weight, place[place >= 0], slope[place >= 0])
 
     # -- between calls -------------------------------------------------------------------------
@@ -174,15 +175,15 @@ class Adjoint:
     def to_nernst(
         self, ion: IonNodes, node: np.ndarray, inside: np.ndarray, outside: np.ndarray
     ) -> None:
-        """Take back reversal potentials at nodes, of these concentrations."""
+        """Take back reversal potentials at nodes with these concentrations."""
         e, name_inside, name_outside, _ = ion.variables
-        seed = nernst_scale(self.model.celsius, ion.valence) * _taken(self.ions[e], node)
+        seed = nernst_scale(self.model.celsius, ion.valence) * _pop(self.ions[e], node)
         defined = (inside > 0) & (outside > 0)
         self.ions[name_inside][node] -= np.where(defined, seed / inside, 0.0)
         self.ions[name_outside][node] += np.where(defined, seed / outside, 0.0)
 
     def clear_currents(self) -> None:
-        """Take back that the currents of all ions were set to 0."""
+        """Take back the clearing of all ion currents."""
         for ion in self.model.ions:
             self.ions[ion.variables[3]][:] = 0.0
             self.ions[f"d{ion.variables[3]}"][:] = 0.0
@@ -210,9 +211,9 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Take back a value that was set by entries of what is played, each with its share."""
+        """Take back a played value: the sum of entries of its times, each with a share."""
         at = np.array([played.instance])
-        slope = _taken(self.parameters[played.kind][played.parameter], at)[0]
+        slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
         for k, share in shares:
             self._played[id(played)][k] += share * slope
 
@@ -222,12 +223,12 @@ class Adjoint:
         np.add.at(self.grid_weight, connection, by_weight)
 
     def take_sums(self, slot: int) -> None:
-        """Take back that the sums of a step were set to 0, after they acted."""
+        """Take back the clearing of a step's sums after they acted."""
         self._slot = slot
         self.sums[slot] = 0.0
 
     def end_step(self, step: int, v: np.ndarray, free: np.ndarray) -> None:
-        """Add the slopes of spikes, if any: those of a sigmoid of the voltages v of detectors."""
+        """Add the surrogate slopes of spikes: a sigmoid of the detectors' voltages v."""
         if self.surrogate is None:
             return
         grid, sources = self.model.connections, self.model.sources
@@ -242,18 +243,18 @@ class Adjoint:
         np.add.at(self.v, sources.detector_node, by_v)
 
 
-def _taken(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return derivatives at some places, and set them to 0: what was there has been replaced."""
+def _pop(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return and clear derivatives at some places, by values that have been replaced."""
     values: np.ndarray = slopes[at]
     slopes[at] = 0.0
     return values
 
 
 def by_constant(
-    model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism, **given: Any
-) -> dict[str, np.ndarray]:
-    """Return derivatives by parameters of a constant mechanism, `nodes` with its `factor`."""
-    nodes, factor, parameters = given["nodes"], given["factor"], given["parameters"]
+    model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism,
+    nodes: np.ndarray, factor: np.ndarray, parameters: Mapping[str, Any],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return derivatives by parameters of a constant mechanism at `nodes`."""
     back = back_function(mechanism, "current")
     assert back is not None
     adjoint, function = back

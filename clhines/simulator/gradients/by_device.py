@@ -1,8 +1,14 @@
-"""Steps of copies of a network side by side on a device, and the way back through them.
+"""Gradients of copies of a network, side by side on a device: steps forward and back.
 
-A run forward keeps what some steps begin with. From the last of them on, the steps to the next one
-are taken again, all of them kept, and then taken back; so on to the start. The start itself, with
-INITIAL, is taken back by the reference.
+The forward run keeps some states. From the last one on, the steps to the next one run again,
+keeping every state, and are then taken back; so on to the start:
+
+    forward    keep 0 ....... keep 4 ....... keep 8 .... end
+    backward                                 8 > 9 > 10, 10 < 9 < 8
+                              4 > ... > 8,   8 < ... < 4
+               0 > ... > 4,   4 < ... < 0
+
+The reference takes back the start itself, with INITIAL.
 """
 
 from __future__ import annotations
@@ -36,10 +42,10 @@ from clhines.solver.solver import Solver
 
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
 _GROUP = 128  # work-items
-_REGISTERS = 64  # of a work-item
-_SECTOR = 32  # bytes that GPUs read and write at once
-MEMORY = 8e9  # bytes on the device, at most
-SlotSolve: TypeAlias = Callable[[], object]  # enqueues one
+_REGISTERS = 64  # per work-item
+_SECTOR = 32  # bytes per memory access of a GPU
+MEMORY = 8e9  # most bytes on the device
+SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
 SlotSystem: TypeAlias = tuple[cla.Array, cla.Array, SlotSolve]  # diagonal, changes, its solve
 _SOLVERS: WeakKeyDictionary[Forest, dict[Any, Solver]] = WeakKeyDictionary()
 _CHANGES = "step", "turn", "now", "next"
@@ -48,7 +54,7 @@ _CHANGES = "step", "turn", "now", "next"
 class DeviceSteps:
     """Steps of a model on a device: its arrays, kernels and rows of records.
 
-    `recorded` are the entries of a slot that any record has.
+    `recorded` has the entries of a slot that are in any record.
     """
 
     def __init__(
@@ -97,14 +103,14 @@ class DeviceSteps:
         self._kernels: dict[str, tuple[launches.BoundKernel, list[str]]] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
-        """Return kinds and parameters of directions, and where the seeds of each begin."""
+        """Return kind and parameter of each direction, and the begin of its seeds."""
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)
         return tuple((k, name, int(begin)) for (k, name, _), begin in directions)
 
     def _launched(self, tile: int) -> tuple[int, int, None, int]:
-        """Return work-items, those of a group, no events, and rows of a launch."""
+        """Return work-items and group size of a launch, no events, and its rows."""
         width, rows = self.layout.rows * tile, -(-self.layout.nodes // tile)
         most = min(_GROUP, self.queue.device.max_work_group_size)
         group = min(most, 1 << (width - 1).bit_length())
@@ -113,7 +119,7 @@ class DeviceSteps:
     # -- arrays ----------------------------------------------------------------------------------
 
     def _places(self) -> np.ndarray:
-        """(nodes, lanes): where each is in the solver's order; copies that fill up are behind."""
+        """Return each place in the solver's order, (nodes, lanes); repeated copies are behind."""
         layout, gather = self.layout, self.solver.plan.gather
         at = np.flatnonzero(gather >= 0)
         places = layout.packed(at[inverse(gather[at])])
@@ -125,7 +131,7 @@ class DeviceSteps:
         return places
 
     def _tile(self, places: np.ndarray) -> int:
-        """Return how many nodes go side by side, where copies do not lie so in the solver."""
+        """Return how many nodes are side by side, if the solver does not order copies so."""
         if devices.is_cpu(self.queue.device):
             return 1
         if self.layout.rows == 1:
@@ -179,7 +185,7 @@ class DeviceSteps:
         return found
 
     def system(self, value: float) -> cla.Array:
-        """Return a right-hand side or so, in the solver's order; lanes beyond it have room."""
+        """Return an array in the solver's order, with room for lanes beyond it."""
         size = self.size * self.dtype.itemsize
         buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, size)
         cl.enqueue_fill_buffer(self.queue, buffer, self.dtype.type(value), 0, size)
@@ -202,7 +208,7 @@ class DeviceSteps:
             self._kernels[name] = bound, [p.name for p in self.spec.parameters(name)]
 
     def launch(self, name: str, step: int, turn: int, now: int, after: int, **arrays: Any) -> None:
-        """Launch a kernel at the begin of a step: with slots, and arrays that change."""
+        """Launch a kernel at the begin of a step, with its slots, and arrays that change."""
         kernel, names = self._kernels[name]
         for argument, array in arrays.items():
             kernel[names.index(argument)] = array
@@ -218,11 +224,11 @@ class DeviceSteps:
     # -- rows of records -------------------------------------------------------------------------
 
     def new_rows(self, numbers: int = 1) -> cla.Array:
-        """Return room for the rows of all steps, for some numbers of each value."""
+        """Return room for the rows of all steps, with some numbers per value."""
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
 
     def recorded_rows(self, on_device: cla.Array) -> list[np.ndarray]:
-        """Return the rows of each record, of all that the device has recorded."""
+        """Return the rows of each record from the rows on the device."""
         rows = on_device.get(self.queue).reshape(self.steps + 1, -1, self.lanes)
         rows[0] = self.plan.start()[self.recorded]
         if not np.isfinite(rows).all():
@@ -248,15 +254,15 @@ class DeviceSteps:
 
 
 class DeviceGradient:
-    """A run of a model on a device from t = 0, and back again; as `ReferenceGradient`."""
+    """A run of a model on a device from t = 0, and back; as `ReferenceGradient`."""
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
         self._steps, self._starts = steps, starts
 
     def keep_every(self) -> int:
-        """Return how many steps there are from one state that is kept to the next.
+        """Return the number of steps between two states that are kept.
 
-        The square root of all of them, or fewer, so that both fit into `MEMORY`; an even number.
+        It is about the square root of all steps, or less to fit into `MEMORY`, and even.
         """
         of = self._steps
         size = (of.slot * of.layout.width + 2 * of.size) * of.dtype.itemsize
@@ -270,7 +276,7 @@ class DeviceGradient:
         )
 
     def forward(self) -> list[np.ndarray]:
-        """Take all steps; return the rows of each record."""
+        """Advance all steps; return the rows of each record."""
         of, end = self._steps, self._steps.steps
         self._stretch = stretch = self.keep_every()
         size = of.slot * of.layout.width
@@ -303,7 +309,7 @@ class DeviceGradient:
         )
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss by everything, of those by the rows."""
+        """Return the derivatives of a loss by all variables from those by the rows."""
         of, stretch, spec = self._steps, self._stretch, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))
@@ -331,14 +337,14 @@ class DeviceGradient:
         return self._adjoint(found, by_rows[0])
 
     def _stretch_back(self, begin: int, count: int) -> None:
-        """Take steps again, keep all of them, and take them back."""
+        """Run some steps again, keep all states, and take the steps back."""
         of, systems = self._steps, self._systems
         for k in range(count + 1):
             before = max(k - 1, 0)
             arrays = {"changes": systems[before][1]}
             if k < count:
                 arrays["system_d"] = systems[k][0]
-            delivers = DELIVERS if k or not begin else 0  # what is kept has the events of its step
+            delivers = DELIVERS if k or not begin else 0  # a kept state has its step's events
             of.launch("take_step", begin + k, turn_of(k, count, delivers), before, k, **arrays)
             if k < count:
                 systems[k][2]()
@@ -393,7 +399,7 @@ class DeviceGradient:
 
 
 def _solver(forest: Forest, dtype: np.dtype, queue: cl.CommandQueue) -> Solver:
-    """Return the solver of a forest, which later gradients use again."""
+    """Return the solver of a forest, which later gradients reuse."""
     of_forest = _SOLVERS.setdefault(forest, {})
     if (dtype, queue) not in of_forest:
         of_forest[dtype, queue] = Solver(forest, "auto", dtype, None, queue)

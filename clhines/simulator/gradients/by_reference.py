@@ -1,4 +1,4 @@
-"""The gradient of a run of the reference, in NumPy: the oracle of gradients on devices."""
+"""The gradient of a reference run, in NumPy: the oracle of gradients on devices."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from clhines.simulator.records.records import ION, VOLTAGE, Record, is_current
 
 
 class ReferenceGradient:
-    """A run from t = 0, and back again: rows of records, then derivatives of a loss by all.
+    """A run from t = 0 and back: rows of records, then derivatives of a loss by all variables.
 
-    States are kept at about the square root of the number of steps; the steps between are taken
-    again, with their trace, when the derivatives come to them.
+    It keeps about one state per square root of the number of steps. The steps between two of them
+    run again, with a trace, when the derivatives come to them.
     """
 
     def __init__(
@@ -29,15 +29,15 @@ class ReferenceGradient:
         self._run = TracedRun(model, wanted_outputs(model, records))
         self._surrogate = surrogate
         self._stretch = max(1, isqrt(steps))
-        self._kept: dict[int, dict[str, np.ndarray]] = {}
+        self._states: dict[int, dict[str, np.ndarray]] = {}
 
     def forward(self) -> list[np.ndarray]:
-        """Take all steps; return the rows of each record."""
+        """Advance all steps; return the rows of each record."""
         run, rows = self._run, [[self._row(r)] for r in self.records]
         with np.errstate(all="ignore"):
             for step in range(self.steps):
                 if step % self._stretch == 0:
-                    self._kept[step] = run.save()
+                    self._states[step] = run.save()
                 run.step(step)
                 for r, record in zip(rows, self.records, strict=True):
                     if (step + 1) % record.every == 0:
@@ -52,11 +52,11 @@ class ReferenceGradient:
         return values if record.matrix is None else record.matrix @ values
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss by everything, of those by the rows."""
+        """Return the derivatives of a loss by all variables from those by the rows."""
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
-        for begin in reversed([*self._kept]):
-            run.load(self._kept[begin])
+        for begin in reversed([*self._states]):
+            run.load(self._states[begin])
             with np.errstate(all="ignore"):
                 entries = [run.step_traced(step) for step in range(begin, end)]
             for step in reversed(range(begin, end)):
@@ -86,5 +86,5 @@ class ReferenceGradient:
         owners = [adjoint.outputs]
         if not is_current(record, self.model):
             owners = [adjoint.states, adjoint.outputs, adjoint.parameters]
-        of_kind = (owner[record.kind] for owner in owners)
-        return next(slopes[record.name] for slopes in of_kind if record.name in slopes)
+        kind_slopes = (owner[record.kind] for owner in owners)
+        return next(slopes[record.name] for slopes in kind_slopes if record.name in slopes)

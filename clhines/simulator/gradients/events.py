@@ -1,9 +1,9 @@
 """Events on a device: connections by target, and the steps in which spikes act.
 
-A spike is found at the begin of a step, when the step before has ended, and acts `delay` steps
-later. So a step reads spikes of steps before it alone, and its instances sum their events without
-waiting for each other. Spikes of trains are known before the run: each pair of a train and a delay
-is a source of its own, whose spikes act at once.
+A spike is detected at the begin of a step, when the step before has ended, and acts `delay` steps
+later. So a step reads only spikes of earlier steps, and its instances sum their events without
+waiting for each other. Spikes of trains are known before the run: each pair of train and delay is a
+source whose spikes act at once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.state.variables import Variables
 
-NEVER = 0x7FFFFFFF  # a delay: no spike acts before the end
-MOST = 0x7F  # events of a source in a step
+NEVER = 0x7FFFFFFF  # a delay beyond the end
+MOST = 0x7F  # most events of a source in a step
 
 
 def step_times(dt: float, steps: int) -> np.ndarray:
-    """Return (steps + 1, 4): begin of the step before; begin, middle and end of a step, ms."""
+    """Return begin of the last step, then begin, middle and end of a step, ms, (steps + 1, 4)."""
     clock, half = Clock(dt), 0.5 * dt
     begin = np.array([clock.at(step) for step in range(steps + 1)])
     before = np.concatenate([[0.0], begin[:-1]])
@@ -35,8 +35,8 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 class EventConnections:
     """Connections of a model in the order of their targets, with delays in steps.
 
-    `number` is the place of each weight: among connections in whole steps, then among the weights
-    of connections with exact times. `trained` are steps and sources of trains.
+    `number` is the index of each weight: among connections in whole steps, then among the weights
+    of connections with exact times. `trained` has steps and sources of trains.
     """
 
     def __init__(self, model: Model, steps: int) -> None:
@@ -63,21 +63,21 @@ class EventConnections:
         self.number = np.append(np.arange(grid.count), grid.count + places)[order]
 
     def _exact(self) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, int]]]:
-        """Return source and delay of each connection with exact times, and events of trains.
+        """Return source and delay of each connection with exact times, and the trains' events.
 
-        A delay is -1 if spikes of different steps need different numbers of steps.
+        A delay is -1 if it differs between spikes.
         """
         model, (_, begin, middle, _) = self.model, step_times(self.model.dt, self.steps).T
         times = dict(zip(model.sources.train_source, model.sources.train_time, strict=True))
         source, delay = model.netcons.source.copy(), np.zeros(model.netcons.count, np.int64)
         trained, number = list[tuple[np.ndarray, int]](), model.sources.count
-        pairs, of = np.unique([source, model.netcons.delay], axis=1, return_inverse=True)
-        of = of.reshape(-1)
+        pairs, pair_of = np.unique([source, model.netcons.delay], axis=1, return_inverse=True)
+        pair_of = pair_of.reshape(-1)
         for k, (train, ms) in enumerate(pairs.T):
             if train in times:
                 due = times[train] + ms
                 trained.append((np.searchsorted(middle, due[due > 0]), number))
-                source[of == k], number = number, number + 1
+                source[pair_of == k], number = number, number + 1
         for ms in np.unique(model.netcons.delay):
             step = np.searchsorted(middle, begin + SPIKE_LATE + ms)
             later = (step - np.arange(len(begin)))[step < self.steps]
@@ -88,12 +88,12 @@ class EventConnections:
 
     @property
     def are_even(self) -> bool:
-        """Whether each spike acts a fixed number of steps later, one at least."""
+        """Whether each spike acts a fixed number of steps later, at least one."""
         return bool((self.delay[self.source < self.model.sources.count] > 0).all())
 
     @cached_property
     def outside(self) -> np.ndarray:
-        """(steps, targets) float64: sums of events from outside; (0, 0) without events."""
+        """Sums of events from outside, (steps, targets) float64; (0, 0) without events."""
         events, targets = self.model.events, int(self.first[-1])
         sums = np.zeros((self.steps if len(events.step) else 0, targets))
         here = events.step < len(sums)
@@ -103,19 +103,19 @@ class EventConnections:
         return sums
 
     def first_of(self, k: int) -> int:
-        """Return the first target of a kind; -1 if it gets no events."""
+        """Return the first target of a kind; -1 if it receives no events."""
         first, end = self.first[k : k + 2]
         return int(first) if self.is_target[first:end].any() else -1
 
     @cached_property
     def is_target(self) -> np.ndarray:
-        """(targets,) bool."""
+        """Whether each target receives events, (targets,) bool."""
         reached = np.bincount(self.target, minlength=self.first[-1]) > 0
         reached[self._of_grid[self.model.events.target]] = True
         return reached
 
     def arrays(self, variables: Variables, dtype: np.dtype) -> dict[str, Any]:
-        """Return the arguments of kernels, with the spikes that are known at the start."""
+        """Return kernel arguments, with the spikes that are known at the start."""
         sources = self.model.sources
         spikes = np.zeros((self.steps + 1, self.num_sources), np.uint8)
         spikes[0, sources.detector_source[variables.exact.held > 0]] = 1

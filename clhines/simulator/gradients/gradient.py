@@ -1,4 +1,4 @@
-"""Gradient: the value of a loss of a run's records, and its derivatives."""
+"""The value of a loss of a run's records, and its derivatives."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from clhines.simulator.records.records import Record
 _log = logging.getLogger(__name__)
 Loss = Callable[..., Any]
 MODES = ("auto", "forward", "reverse")
-FEW = 3  # numbers at most that go forward, by a count: bench/notes/gradients.md
+FEW = 3  # most numbers for which forward is cheaper: bench/notes/gradients.md
 
 
 @dataclass(frozen=True, eq=False)
 class Gradient(Mapping[Any, Any]):
-    """The derivatives of a loss, by what they were taken of.
+    """The derivatives of a loss; ``gradient[quantity]`` is the derivative by a quantity.
 
     Attributes
     ----------
     value : float
         The loss.
     records : list of (rows, columns) float64
-        What it was a function of.
+        The arguments of the loss.
     how : str
         Forward or reverse, and where; on the host with the reason.
     """
@@ -60,9 +60,9 @@ class Gradient(Mapping[Any, Any]):
 
 
 class RunGradient:
-    """A run whose records are differentiated: forward once, then back.
+    """A run with differentiated records: forward once, then back.
 
-    It is on the device of a queue if kernels support the model, else by the reference.
+    It uses a queue's device if kernels support the model, otherwise the reference.
     """
 
     def __init__(
@@ -101,10 +101,11 @@ class RunGradient:
         _log.info("a gradient is computed: %s", self.how)
         if place is None or self._why:
             return ReferenceGradient(quantities.model, records, steps, self._surrogate)
-        of_steps = DeviceSteps(quantities, records, steps, place, self._directions, self._surrogate)
+        options = self._directions, self._surrogate
+        device_steps = DeviceSteps(quantities, records, steps, place, *options)
         if self._directions:
-            return TangentGradient(of_steps)
-        return DeviceGradient(of_steps, quantities.of_start)
+            return TangentGradient(device_steps)
+        return DeviceGradient(device_steps, quantities.of_start)
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -116,7 +117,7 @@ class RunGradient:
         return self._run.forward()
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> list[Any]:
-        """Return the derivatives by each quantity, of those by the rows."""
+        """Return the derivatives by each quantity from those by the rows."""
         return self.quantities.slopes(self._run.backward(cotangents))
 
     def of_loss(self, loss: Loss) -> Gradient:
@@ -131,16 +132,16 @@ def valued(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, list[np.ndarr
     """Return a loss and its derivatives by the rows."""
     if not callable(loss):
         raise InputError(f"loss is {shown(loss)}; expected a function of the records")
-    found = loss(*(r.copy() for r in rows))
-    if not isinstance(found, tuple) or len(found) != 2:
+    result = loss(*(r.copy() for r in rows))
+    if not isinstance(result, tuple) or len(result) != 2:
         raise InputError(
-            f"loss returned {shown(found)}; expected its value and its derivatives by the records"
+            f"loss returned {shown(result)}; expected its value and its derivatives by the records"
         )
-    return as_number("the value of loss", found[0]), as_cotangents(found[1], rows)
+    return as_number("the value of loss", result[0]), as_cotangents(result[1], rows)
 
 
 def surrogate_width(surrogate: object) -> float | None:
-    """Check the width of the sigmoid of spikes, mV."""
+    """Check the width of the spikes' sigmoid, mV."""
     if surrogate is None:
         return None
     width = as_number("surrogate", surrogate, "mV")

@@ -1,4 +1,4 @@
-"""Kernels of gradients: a step forward and back, for copies of a network side by side."""
+"""Specs of the gradient kernels: a step forward and back, for copies side by side."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 
-BLOCKS = ("receive", "current", "advance")  # of a step
-TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # of a launch, between two steps
+BLOCKS = ("receive", "current", "advance")  # blocks of a step
+TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # tasks of a launch, between two steps
 ENDS, BEGINS, DELIVERS, NOTES = (1 << shift for shift in TURN.shifts.values())
-SPIKE = Word(count=7, slope=1)  # of a source in a step; `slope`: a surrogate has one there
+SPIKE = Word(count=7, slope=1)  # a source's events in a step; `slope`: its surrogate has one
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
 _WHERE = (
     "int num_nodes, int num_rows, const int *restrict order, const int *restrict of_node",
@@ -61,12 +61,15 @@ class CopyColumn:
 
 @dataclass(frozen=True)
 class ChangingIon:
-    """An ion whose values are part of the state: `names` of potential, inside, outside, current."""
+    """An ion whose values are part of the state.
+
+    `names` are its reversal potential, inside and outside concentration, and current.
+    """
 
     names: tuple[str, str, str, str]
     first: tuple[int, int, int, int]  # entries before each
     nernst: CopyColumn | None  # factor of the logarithm, mV, if potentials follow concentrations
-    follows: CopyColumn  # 1 where they do, else 0
+    follows: CopyColumn  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return each name, and where its values begin in a slot."""
@@ -75,23 +78,23 @@ class ChangingIon:
 
 @dataclass(frozen=True)
 class GradientKind:
-    """A mechanism in the kernels; several instances are at a node of one that is `crowded`."""
+    """A mechanism in the kernels; if `crowded`, nodes may have several instances."""
 
     number: int
     name: str
     count: int
     crowded: bool
-    first_target: int  # number of its first target; -1: it gets no events
+    first_target: int  # index of its first target; -1: it receives no events
     recorded: tuple[tuple[str, int], ...]  # states, and the entries before each
-    ions: frozenset[str]  # variables of ions that are part of the state
-    late_ions: frozenset[str]  # of these, the ones that a kind before it has set in ``advance``
-    per_area: CopyColumn | None  # of a current of an ion; None: it is per area
+    ions: frozenset[str]  # ion variables that are part of the state
+    late_ions: frozenset[str]  # those of `ions` that an earlier kind sets in ``advance``
+    per_area: CopyColumn | None  # factor of an ion current to a density; None: it is one
     states: tuple[str, ...]
     first_state: int  # entries of voltages and of states before its own
-    columns: tuple[tuple[str, CopyColumn], ...]  # of parameters and variables of ions
+    columns: tuple[tuple[str, CopyColumn], ...]  # of parameters and ion variables
     factor_column: CopyColumn
-    tables: tuple[tuple[str, int], ...]  # where each begins
-    by: tuple[tuple[str, int], ...]  # where derivatives by parameters begin, in entries
+    tables: tuple[tuple[str, int], ...]  # names and begins
+    by: tuple[tuple[str, int], ...]  # first entry of the derivatives by each parameter
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # function and arguments
 
     @property
@@ -118,7 +121,7 @@ class GradientKind:
         return self.first_target >= 0 and bool(self.weight)
 
     def blocks_back(self, part: str) -> list[tuple[str, str, str]]:
-        """Return the blocks that a part of a launch takes back: with condition and slot."""
+        """Return the blocks that a part of a launch takes back, with condition and slot."""
         blocks = [("current", "begins", "later"), ("receive", "begins", "later"),
                   ("advance", "ends", "earlier")]  # fmt: skip
         return [one for one in blocks if part in ("", one[1]) and self._goes_back(one[0])]
@@ -131,7 +134,7 @@ class GradientKind:
 
     @property
     def each(self) -> str:
-        """Begin of the loop over its instances at a node, `j`."""
+        """Begin of the loop over its instances `j` at a node."""
         first, end = f"here[{2 * self.number}]", f"here[{2 * self.number + 1}]"
         if self.crowded:
             return f"for (int j = {first}; j < {end}; j++) {{"
@@ -158,7 +161,7 @@ class GradientKind:
         return f"{owner}[e + {self.states.index(name) * self.count}u * num_rows]"
 
     def _input(self, a: Argument) -> str:
-        """Return what a function takes for an argument that it reads."""
+        """Return the expression that a function gets for an input."""
         if a.role in ("v", "dt"):
             return a.role
         if a.role == "t":
@@ -200,13 +203,13 @@ class GradientKind:
                 and (role != "ion" or a.name in self.ions)]  # fmt: skip
 
     def read_ions(self, block: str) -> list[str]:
-        """Return the variables of changing ions that a block, or the way back through it, reads."""
+        """Return the variables of changing ions that a block, or its derivative, reads."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [a.name for a in arguments if a.role == "ion" and a.direction != "out"
                 and a.name in self.ions]  # fmt: skip
 
     def adds_current(self) -> list[str]:
-        """Return statements that add its currents to the ones of ions."""
+        """Return statements that add its currents to those of ions."""
         share = f" * {self.per_area.at('j')}" if self.per_area else ""
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
@@ -219,7 +222,7 @@ class GradientKind:
         return seeds
 
     def pulled(self, block: str) -> list[str]:
-        """Return statements that add what a call back gives; derivatives are ``by_NAME``."""
+        """Return statements that add the results of a derivative to ``by_NAME``."""
         by = {("state", s): f"by_{s}" for s in self.states}
         by |= {("ion", n): f"by_ion_{n}" for n in self.ions} | {("v", "v"): "by_v"}
         by |= {("parameter", n): f"of_{n}" for n, _ in self.by}
@@ -234,7 +237,7 @@ class GradientKind:
         ]  # fmt: skip
 
     def adjoints(self, block: str) -> list[tuple[str, str]]:
-        """Return role and name of all that a block back gives derivatives by."""
+        """Return role and name of all inputs that a block's derivative is taken by."""
         found = self._arguments(block)[1] if self.has(block) else ()
         return [(a.name.partition("_")[0], a.name.partition("_")[2]) for a in found
                 if a.role == "adjoint"]  # fmt: skip
@@ -242,7 +245,7 @@ class GradientKind:
 
 @dataclass(frozen=True)
 class GradientSpec(TemplateSpec):
-    """``gradients.mako``; `matrix`, `axial`: derivatives by diagonals, by `u` are wanted."""
+    """``gradients.mako``; `matrix` and `axial`: with derivatives by diagonals and by `u`."""
 
     template: ClassVar[str] = "simulator/gradients"
     turn: ClassVar[Word] = TURN
@@ -279,7 +282,7 @@ class GradientSpec(TemplateSpec):
     }
     real: str
     width: int
-    tile: int  # nodes that are neighbours in the solver's order, side by side
+    tile: int  # nodes side by side, in the solver's order
     secondorder: bool
     matrix: bool
     axial: bool
@@ -287,7 +290,7 @@ class GradientSpec(TemplateSpec):
     outside: bool  # events from outside, too
     surrogate: bool  # spikes have the slope of a sigmoid
     directions: tuple[tuple[int, str, int], ...]  # kind, parameter, where its seeds begin
-    registers: int  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
+    registers: int  # most per work-item (NVIDIA's compiler); 0: its choice
     columns: tuple[tuple[str, CopyColumn], ...]  # of the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
     ions: tuple[ChangingIon, ...]
@@ -301,18 +304,19 @@ class GradientSpec(TemplateSpec):
 
     @property
     def rounds(self) -> list[tuple[tuple[GradientKind, ...], str]]:
-        """Return the kinds forward, and the parts of a launch that each round does.
+        """The kinds forward, and the part of a launch that each round does.
 
-        States are read once where a current does not depend on what other kinds set.
+        One round, which reads states once, suffices if no current depends on another kind's
+        results.
         """
         return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
 
     def row(self, first: int, index: str) -> str:
-        """Return the recorded value of an entry, which has a column."""
+        """Return the recorded value of an entry with a column."""
         return f"rows[((size_t)step * num_columns + column[{first} + {index}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
-        """Return the number, parameter and begin of the seeds of each direction of a kind."""
+        """Return index, parameter and begin of the seeds of each direction of a kind."""
         return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
 
     @property
@@ -334,9 +338,9 @@ def functions_of(
     width: int,
     single: Collection[str],
 ) -> Printed:
-    """Return the functions of a mechanism's blocks, forward and back, and their arguments.
+    """Return functions of a mechanism's blocks, forward and back, with arguments; printed once.
 
-    Derivatives are by the `wanted` parameters and these variables of ions. They are printed once.
+    Derivatives are by the `wanted` parameters and the variables `ions`.
     """
 
     def counts(a: Argument) -> bool:

@@ -1,4 +1,4 @@
-"""Plan: what kernels support, entries of a state, and the spec of the kernels; no device."""
+"""Plan gradients on devices: support by kernels, entries of a state, the kernels' spec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clhines.simulator.model.needs import phrases
 from clhines.simulator.records.records import ION, VOLTAGE, Record
 from clhines.simulator.state.variables import Variables, nernst_scale
 
-_STEP_BLOCKS = {*BLOCKS, "net_initial"}  # blocks that a step has at most
+_STEP_BLOCKS = {*BLOCKS, "net_initial"}  # blocks that a step may have
 _START = ("initial", "before_initial", "after_initial", "unless", "table_", "grid_")
 _ROLES = frozenset("v t dt parameter state ion table i g ion_current".split())
 _EVENT_ROLES = frozenset("weight parameter state".split())
@@ -34,7 +34,7 @@ _NEEDS = frozenset(
 
 
 def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
-    """Return why no kernels take back the steps of a model, so that the reference does; else ''."""
+    """Return why kernels cannot take back a model's steps, so that the reference does, or ''."""
     if words := model.needs & _NEEDS:
         return phrases(words)
     if any(not _is_entry(model, record) for record in records):
@@ -51,7 +51,7 @@ def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
 
 
 def goes_forward(model: Model, records: Sequence[Record]) -> bool:
-    """Whether tangents of a model that is supported can go forward."""
+    """Whether tangents of a supported model can go forward."""
     return (
         not EventConnections(model, 0).is_target.any()
         and not changing_ions(model, records)
@@ -60,7 +60,7 @@ def goes_forward(model: Model, records: Sequence[Record]) -> bool:
 
 
 def ions_set(kind: Kind) -> list[str]:
-    """Return the variables of ions that a step of a kind sets."""
+    """Return the ion variables that a step of a kind sets."""
     arguments = kind.mechanism.program.blocks.get("advance", ())
     return [a.name for a in arguments if a.role == "ion" and a.direction != "in"]
 
@@ -84,7 +84,7 @@ def _is_simple(model: Model, kind: Kind, is_target: bool) -> bool:
 
 
 def _has_simple_events(kind: Kind, is_target: bool) -> bool:
-    """Whether a kind sends no events, and takes them, if any come, by sums of weights."""
+    """Whether a kind sends no events, and receives them, if any, as sums of weights."""
     program = kind.mechanism.program
     if program.net is not None and (program.net.sends or (is_target and not _adds(kind))):
         return False
@@ -93,7 +93,7 @@ def _has_simple_events(kind: Kind, is_target: bool) -> bool:
 
 
 def _has_simple_ions(model: Model, kind: Kind) -> bool:
-    """Whether a kind only gives currents of ions, and is alone at a node where it sets others."""
+    """Whether a kind only adds ion currents, and is alone at nodes where it sets others."""
     currents, ions = {ion.variables[3] for ion in model.ions}, ions_set(kind)
     uses = [a for a in kind.mechanism.program.blocks.get("current", ()) if a.role == "ion"]
     return (
@@ -104,7 +104,7 @@ def _has_simple_ions(model: Model, kind: Kind) -> bool:
 
 
 def _adds(kind: Kind) -> bool:
-    """Whether an event adds multiples of its weight to states, so that its sums act alike."""
+    """Whether an event adds multiples of its weight to states, so that a sum acts alike."""
     program, body = kind.mechanism.program, kind.mechanism.compiled.bodies["receive"]
     assert program.net is not None
     if program.net.summed or len(program.net.weights) != 1:
@@ -133,7 +133,7 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """Copies of a network, `count` of them, in `rows` of `width` copies; the last one fills up."""
+    """Copies of a network, `count` of them, in `rows` of `width` copies; the last is repeated."""
 
     def __init__(self, model: Model, width: int) -> None:
         self.model, cells = model, model.forest.num_cells
@@ -157,7 +157,7 @@ class CopyLayout:
         return bool(alike)
 
     def packed(self, values: np.ndarray) -> np.ndarray:
-        """(entries, rows * width): values by entry, of copies in turn."""
+        """Return values by entry, copies side by side, (entries, rows * width)."""
         by_copy = np.asarray(values).reshape(self.count, -1)
         if self.count < self.rows * self.width:
             by_copy = by_copy[np.arange(self.rows * self.width).clip(max=self.count - 1)]
@@ -170,7 +170,7 @@ class CopyLayout:
 
 
 class CopyColumns:
-    """Values that do not change: numbers of all copies, and values of each."""
+    """Constant values: numbers that all copies share, and values of each copy."""
 
     def __init__(self, layout: CopyLayout) -> None:
         self._layout = layout
@@ -198,10 +198,10 @@ class CopyColumns:
 
 
 class GradientPlan:
-    """Entries of a slot and of derivatives, values that do not change, and the spec.
+    """Entries of a slot and of derivatives, constant values, and the spec.
 
-    A slot has `entries` of voltages, states and ions. Derivatives by the parameters that are
-    `wanted`, by number of the kind, begin at the entries in `by`; there are `num_values`.
+    A slot has `entries` of voltages, states and ions. Derivatives by the `wanted` parameters, by
+    number of the kind, begin at the entries in `by`; there are `num_values`.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class GradientPlan:
         self.of_node = np.zeros((max(1, len(model.kinds)), 2, layout.nodes), np.int32)
         self.entries, self.num_values = layout.nodes, 0
         self.ions = changing_ions(model, records)
-        self._set = set[str]()  # variables of ions that a kind before has set
+        self._set = set[str]()  # ion variables that an earlier kind sets
         kinds, texts = list[GradientKind](), list[str]()
         for k, kind in enumerate(model.kinds):
             names = {*wanted.get(k, ())}
@@ -266,7 +266,7 @@ class GradientPlan:
         return first + record.index % each, record.index // each
 
     def start(self) -> np.ndarray:
-        """(entries, lanes) float64: voltages, states and ions at the start."""
+        """Return voltages, states and ions at the start, (entries, lanes) float64."""
         parts = [self.layout.packed(self._variables.v)]
         for states in self._variables.states:
             parts += [self.layout.packed(values) for values in states.values()]

@@ -1,4 +1,4 @@
-"""Quantities: what a gradient is taken of, and the derivatives of an `Adjoint` by each."""
+"""Quantities that derivatives are taken by, and their derivatives from an `Adjoint`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ GradientQuantity: TypeAlias = "str | tuple[Group, str]"
 Direction: TypeAlias = tuple[int, str, np.ndarray]  # a kind, a parameter, instances
 WORDS = ("v_init", "cm", "Ra", "weight", "played")
 _NO_SLOPE = ("delay", "threshold", "time", "events", "dt", "celsius")
-_NF = 1e-5  # of 1 µF/cm² times 1 µm²
+_NF = 1e-5  # nF per 1 µF/cm² times 1 µm²
 
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """What a gradient is taken of: words, and variables of groups with their current values."""
+    """The quantities of a gradient: words, and variables of groups with their current values."""
 
     network: Network
     model: Model
@@ -39,7 +39,7 @@ class Quantities:
     def checked(
         cls, network: Network, model: Model, groups: Sequence[Group], of: object
     ) -> Quantities:
-        """Check what a gradient is taken of."""
+        """Check the quantities of a gradient."""
         if isinstance(of, str) or not isinstance(of, Sequence) or not len(of):
             raise InputError(
                 f"of is {shown(of)}; expected a list of (group, name) and of {', '.join(WORDS)}"
@@ -54,9 +54,8 @@ class Quantities:
             if one in _NO_SLOPE:
                 raise InputError(refusal("gradient.no-slope", value=one))
             if one not in WORDS:
-                known = ", ".join(WORDS)
-                near = meant(one, WORDS)
-                raise InputError(f"of has {shown(one)}; expected (group, name) or {known}{near}")
+                expected = f"(group, name) or {', '.join(WORDS)}{meant(one, WORDS)}"
+                raise InputError(f"of has {shown(one)}; expected {expected}")
             if one == "Ra":
                 self._axial_resistivity()
             return
@@ -76,7 +75,7 @@ class Quantities:
             check_parameter(group.mechanism, name)
 
     def _axial_resistivity(self) -> np.ndarray:
-        """(num_cells,) float64, Ω·cm."""
+        """Return Ra of each cell, (num_cells,) float64, Ω·cm."""
         cables: Sequence[Cable] = inside(self.network).structure.cables
         values = [cable.Ra for cable in cables]
         if not values or any(isinstance(value, np.ndarray) for value in values):
@@ -85,7 +84,7 @@ class Quantities:
 
     @property
     def by_matrix(self) -> bool:
-        """Whether any derivative goes through the matrix: by cm, Ra or constant mechanisms."""
+        """Whether a derivative goes through the matrix: by cm, Ra or constant mechanisms."""
         constant = (self.model.instances[one[0].number][0] < 0
                     for one in self.of if not isinstance(one, str))  # fmt: skip
         return bool({"cm", "Ra"} & {one for one in self.of if isinstance(one, str)}) or any(
@@ -94,7 +93,7 @@ class Quantities:
 
     @property
     def through_start(self) -> bool:
-        """Whether any derivative goes through INITIAL."""
+        """Whether a derivative goes through INITIAL."""
         of_groups = (one for one in self.of if not isinstance(one, str))
         return "v_init" in self.of or any(
             is_of_start(group.mechanism, name) for group, name in of_groups
@@ -102,39 +101,39 @@ class Quantities:
 
     @property
     def of_start(self) -> bool:
-        """Whether any derivative is by what a run starts with, or goes through INITIAL."""
+        """Whether a derivative is by initial values, or goes through INITIAL."""
         of_groups = (one for one in self.of if not isinstance(one, str))
         states = any(name in group.mechanism.states for group, name in of_groups)
         return states or self.through_start
 
     def parameters(self) -> dict[int, set[str]]:
         """Return the parameters that derivatives are taken by, by number of the kind."""
-        found: dict[int, set[str]] = {}
+        names: dict[int, set[str]] = {}
         for group, name in (one for one in self.of if not isinstance(one, str)):
             kind = self.model.instances[group.number][0]
             if kind >= 0 and name in group.mechanism.parameters:
-                found.setdefault(kind, set()).add(name)
-        return found
+                names.setdefault(kind, set()).add(name)
+        return names
 
     def directions(self, copies: int) -> list[Direction]:
-        """Return kind, parameter and instances of each number that all derivatives are by.
+        """Return kind, parameter and instances of each number that derivatives are taken by.
 
-        A number for all instances is one, else one for each instance of a copy. It is an empty list
-        if there are derivatives by more than parameters that only steps read.
+        A value shared by all instances is one number, otherwise each instance of a copy has one.
+        Empty if derivatives are by more than parameters that only steps read.
         """
         if self.by_matrix or self.of_start or any(isinstance(one, str) for one in self.of):
             return []
-        found = []
+        directions = []
         for group, name in (one for one in self.of if not isinstance(one, str)):
             k, instances = self.model.instances[group.number]
             number = np.ndim(self.groups[group.number].parameters.get(name, np.zeros(1))) == 0
             each = instances % (self.model.kinds[k].count // copies)
             for j in [None] if number else np.unique(each):
-                found.append((k, name, instances if j is None else instances[each == j]))
-        return found
+                directions.append((k, name, instances if j is None else instances[each == j]))
+        return directions
 
     def slopes(self, adjoint: Adjoint) -> list[np.ndarray | list[np.ndarray]]:
-        """Return the derivatives by each, in order."""
+        """Return the derivatives by each quantity, in order."""
         return [self._slope(adjoint, one) for one in self.of]
 
     def _slope(self, adjoint: Adjoint, one: GradientQuantity) -> np.ndarray | list[np.ndarray]:
@@ -159,14 +158,14 @@ class Quantities:
         return slope if np.ndim(value) else np.asarray(slope.sum())
 
     def _of_group(self, adjoint: Adjoint, group: Group, name: str) -> np.ndarray:
-        """(count,) float64: derivatives by a variable of each instance of a group."""
+        """Return derivatives by a variable of each instance of a group, (count,) float64."""
         k, instances = self.model.instances[group.number]
         mechanism = group.mechanism
         if k < 0:
             factor = factor_of(mechanism, self.model.area[group.nodes])
-            given = {"nodes": group.nodes, "factor": factor, "parameters": group.parameters}
-            found = by_constant(self.model, adjoint.matrix, mechanism, **given)
-            return found.get(name, np.zeros(len(group)))
+            place = group.nodes, factor, group.parameters
+            slopes = by_constant(self.model, adjoint.matrix, mechanism, *place)
+            return slopes.get(name, np.zeros(len(group)))
         if name in mechanism.parameters:
             return adjoint.parameters[k][name][instances]
         begins = name in mechanism.begins  # its value before INITIAL
@@ -175,7 +174,7 @@ class Quantities:
         return slope
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
-        """(num_cells,) float64: all axial conductances of a cell are multiples of 1 / Ra."""
+        """Return derivatives by Ra, (num_cells,): axial conductances are multiples of 1 / Ra."""
         forest, by_g = self.model.forest, matrix["constant_d"] - matrix["u"]
         child = np.flatnonzero(forest.parent >= 0)
         by_g[child] += matrix["constant_d"][forest.parent[child]]
@@ -185,7 +184,7 @@ class Quantities:
 
 
 def as_cotangents(values: object, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Check the derivatives of a loss by records: one array for each, of its shape."""
+    """Check the derivatives of a loss by records: an array of its shape for each."""
     several = [values] if len(rows) == 1 and not isinstance(values, list | tuple) else values
     if not isinstance(several, list | tuple) or len(several) != len(rows):
         raise InputError(
@@ -196,7 +195,7 @@ def as_cotangents(values: object, rows: Sequence[np.ndarray]) -> list[np.ndarray
     for array, record in zip(arrays, rows, strict=True):
         if array.shape != record.shape:
             raise InputError(
-                f"loss returned derivatives of shape {array.shape}; expected {record.shape}, that "
-                "of the record"
+                f"loss returned derivatives of shape {array.shape}; expected {record.shape}, the "
+                "record's shape"
             )
     return arrays

@@ -1,4 +1,4 @@
-"""Check, before anything runs, that what is asked for has a derivative."""
+"""Check, before anything runs, that all requested derivatives exist."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from clhines.simulator.records.records import MEMBRANE, Record
 from clhines.simulator.refusals import refusal
 
 NEEDS = frozenset("plastic layers diffusion steered_weights last_instances ion_order".split())
-_NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # how such blocks' names begin
+_NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # prefixes of blocks' names
 
 
 def check_model(model: Model, surrogate: float | None) -> None:
-    """Refuse networks whose steps cannot be taken back."""
+    """Refuse networks whose steps cannot be differentiated."""
     if words := model.needs & NEEDS:
         raise InputError(refusal("gradient.needs", what=phrases(words)))
     if surrogate is not None and model.exact:
@@ -58,7 +58,7 @@ def check_records(records: Sequence[Record]) -> None:
 
 
 def check_parameter(mechanism: Mechanism, name: str) -> None:
-    """Refuse a parameter without a derivative, or on which a choice depends and no value."""
+    """Refuse a parameter without a derivative, or on which only a choice depends."""
     said = {"name": mechanism.name, "value": name}
     is_used, has_slope = False, False
     for block, body in mechanism.compiled.bodies.items():
@@ -82,17 +82,17 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
 
 
 def is_of_start(mechanism: Mechanism, name: str) -> bool:
-    """Whether what INITIAL sets has a derivative by a parameter, or is one itself."""
+    """Whether INITIAL's results have a derivative by a parameter, or it is one of them."""
     if name not in mechanism.parameters:
         return name in mechanism.begins
     blocks = [b for b in ("before_initial", "initial", "after_initial", "net_initial")
               if b in mechanism.program.blocks]  # fmt: skip
-    found = [back_function(mechanism, block) for block in blocks]
-    return any((a.role, a.name) == ("parameter", name) for f in found if f for a in f[0].by)
+    backs = [back_function(mechanism, block) for block in blocks]
+    return any((a.role, a.name) == ("parameter", name) for b in backs if b for a in b[0].by)
 
 
 def _is_drawn(body: Body, name: str) -> bool:
-    """Whether a random number itself depends on a symbol."""
+    """Whether a random number depends on a symbol."""
 
     def draws(node: Node) -> bool:
         return node.op.startswith(("random_", "scop_")) and node.uses(name)

@@ -1,4 +1,4 @@
-"""Trace: the calls and the arithmetic of steps of the reference, in order, with what they read."""
+"""The trace of the reference: calls and arithmetic of steps in order, with their inputs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from clhines.simulator.state.variables import BlockCall, Variables
 
 @dataclass(frozen=True, eq=False)
 class TracedCall:
-    """A block of some instances of a kind, and the values that it read."""
+    """A call of a block for some instances of a kind, with the values that it read."""
 
     kind: int
     block: str
-    some: np.ndarray
-    given: BlockCall
+    instances: np.ndarray
+    arguments: BlockCall
     values: list[Any]
 
 
-# A method of `Adjoint` that takes an entry back, and its arguments.
+# the method of `Adjoint` that takes an entry back, and its arguments
 Entry: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
@@ -56,7 +56,7 @@ class TracedPlays(PlayedValues):
 
 
 class TracedGrid(HostGrid):
-    """Sums of events that leave a trace. Each target has an event in each step, perhaps of 0.
+    """Sums of events that leave a trace; each target has an event in each step, maybe of weight 0.
 
     An event of weight 0 changes nothing, but its derivative by the weight counts.
     """
@@ -68,12 +68,12 @@ class TracedGrid(HostGrid):
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         slot = step % self.slots
         sums = np.zeros(self.model.num_targets)
-        for k, some, weight in super().take(step):
-            sums[self.model.kinds[k].first_target + some] = weight
+        for k, instances, weight in super().take(step):
+            sums[self.model.kinds[k].first_target + instances] = weight
         for k, kind in enumerate(self.model.kinds):
             if kind.first_target >= 0:
-                some = np.arange(kind.count)
-                yield k, some, sums[kind.first_target + some]
+                instances = np.arange(kind.count)
+                yield k, instances, sums[kind.first_target + instances]
         self._notes.add("take_sums", slot)
 
     def send(self, step: int, sources: np.ndarray) -> None:
@@ -129,9 +129,9 @@ def _sets_states(kind: Kind) -> bool:
 
 
 class TracedRun(Reference):
-    """The reference, which leaves a trace of its start, `start_entries`, and of chosen steps.
+    """A reference run that traces its start, `start_entries`, and chosen steps.
 
-    A start that is `plain` leaves currents out, if they set no states: it is for runs on devices.
+    A `plain` start leaves out currents that set no states: runs on devices need none.
     """
 
     def __init__(self, model: Model, wanted: Wanted, plain: bool = False) -> None:
@@ -149,7 +149,7 @@ class TracedRun(Reference):
         return started(self.model, wires_of(self.model), wanted, make=make)
 
     def step_traced(self, step: int) -> Sequence[Entry]:
-        """Take a step; return the trace of it."""
+        """Advance a step; return its trace."""
         self.trace.entries, self.trace.on = [], True
         held = self.variables.exact.held.copy()
         self.step(step)
