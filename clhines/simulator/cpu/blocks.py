@@ -423,7 +423,6 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def grouped(self) -> tuple[GroupedKind, ...]:
-        """Kinds at nodes."""
         return tuple(kind for kind in self.kinds if isinstance(kind, GroupedKind))
 
     @property
@@ -545,7 +544,6 @@ class BlockTables:
             mem.add(f"share_{k}", area * mem.dtype.type(0.01))
 
     def _mark_connections(self, ints: Arena) -> None:
-        """Mark connections from other blocks."""
         crosses = self.blocks.crossing[self.wires.order]
         word = ints.get("connection_short")
         apart = word | SENDING.pack(short=0, crossed=0, apart=1) if self.model.bins else 2

@@ -142,7 +142,6 @@ class ArenaKernels(ABC):
 
     @property
     def model(self) -> Model:
-        """The model."""
         return self.run.model
 
     @property
@@ -159,7 +158,7 @@ class ArenaKernels(ABC):
         return False
 
     def voltage_arrays(self) -> list[cla.Array]:
-        """Return the arrays on the device that `fill` sets beside the arenas."""
+        """Return the arrays beside the arenas that `fill` sets on the device."""
         return [self.v[0]]
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
@@ -193,7 +192,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def bind(self) -> None:
-        """Bind the arguments of all kernels."""
+        pass
 
     @abstractmethod
     def advance(self, first: int, count: int, row: int) -> None:
@@ -374,7 +373,6 @@ class ArenaRun:
         return True
 
     def build(self, variables: Variables) -> None:
-        """Continue from variables of one copy or of all."""
         self._next = -1
         self._waiting: Variables | None = variables
         if self.model.copies == 1 and not _follows.get():
@@ -670,7 +668,7 @@ class ArenaRun:
         self.build(self._with_state(saved))
 
     def _with_state(self, saved: dict[str, np.ndarray]) -> Variables:
-        """Return variables with the values of a state of one copy or of all."""
+        """Return variables with the values of a state, of one copy or all."""
         variables, copies = self.host.variables, self._alike
         if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
             saved = of_all(copies, saved)

@@ -219,7 +219,6 @@ def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> 
 
 
 def diffuse(variables: Variables) -> None:
-    """Advance the states that diffuse along cells."""
     for one in variables.model.diffusions:
         kind = variables.model.kinds[one.kind]
         call = BlockCall(np.zeros(kind.count), {})
@@ -245,7 +244,6 @@ class Clock:
         self._dt, self._step, self._t = dt, 0, 0.0
 
     def at(self, step: int) -> float:
-        """Return the begin of a step, ms."""
         if step < self._step:
             self._step, self._t = 0, 0.0
         for _ in range(step - self._step):
@@ -254,7 +252,6 @@ class Clock:
         return self._t
 
     def middle(self, step: int) -> float:
-        """Return the middle of a step, ms."""
         return self.at(step) + 0.5 * self._dt
 
 
@@ -314,7 +311,6 @@ class Reference(PartRun):
         return reference.elimination_steps(self.model.forest)
 
     def start(self, wanted: Wanted) -> tuple[Variables, HostEvents]:
-        """Return the variables at the start."""
         return started(self.model, self._wires, wanted, self._decisions)
 
     def want(self, records: Sequence[Record]) -> None:
@@ -445,7 +441,6 @@ class Reference(PartRun):
         return events
 
     def _events_from(self, begin: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times of emitted events after `begin` entries."""
         events = [(np.zeros(0, np.int64), np.zeros(0)), *self.events.emitted[begin:]]
         source, t = (np.concatenate(each) for each in zip(*events, strict=True))
         return source, t

@@ -38,7 +38,6 @@ class KeptStart:
         return bool(self._copies)
 
     def copy_of(self, array: cla.Array) -> cla.Array | None:
-        """Return the copy of an array, if there is one."""
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         return next((copy for changing, copy in pairs if changing is array), None)
 

@@ -129,7 +129,6 @@ class Diffusing:
         self._gather = gather
 
     def bind(self) -> list[Enqueue]:
-        """Return the launches of a step."""
         run, given, solver = self._run, self._given, self._solver
         where = diffusing_places(
             run.model, run.kernels.layout, run.arenas["mem"].offset, lambda one: one.rows

@@ -69,7 +69,6 @@ class Engine:
 
     @property
     def lacks(self) -> frozenset[str]:
-        """Needs that it does not support."""
         if self.make not in _MAKERS:
             return frozenset()
         column = _MAKERS.index(self.make)

@@ -43,13 +43,11 @@ class EventList:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Kernel arguments by name."""
         return {
             "spike_count": self.count, "spike_source": self._source, "spike_time": self._time,
         }  # fmt: skip
 
     def empty(self) -> None:
-        """Enqueue an empty list."""
         if not self.known_empty:
             set_zero(self.count, self._queue)
         self.seen, self.known_empty = 0, False
@@ -57,7 +55,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait; return sources and times of events `begin` to `end`, then those of the start."""
+        """Wait; return sources and times of events `begin` to `end`, then the start's events."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)

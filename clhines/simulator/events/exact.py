@@ -86,7 +86,6 @@ class HostEvents:
         variables.exact.count[sources] += 1
 
     def check(self) -> None:
-        """Raise InputError if more events of a source are pending than its ring holds."""
         exact, size = self.variables.exact, self.variables.wires.ring_size
         check_rings(exact.count[self._source] - exact.cursor, size[self._source])
 

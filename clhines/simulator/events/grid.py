@@ -1,7 +1,7 @@
 """Delivery of spikes to targets in whole steps, on the device.
 
-The algorithms are those of Brette and Goodman (2012, section 4 and appendix A), and differ in what
-runs in parallel:
+Brette and Goodman (2012, section 4 and appendix A) describe the algorithms. They run in parallel
+over
 
     vpo    the targets of the cells that spiked
     vsn    synapses, then targets, with sums in local memory
@@ -159,7 +159,6 @@ class DeliverSpec(TemplateSpec):
 
     @property
     def pulled(self) -> bool:
-        """Whether targets fetch from their sources."""
         return self.algorithm == "pull"
 
     @property

@@ -177,7 +177,6 @@ class Grid:
             self.plasticity.reward(reward, step)
 
     def check(self) -> None:
-        """Wait; raise InputError if a weight or a trace is not finite."""
         if self.plasticity is not None:
             self.plasticity.check()
 

@@ -93,12 +93,11 @@ class PlasticSpec(TemplateSpec):
 
     @property
     def growth(self) -> str:
-        """The rate of the weight between events, or an empty text."""
         return self.about.printed_growth("double")
 
     @property
     def last(self) -> int:
-        """The index of the weight's decay, which follows those of the traces."""
+        """The index of the weight's decay, which follows the decays of traces."""
         return len(self.traces)
 
     def of_side(self, side: str) -> list[Trace]:
@@ -120,7 +119,6 @@ class PlasticSpec(TemplateSpec):
         return traces if self.growth or any(t.name in used for t in traces) else []
 
     def weighs(self, event: str) -> bool:
-        """Whether an event reads or changes the weight."""
         return bool(self.growth) or WEIGHT in self.about.uses(event, "synapse")
 
     def changes(self, event: str) -> bool:

@@ -146,7 +146,7 @@ class SiteBlocks(KindBlocks):
         return super().kept("state", name)
 
     def during(self, name: str) -> str:
-        """Return where the `q`-th instance of the work-group keeps a state during a launch."""
+        """Return the place of the `q`-th instance's state during a launch."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
         return self.in_memory(name)
@@ -164,7 +164,7 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """Where the recorded current of instance j is stored; empty if it is not recorded."""
+        """Place of the recorded current of instance j; empty if it is not recorded."""
         return self.bare_current("current")
 
     @property

@@ -522,7 +522,7 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Replace the numbers by those of a model of the same cells; False if lists must differ."""
+        """Take the numbers of another model of the same cells; False if lists must differ."""
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
             return False

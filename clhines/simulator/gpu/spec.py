@@ -283,12 +283,10 @@ class EpochSpec(TemplateSpec):
 
     @property
     def grid(self) -> bool:
-        """Whether some events come in whole steps, as sums."""
         return self.arena is not None and self.arena.grid
 
     @property
     def lists_steps(self) -> bool:
-        """Whether events are listed by their steps."""
         return self.grid or self.in_steps
 
     @property
@@ -336,7 +334,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def sites(self) -> tuple[SiteBlocks, ...]:
-        """Kinds that advance instance by instance."""
         return tuple(kind for kind in self.blocks if isinstance(kind, SiteBlocks))
 
     @property
@@ -370,7 +367,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def lists(self) -> tuple[ListBlocks, ...]:
-        """Kinds in lists of nodes."""
         return tuple(kind for kind in self.blocks if isinstance(kind, ListBlocks))
 
     @property
@@ -383,7 +379,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def points(self) -> bool:
-        """Whether a kind has pointers to voltages."""
         return any(kind.points_to_voltages(name) for kind in self.lists for name, *_ in kind.blocks)
 
     @property
@@ -447,7 +442,6 @@ class ListLoop:
 
     @property
     def list_width(self) -> int:
-        """Numbers per list of nodes."""
         return LIST_HEAD + sum(not kind.density for kind in self.spec.kinds)
 
     @property
@@ -474,7 +468,6 @@ class ListLoop:
 
     @property
     def in_lists(self) -> tuple[ListBlocks, ...]:
-        """Kinds whose nodes are in lists."""
         return tuple(k for k in self.spec.lists if not k.apart and k.kind != "artificial")
 
     @property

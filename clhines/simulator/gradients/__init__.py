@@ -5,15 +5,15 @@ The discretised program is differentiated, with spikes and events in the steps i
 block, by functions that `mechanisms.ir.adjoints` derives from the equations:
 
     forward     INITIAL > step 0 > step 1 > ... > rows of records > loss
-    backward    by start < by state 0 < by state 1 < ... < cotangents of rows
+    backward    start < state 0 < state 1 < ... < cotangents of rows
 
 `by_reference` runs forward and back and keeps few states. On a device, `by_device` does so for
 copies of a network, with the connections of `events`; `by_tangents` goes forward only, for few
-parameters. `plan` lays the copies out, `kernels` has the spec. `quantities` lists what derivatives
-are taken by, `refused` what has none. `gradient` puts a loss between the run and the way back.
-`clhines.torch` and `clhines.jax` pass rows of records to these libraries; `outside` sets their
-values.
+parameters. `plan` lays the copies out, `kernels` has the spec. `quantities` lists the variables of
+derivatives; `refused` rejects variables without one. `gradient` puts a loss between the run and the
+way back. `clhines.torch` and `clhines.jax` pass rows of records to these libraries; `outside` sets
+their values.
 
-Words: *derivatives by* a quantity are those of the loss. *Cotangents* are the derivatives by rows
-of records, *seeds* those by results of a block, *adjoints* those by its inputs.
+Words: *derivatives by* a quantity are derivatives of the loss. *Cotangents* are derivatives by rows
+of records, *seeds* by results of a block, *adjoints* by its inputs.
 """

@@ -74,7 +74,6 @@ class Adjoint:
                 getattr(self, name)(*values)
 
     def keep_start(self) -> None:
-        """Keep the derivatives by the state that INITIAL leaves."""
         copies = [{name: a.copy() for name, a in of_kind.items()} for of_kind in self.states]
         self.start = {"v": self.v.copy(), "states": copies}
 
@@ -95,7 +94,6 @@ class Adjoint:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, call: TracedCall) -> None:
-        """Take a block of some instances back."""
         k, block = call.kind, call.block
         if block.startswith(("grid_", "table_")):
             return
@@ -147,7 +145,6 @@ class Adjoint:
         return by_state[at] if a.role == "add" else _pop(by_state, at)
 
     def _add(self, call: TracedCall, a: Argument, slope: np.ndarray) -> None:
-        """Add derivatives by an input of a block."""
         k, instances, name = call.kind, call.instances, a.name
         kind, model = self.model.kinds[k], self.model
         if a.role == "v":

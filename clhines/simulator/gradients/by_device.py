@@ -201,7 +201,6 @@ class DeviceSteps:
     # -- launches --------------------------------------------------------------------------------
 
     def bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
-        """Bind kernels to arrays."""
         for name in names:
             arguments = {**self.arrays, **more}
             bound = launches.bind(self._built, self.spec, name, arguments, _CHANGES)
@@ -309,7 +308,7 @@ class DeviceGradient:
         )
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss by all variables from those by the rows."""
+        """Return the derivatives by all variables, given the derivatives by the rows."""
         of, stretch, spec = self._steps, self._stretch, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))

@@ -52,7 +52,7 @@ class ReferenceGradient:
         return values if record.matrix is None else record.matrix @ values
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss by all variables from those by the rows."""
+        """Return the derivatives by all variables, given the derivatives by the rows."""
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
         for begin in reversed([*self._states]):
@@ -70,7 +70,6 @@ class ReferenceGradient:
         return adjoint
 
     def _add(self, adjoint: Adjoint, cotangents: Sequence[np.ndarray], step: int) -> None:
-        """Add the derivatives by the row of a step."""
         for record, rows in zip(self.records, cotangents, strict=True):
             if step % record.every:
                 continue

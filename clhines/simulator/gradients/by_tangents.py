@@ -62,7 +62,7 @@ class TangentGradient:
         return self._steps.layout.packed(mask)
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss by all variables from those by the rows."""
+        """Return the derivatives by all variables, given the derivatives by the rows."""
         run, adjoint = self._steps, Adjoint(self._steps.host)
         by_rows = run.by_rows(cotangents)
         shape = len(by_rows), len(run.directions), *by_rows.shape[1:]

@@ -109,7 +109,6 @@ class EventConnections:
 
     @cached_property
     def is_target(self) -> np.ndarray:
-        """Whether each target receives events, (targets,) bool."""
         reached = np.bincount(self.target, minlength=self.first[-1]) > 0
         reached[self._of_grid[self.model.events.target]] = True
         return reached

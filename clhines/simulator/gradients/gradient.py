@@ -90,7 +90,6 @@ class RunGradient:
 
     @property
     def how(self) -> str:
-        """How, and where, derivatives are computed."""
         if self._why:
             return f"reverse, on the host in float64 ({self._why})"
         return f"{'forward' if self._directions else 'reverse'}, on the device"
@@ -109,7 +108,6 @@ class RunGradient:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Shapes of the rows of each record."""
         return [(self._steps // r.every + 1, r.width) for r in self._records]
 
     def forward(self) -> list[np.ndarray]:
@@ -117,7 +115,7 @@ class RunGradient:
         return self._run.forward()
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> list[Any]:
-        """Return the derivatives by each quantity from those by the rows."""
+        """Return the derivatives by each quantity, given the derivatives by the rows."""
         return self.quantities.slopes(self._run.backward(cotangents))
 
     def of_loss(self, loss: Loss) -> Gradient:

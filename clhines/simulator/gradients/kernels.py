@@ -23,7 +23,7 @@ _WHERE = (
     "const int *restrict place",
 )
 _TREE = "const int *restrict parent, const int *restrict child, const int *restrict sibling"
-# `turn` says what a launch does, see the template; `step` is the number of the later step
+# `turn`: the tasks of a launch, see the template; `step`: index of the later step
 _TIMES = "int step, int turn, const real *restrict times, real dt, real solved_dt, long slot"
 _VALUES = "const real *restrict numbers, const lanes *restrict values, const real *restrict tables"
 _RECORDS = "const int *restrict column, int num_columns"
@@ -51,7 +51,6 @@ class CopyColumn:
     single: bool = False  # one number for all entries
 
     def at(self, index: str) -> str:
-        """Return an entry in OpenCL C."""
         if self.single:
             return f"numbers[{self.begin}]"
         if self.each:
@@ -72,7 +71,7 @@ class ChangingIon:
     follows: CopyColumn  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return each name, and where its values begin in a slot."""
+        """Return each name, and the begin of its values in a slot."""
         return [(n, f"{k}u * num_rows") for n, k in zip(self.names, self.first, strict=True)]
 
 
@@ -103,7 +102,6 @@ class GradientKind:
 
     @property
     def states_at(self) -> str:
-        """Where its states begin in a slot."""
         return f"{self.first_state}u * num_rows"
 
     @property
@@ -144,7 +142,6 @@ class GradientKind:
         return any(name == block for name, _, _ in self.blocks)
 
     def _arguments(self, block: str) -> tuple[str, tuple[Argument, ...]]:
-        """Return the function of a block, and its arguments."""
         return next((f, a) for b, f, a in self.blocks if b == block)
 
     @property
@@ -154,14 +151,13 @@ class GradientKind:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """Parameters that derivatives are taken by, and where these are."""
+        """The parameters of derivatives, and the places of the derivatives."""
         return [(name, f"by_values[e + {begin}u * num_rows]") for name, begin in self.by]
 
     def state(self, owner: str, name: str) -> str:
         return f"{owner}[e + {self.states.index(name) * self.count}u * num_rows]"
 
     def _input(self, a: Argument) -> str:
-        """Return the expression that a function gets for an input."""
         if a.role in ("v", "dt"):
             return a.role
         if a.role == "t":
@@ -209,7 +205,7 @@ class GradientKind:
                 and a.name in self.ions]  # fmt: skip
 
     def adds_current(self) -> list[str]:
-        """Return statements that add its currents to those of ions."""
+        """Return statements that add its currents to the ions' currents."""
         share = f" * {self.per_area.at('j')}" if self.per_area else ""
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
@@ -299,7 +295,7 @@ class GradientSpec(TemplateSpec):
 
     @property
     def ion_places(self) -> list[tuple[str, str]]:
-        """Variables of changing ions, and where each begins in a slot."""
+        """Variables of changing ions, and their begins in a slot."""
         return [pair for ion in self.ions for pair in ion.pairs()]
 
     @property

@@ -295,7 +295,6 @@ class GradientPlan:
     def _planned(
         self, k: int, kind: Kind, wanted: Collection[str], real: str
     ) -> tuple[GradientKind, str]:
-        """Plan a kind; return it and its functions."""
         mechanism, count = kind.mechanism, kind.count // self.layout.count
         node = kind.node[:count]
         self.of_node[k] = np.searchsorted(node, np.arange(self.layout.nodes)[None], "left")

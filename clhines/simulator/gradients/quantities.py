@@ -39,7 +39,6 @@ class Quantities:
     def checked(
         cls, network: Network, model: Model, groups: Sequence[Group], of: object
     ) -> Quantities:
-        """Check the quantities of a gradient."""
         if isinstance(of, str) or not isinstance(of, Sequence) or not len(of):
             raise InputError(
                 f"of is {shown(of)}; expected a list of (group, name) and of {', '.join(WORDS)}"
@@ -133,7 +132,6 @@ class Quantities:
         return directions
 
     def slopes(self, adjoint: Adjoint) -> list[np.ndarray | list[np.ndarray]]:
-        """Return the derivatives by each quantity, in order."""
         return [self._slope(adjoint, one) for one in self.of]
 
     def _slope(self, adjoint: Adjoint, one: GradientQuantity) -> np.ndarray | list[np.ndarray]:

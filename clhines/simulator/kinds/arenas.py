@@ -90,7 +90,6 @@ def add_turns(model: Model, mem: Arena, turns: int) -> None:
 
 
 def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add the places that read pointers point to."""
     for (k, name), to in model.read.items():
         at = _states_at(model, layout, mem, (to.kind, to.state), to.instance)
         ints.add(f"pointer_{k}_{name}", at)
@@ -138,7 +137,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 
 
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add where the entries of each active node begin, and their end."""
+    """Add the begin of each active node's entries, and the end."""
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
 
 
@@ -250,7 +249,6 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
 
 
 def _of_queues(mem: Arena, clock: Arena, ints: Arena) -> list[tuple[str, Arena]]:
-    """Return the arrays of a `Queue` that are stored without a conversion."""
     return [("time", clock), ("sent", clock), ("flag", mem), ("size", ints), ("last", ints)]
 
 

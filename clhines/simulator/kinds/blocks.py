@@ -21,7 +21,6 @@ from clhines.solver.plan.plan import real_name
 
 
 def _regions(variables: Variables, arenas: dict[str, Arena]) -> dict[str, int]:
-    """Return the begins of the arenas' regions, and counts, by name."""
     model, wires = variables.model, variables.wires
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):
@@ -129,7 +128,6 @@ def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: boo
 
 
 def _of_events(model: Model, k: int) -> dict[str, Any]:
-    """Return the fields of `KindBlocks` about events that a kind receives and sends."""
     mechanism = model.kinds[k].mechanism
     net = mechanism.program.net
     if net is None:

@@ -21,7 +21,7 @@ _ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKe
 
 @dataclass(frozen=True, eq=False)
 class KindColumns:
-    """Columns of a kind's values: all instances of one variable, then those of the next."""
+    """Columns of a kind's values: all instances of a variable, then of the next variable."""
 
     by_node: ClassVar[bool] = True
     count: int
@@ -59,7 +59,6 @@ class Layout:
 
     @property
     def nodes(self) -> np.ndarray:
-        """Nodes in the order of the arenas, (a,) int64."""
         return active_nodes(self._model)
 
     @property
@@ -75,7 +74,7 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return where the entries of each node begin in ascending node numbers, and the end."""
+        """Return the begin of each node's entries in ascending node numbers, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:
@@ -128,7 +127,6 @@ def num_active(model: Model) -> int:
 
 
 def is_artificial(kind: Kind) -> bool:
-    """Whether the instances of a kind have no node."""
     return kind.mechanism.kind == "artificial"
 
 

@@ -1,4 +1,4 @@
-"""Where arenas hold recorded values, and which work-items write them."""
+"""Places of recorded values in arenas, and the work-items that write them."""
 
 from __future__ import annotations
 

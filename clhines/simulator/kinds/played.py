@@ -1,4 +1,4 @@
-"""Played parameters: their regions in arenas, and where playing resumes."""
+"""Played parameters: their regions in arenas, and the place to resume playing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clhines.simulator.state.variables import Variables
 
 
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
-    """Add played values by active node, then those at no node."""
+    """Add played values by active node; values at no node are last."""
     kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
     played = [variables.model.played[k] for k in order]

@@ -84,7 +84,6 @@ class KindBlocks:
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Blocks that event functions call."""
         return ("receive", "watch", *(f"for_netcons{n}" for n in range(self.for_netcons)))
 
     @property
@@ -119,12 +118,10 @@ class KindBlocks:
 
     @property
     def singles(self) -> list[str]:
-        """Parameters with one number for all instances."""
         return [name for name, single in self.parameters if single]
 
     @property
     def several(self) -> list[str]:
-        """Parameters with a number for each instance."""
         return [name for name, single in self.parameters if not single]
 
     def parameter(self, name: str) -> str:
@@ -143,11 +140,11 @@ class KindBlocks:
         return f"{line} * count_{self.number} + j"
 
     def turn(self, name: str, turn: str) -> str:
-        """Return where epochs keep the last instance's value of a state in a step's turn."""
+        """Return the place of the last instance's value of a state in a step's turn."""
         return f"mem[turns_{self.number}_{name} + {turn}]"
 
     def bare_current(self, block: str) -> str:
-        """Return where a recorded current goes that is no variable of the mechanism, or nothing."""
+        """Return the place of a recorded current that is no mechanism variable, or nothing."""
         if block != "current" or CURRENT not in self.outputs:
             return ""
         return "" if CURRENT in self.asks(block, "output") else self.kept("output", CURRENT)
@@ -458,7 +455,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def static(self) -> str:
-        """Storage class and attributes of kernel functions."""
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:
@@ -470,7 +466,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def plays_into_events(self) -> bool:
-        """Whether events read a played parameter."""
         return any(kind.plays for kind in self.net_kinds)
 
     @property

@@ -439,7 +439,6 @@ def _netcons(calls: CallColumns, instances: Spans, kinds: Sequence[Kind]) -> Net
 
 
 def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iterator[IonNodes]:
-    """Yield ions with their nodes and initial values, in the order of first use."""
     every = [(kind, use) for kind in kinds for use in kind.mechanism.program.ions]
     for name in dict.fromkeys([use.name for _, use in every] + [g.name for g in added.ions]):
         uses = [(kind, use) for kind, use in every if use.name == name]

@@ -56,7 +56,6 @@ class GridConnections:
 
     @property
     def count(self) -> int:
-        """Number of connections."""
         return len(self.source)
 
     @property
@@ -124,7 +123,6 @@ class GridConnections:
 
     @cached_property
     def delays(self) -> np.ndarray:
-        """The distinct delays, int32, ascending."""
         return np.unique(once(self.delay))
 
     def backward(self) -> tuple[np.ndarray, np.ndarray]:

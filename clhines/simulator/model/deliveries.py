@@ -86,7 +86,6 @@ _COLUMNS: tuple[np.ndarray, ...] = tuple(
 
 
 def given_weights(wiring: Wiring) -> np.ndarray:
-    """Return the weights of all connections, (w,) float64, in the order of the calls."""
     rows = (columns[3] for columns in wiring.calls)
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 

@@ -39,7 +39,6 @@ class Diffusion:
 
     @cached_property
     def forest(self) -> Forest:
-        """Trees of `rows`."""
         row, above = inverse(self.rows), self.parent[self.rows]
         roots = np.flatnonzero(above < 0)
         return Forest(np.where(above < 0, -1, row[above]), np.append(roots, len(row)))

@@ -257,7 +257,6 @@ def constant_sums(
 
 
 def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -> NodeValues:
-    """Return `Model.of_nodes`."""
     constant_d, constant_b = constant_sums(groups, structure)
     of_nodes = {
         "u": -structure.once("g_axial") * (structure.around is None),
@@ -288,7 +287,6 @@ def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
 
 
 def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
-    """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
     n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
     i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))

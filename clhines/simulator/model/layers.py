@@ -140,7 +140,6 @@ class Layers:
 
 
 def layers_of(structure: Structure, second_order: bool) -> Layers | None:
-    """Return the layers around nodes of a network, or None."""
     around, forest = structure.around, structure.forest
     if around is None or len(around.rows) == 1:
         return None

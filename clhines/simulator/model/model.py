@@ -192,7 +192,6 @@ class Kind(Deferred):
 
     @cached_property
     def singles(self) -> frozenset[str]:
-        """Names of the parameters with one value for all instances."""
         return frozenset(name for name, value in self.parameters.items() if np.ndim(value) == 0)
 
     @property
@@ -296,7 +295,6 @@ class Model:
         return np.unique(np.array(cells, np.int64))
 
     def last_cell(self, k: int) -> int:
-        """Return the cell of the last instance of kind `k`."""
         kind = self.kinds[k]
         return int(stretch_of(self.forest.cell_offsets, kind.node[[kind.last or 0]])[0])
 
@@ -341,7 +339,6 @@ class Model:
 
     @property
     def begins_above(self) -> np.ndarray:
-        """Whether each detector starts above its threshold, (d,) bool."""
         v = self.of_nodes.at("v_init", self.sources.detector_node)
         is_above: np.ndarray = v > self.sources.detector_threshold
         return is_above

@@ -83,7 +83,6 @@ def split_name(name: str) -> tuple[str, int]:
 
 
 def queue_of(kind: int) -> Iterator[Field]:
-    """Yield the fields of a kind's self events and WATCH conditions."""
     for name, dtype, rows, refers in _QUEUE:
         yield Field(name, "instance", dtype, kind, "queue", rows, refers)
 

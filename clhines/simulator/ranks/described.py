@@ -1,8 +1,8 @@
-"""Networks of which each rank describes its own cells: facts that all ranks need.
+"""Networks whose ranks describe their own cells: facts that all ranks need.
 
-Cells have gids. In a few collectives the ranks compare settings, find who listens to whom, and
-learn what decides the bits of a cell. Cells with the same tree and the same mechanisms at each node
-are one *sort*; ranks exchange each sort once, and the number of its cells.
+Cells have gids. In a few collectives the ranks compare settings, find the listeners of each cell,
+and exchange everything that decides a cell's bits. Cells with the same tree and the same mechanisms
+at each node are one *sort*; ranks exchange each sort once, and the number of its cells.
 """
 
 from __future__ import annotations
@@ -206,7 +206,6 @@ def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, floa
 
 
 def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
-    """Raise InputError for faults that all ranks see."""
     gids = np.concatenate([part.gids for part in parts])
     rank = np.repeat(np.arange(len(parts)), [len(part.gids) for part in parts])
     order = np.argsort(gids, kind="stable")
@@ -228,7 +227,6 @@ def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
 def _listeners(
     ranks: Ranks, network: Network, parts: Sequence[RankCells]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return `WholeNetwork.sent` and `heard`."""
     heard, numbers = inside(network).added.heard
     place = place_of(np.concatenate([part.gids for part in parts]), heard)
     with ranks.agreed():
@@ -253,7 +251,6 @@ def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
 
 
 def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return this rank's values, then those of the others."""
     others = [array for r, array in enumerate(arrays) if r != rank]
     return np.concatenate([arrays[rank], *others])
 
@@ -307,7 +304,7 @@ def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
 
 
 def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the nodes of a kind's instances, (count,) int64, from those of each sort."""
+    """Return the nodes of a kind's instances, (count,) int64, from each sort's."""
     counts = np.array([len(sort_nodes) for sort_nodes in nodes])
     at = ranges(offsets(counts)[:-1][sort], counts[sort])
     nodes_of_all = np.concatenate(nodes)[at] + np.repeat(forest.cell_offsets[:-1], counts[sort])

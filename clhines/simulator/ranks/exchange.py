@@ -98,7 +98,6 @@ class Exchange(ABC):
         return
 
     def end(self) -> None:
-        """Exchange the waiting events."""
         return
 
     def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
@@ -202,7 +201,6 @@ def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
 
 
 def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions) -> Exchange:
-    """Return the exchange of a network that is divided into shares."""
     sources = decisions.network.sources.detector_source
     if decisions.network.exact:
         return TimeExchange(guard, shares, decisions.epoch)
@@ -224,7 +222,6 @@ class PointedVoltages:
         self._places = np.searchsorted(every, pointed[rank])
 
     def put(self, v: np.ndarray, run: PartRun) -> None:
-        """Pass a run the voltages that its pointers read."""
         if len(self._places):
             run.take_voltages(v[self._places])
 

@@ -159,7 +159,6 @@ class _Builder:
         return order
 
     def put_groups(self) -> None:
-        """Add the groups of all networks mechanism by mechanism."""
         for mechanism in self._mechanisms():
             for k, network in enumerate(self.networks):
                 for group in network.groups:
@@ -200,7 +199,6 @@ class _Builder:
             numbers[trains], remote[trains] = sources[at[at >= 0]], True
 
     def put_additions(self) -> None:
-        """Add ions, pointers, played parameters and random streams."""
         for k, part in enumerate(self.parts):
             groups, first, added = self.groups[k], self.first[k], part.added
             for ion in added.ions:
@@ -231,7 +229,6 @@ class _Builder:
         return nodes
 
     def connect(self) -> list[PartNumbers]:
-        """Add all connections, network by network."""
         parts, connection = list[PartNumbers](), 0
         for k, part in enumerate(self.parts):
             begin = connection

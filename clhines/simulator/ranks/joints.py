@@ -51,7 +51,7 @@ class EventExchange(Protocol):
 
 
 class Joints:
-    """Connects this rank's network to those of others; see `join`.
+    """Connects this rank's network to the other ranks'; see `join`.
 
     Sources have numbers (NEURON's gids). Another rank's source is an empty train here, one for each
     number. All ranks exchange after the same steps, as the smallest delay allows.
@@ -253,18 +253,17 @@ class JoinedExchange(Exchange):
         self._noted = self.guard.call(self.run.note_events)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events of sources that the run does not detect, at these times, ms."""
         self._outbox.put(source, time)
 
     def exchange(self) -> None:
-        """Wait, send this rank's events to all ranks, and take those of others."""
+        """Wait, send this rank's events to all ranks, and take theirs."""
         self._noted = None
         source, time, v = self.guard.call(self.run.new_events, self._voltages.here)
         self._take(source, time)
         self._tell(v)
 
     def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
-        """Send the events in the outbox to all ranks, and take those of others."""
+        """Send the events in the outbox to all ranks, and take theirs."""
         joints = self._joints
         mine = words_of(*self._outbox.take(self._clock.at(self._step)), v)
         number, time, v = of_words(joints.ranks.exchange(mine), self._voltages.counts)

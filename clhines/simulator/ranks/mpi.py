@@ -129,11 +129,9 @@ class Ranks:
         return self.comm.bcast(value)
 
     def any(self, holds: bool) -> bool:
-        """Whether a condition holds on any rank."""
         return bool(self.gather_numbers([holds]).any())
 
     def all(self, holds: bool) -> bool:
-        """Whether a condition holds on all ranks."""
         return bool(self.gather_numbers([holds]).all())
 
     def _raise(self, error: BaseException | None) -> None:
@@ -214,7 +212,7 @@ class OneProcess(Ranks):
         return holds
 
     def same(self, values: Callable[[], Mapping[str, object]]) -> None:
-        """Do nothing, and do not compute the values."""
+        """Do not compute the values."""
 
     def check_alone(self, call: str) -> None:
         return

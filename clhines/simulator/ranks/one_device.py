@@ -50,7 +50,6 @@ class WholeRun:
         self._step = 0
 
     def _take(self, requests: Sequence[RankRequest]) -> None:
-        """Load the states and records that ranks sent."""
         states = [state for state, _, _ in requests if state is not None]
         if states:
             self.run.load(put_all(self._parts, states, self.run.save()))
@@ -61,7 +60,6 @@ class WholeRun:
             self._records = [part.record(one) for part, some in pairs for one in some]
 
     def _by_rank(self, values: list[np.ndarray]) -> list[list[np.ndarray]]:
-        """Return the values of records rank by rank."""
         ends = np.cumsum([0, *self._widths]).tolist()
         return [values[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
 
@@ -82,7 +80,6 @@ class WholeRun:
         ]
 
     def save(self, _: object) -> list[StateArrays]:
-        """Return the present state of each rank."""
         whole, now = self.run.save(), Clock(self._model.dt).at(self._step)
         return [part.cut(whole, now) for part in self._parts]
 
@@ -138,7 +135,7 @@ class OneDeviceRun:
     def _ask(
         self, records: Sequence[Record], step: int, answers: Callable[[Any], list[_Answer]]
     ) -> _Answer:
-        """Send the state and records of this rank, if those of any rank have changed."""
+        """Send the state and records of this rank, if any rank's have changed."""
         same = len(records) == len(self._records)
         same = same and all(a is b for a, b in zip(records, self._records, strict=True))
         flags = self._has_changed, not same
@@ -216,6 +213,5 @@ class OneDeviceRun:
         self._arrays, self._has_changed, self._sent = dict(saved), True, NOTHING
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Go to the start of the same model."""
         self._go_to_start(model)
         return True

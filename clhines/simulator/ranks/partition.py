@@ -104,7 +104,6 @@ def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
 
 
 def check_same(ranks: Ranks, model: Model, signature: str, settings: dict[str, object]) -> None:
-    """Refuse ranks that simulate different things."""
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
     texts: dict[str, object] = {name: str(value) for name, value in settings.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
@@ -208,7 +207,6 @@ class Share:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """Weights of `connections`, (w,) int64."""
         first = self.whole.netcons.first_weight
         return ranges(first[self.connections], np.diff(first)[self.connections])
 

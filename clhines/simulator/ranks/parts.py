@@ -111,7 +111,6 @@ class RankPart:
             whole[key][..., places] = values
 
     def put_sent(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the events that the rank's own sources sent."""
         sizes = ring_sizes(self._whole)
         local = np.flatnonzero(~self._is_remote)
         there, count = self.sources[local], arrays["count"][local]
@@ -174,7 +173,6 @@ class RankPart:
 
 
 def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the rings of chosen sources, one after another."""
     chosen_rings: np.ndarray = ring[ranges(starts(sizes)[chosen], sizes[chosen])]
     return chosen_rings
 
