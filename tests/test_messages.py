@@ -63,7 +63,7 @@ def test_other_handles_do_not_change_either(net):
             setattr(handle, name, 1.0)
         with pytest.raises(InputError, match="cannot be set"):
             handle.no_such_name = 1.0
-    with pytest.raises(AttributeError, match="a_plus: a rule does not change"):
+    with pytest.raises(AttributeError, match="a_plus: a rule cannot change"):
         clhines.STDP(1.0, 1.0).a_plus = 2.0
 
 

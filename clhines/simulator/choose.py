@@ -65,7 +65,7 @@ def check_options(options: Iterable[str], parameters: Iterable[str]) -> None:
         if name not in solver_options:
             near = meant(name, [*expected, *sorted(solver_options)])
             raise InputError(
-                f"option {shown(name)} is none of Simulation; expected {', '.join(expected)}, or "
+                f"Simulation has no option {shown(name)}; expected {', '.join(expected)}, or "
                 f"an option of a Solver{near}"
             )
 

@@ -58,7 +58,9 @@ class Recordings:
         if label is not None and (not isinstance(label, str) or not label):
             raise InputError(f"name is {shown(label)}; expected a text")
         if label is not None and any(label == r.label for r in self._records):
-            raise InputError(f"name is {shown(label)}, of another record; expected another one")
+            raise InputError(
+                f"name is {shown(label)}, which another record has; expected another one"
+            )
         rows = None if record.matrix is None else len(record.matrix)
         columns = columns_of(network, at, index, rows)
         record = replace(record, label=label or what, unit=unit_of(record), columns=columns)

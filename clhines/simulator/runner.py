@@ -250,7 +250,7 @@ def in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, n
     sums = saved["incoming"] * (old / new)
     if np.abs(sums).max(initial=0.0) >= 2.0**62:
         raise InputError(
-            "weight: the events under way are too large for the unit of the new ones; expected "
+            "weight: pending events are too large for the unit of the new weights; expected "
             "larger weights, or reset() first"
         )
     times, parts = max(round(old / new), 1), max(round(new / old), 1)  # powers of two

@@ -225,8 +225,8 @@ class Simulation(Holder):
         """Raise InputError, on all ranks, if each rank has described its own cells."""
         if self._apart:
             raise InputError(
-                f"{what} is for one process, or ranks that all describe the whole network; each of "
-                "these has described its own cells"
+                f"{what} is for one process, or ranks that all describe the whole network; here "
+                "each rank has described its own cells"
             )
 
     def __repr__(self) -> str:

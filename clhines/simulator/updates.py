@@ -87,8 +87,7 @@ class Updates:
             )
         if any(p.kind == k and p.parameter == name for p in model.played):
             raise InputError(
-                f"{group.mechanism.name}: {name} takes values in time, of play(); expected another "
-                "parameter"
+                f"{group.mechanism.name}: {name} is set by play(); expected another parameter"
             )
         return checked
 

@@ -131,7 +131,7 @@ def test_what_it_becomes(tmp_path):
     [
         ((0, 0, 1.0), r"gap junction 0 joins node 0 to itself; expected another node$"),
         (([0, 1], 2, [1.0, -1.0]), r"g of gap junction 1 is -1 uS; expected 0 or more$"),
-        (([0, 1], [0, 1, 2], 1.0), r"a \(2,\), b \(3,\), g \(1,\) do not go together"),
+        (([0, 1], [0, 1, 2], 1.0), r"a \(2,\), b \(3,\), g \(1,\) do not broadcast"),
         ((0, 12, 1.0), r"b\[0\]: there is no node 12; expected 0 to 11"),
         (("soma", 1, 1.0), "a is 'soma'; expected whole numbers of nodes"),
         ((0, 1, np.nan), r"g\[0\] is nan; expected a finite number"),

@@ -29,7 +29,7 @@ def test_results_by_name(cable):
     sim = Simulation(net, engine="reference")
     sim.record("v", net.soma, name="a")
     for name, words in (
-        ("a", "of another record"),
+        ("a", "which another record has"),
         ("", "expected a text"),
         (1, "expected a text"),
     ):

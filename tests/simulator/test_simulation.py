@@ -338,7 +338,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
         lambda: syn.parameters.update(tau=3.0),
         lambda: net.groups[0].parameters.__setitem__("gnabar", 0.2),
     ):
-        with pytest.raises(InputError, match="frozen, as a Simulation was made of it"):
+        with pytest.raises(InputError, match="frozen, because a Simulation uses it"):
             change()
     for array in (threshold, net.soma, net.area, syn.nodes):
         with pytest.raises(ValueError, match="read-only"):

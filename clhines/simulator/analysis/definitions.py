@@ -339,11 +339,11 @@ def check_stimulus(names: Iterable[str], start: object, end: object) -> None:
     missing = [n for n, v in (("stim_start", start), ("stim_end", end)) if v is None]
     needs = [name for name in names if name in FEATURES and name not in WITHOUT_STIMULUS]
     if len(missing) == 1:
-        raise InputError(f"{missing[0]} is None; expected ms, as the other end of the stimulus")
+        raise InputError(f"{missing[0]} is None; expected ms, like the other end of the stimulus")
     if missing and needs:
         raise InputError(
-            f"{needs[0]} is of a stimulus; expected stim_start and stim_end, ms (without them "
-            f"there are {', '.join(WITHOUT_STIMULUS)})"
+            f"{needs[0]} needs a stimulus; expected stim_start and stim_end, ms (available "
+            f"without: {', '.join(WITHOUT_STIMULUS)})"
         )
 
 

@@ -247,7 +247,7 @@ def plot_morphology(
     """
     check_format(path)
     if not hasattr(cable, "first_node"):
-        raise InputError(f"cable is {type(cable).__name__}; expected a Cable, of discretise()")
+        raise InputError(f"cable is {type(cable).__name__}; expected a Cable from discretise()")
     rows = np.atleast_2d(real_numbers("values", values).astype(np.float64))
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != cable.num_nodes:
         raise InputError(

@@ -113,7 +113,7 @@ class Features:
             A stimulus is not within the run.
         """
         if len(t) < 3:
-            raise InputError(f"features are of {len(t)} samples; expected 3 or more, a longer run")
+            raise InputError(f"features of {len(t)} samples; expected 3 or more, a longer run")
         traces = self._of_none(t, count)
         self._computed(traces)
         begin, end = (np.zeros((len(traces.requested), count), np.int64) for _ in range(2))

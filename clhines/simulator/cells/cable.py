@@ -338,7 +338,7 @@ class Cable:
         if len(outside):
             raise InputError(f"x is {outside[0]:g}; expected 0 to 1")
         if len(s) != len(at) and 1 not in (len(s), len(at)):
-            raise InputError(f"x has shape {at.shape}; expected that of section, {s.shape}")
+            raise InputError(f"x has shape {at.shape}; expected {s.shape}, like section")
         s, at = np.broadcast_arrays(s, at)
         first, junction = _first_nodes(self.sections, self.nseg)
         node = first[s] + np.minimum((at * self.nseg[s]).astype(np.int64), self.nseg[s] - 1)
@@ -419,7 +419,9 @@ class System:
         if volts.ndim not in (1, 2) or volts.shape[-1] != n:
             raise InputError(f"v has shape {volts.shape}, expected ({n},) or (k, {n})")
         if amperes.shape not in ((), (n,), volts.shape):
-            raise InputError(f"current has shape {amperes.shape}, expected (), ({n},) or that of v")
+            raise InputError(
+                f"current has shape {amperes.shape}, expected (), ({n},) or the shape of v"
+            )
         return self.capacitance_over_dt * volts + self.constant + amperes
 
 
@@ -466,7 +468,7 @@ def discretise(
     """
     if not isinstance(morphology, (Morphology, Sections)):
         raise InputError(
-            f"morphology is {type(morphology).__name__}; expected a Morphology, of read_swc()"
+            f"morphology is {type(morphology).__name__}; expected a Morphology from read_swc()"
         )
     sections = morphology if isinstance(morphology, Sections) else sections_of(morphology)
     Ra, cm = (
@@ -585,7 +587,7 @@ def check_cables(cables: object) -> list[Cable]:
     for k, cable in enumerate(checked):
         if not isinstance(cable, Cable):
             raise InputError(
-                f"cables[{k}] is {type(cable).__name__}; expected a Cable, of discretise()"
+                f"cables[{k}] is {type(cable).__name__}; expected a Cable from discretise()"
             )
     if not checked:
         raise InputError("got no cables; expected at least one")

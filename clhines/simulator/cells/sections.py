@@ -154,7 +154,7 @@ class Sections:
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
             raise InputError(
-                f"{self.name}: section {infinite[0]} is longer than single precision can tell; "
+                f"{self.name}: section {infinite[0]} is too long for single precision; "
                 "expected coordinates and lengths in µm"
             )
         total = float(counts.sum())
@@ -220,8 +220,8 @@ def _refuse(cell: Morphology, sample: int | np.integer, got: str, expected: str)
 
 def _refuse_without_length(cell: Morphology) -> NoReturn:
     raise CableError(
-        f"{cell.name}:{cell.line[0]}: sample {cell.id[0]} and those joined to it have no "
-        "length and are no soma; expected one of the two"
+        f"{cell.name}:{cell.line[0]}: sample {cell.id[0]} and the samples joined to it have "
+        "no length and are not a soma; expected one of the two"
     )
 
 
@@ -344,7 +344,7 @@ def _largest_sphere(
     ball = _ball(cell.xyz[chains.head[0]], float(cell.radius[largest]))
     if (ball[:, :3] == ball[0, :3]).all():
         got = f"is at {cell.xyz[first[0]].tolist()}"
-        _refuse(cell, first[0], got, "a soma that single precision can tell from a point there")
+        _refuse(cell, first[0], got, "a soma that single precision can distinguish from a point")
     points = np.concatenate([ball, points[offsets[1] :]])
     return points, np.append(0, offsets[1:] + len(ball) - offsets[1])
 

@@ -246,7 +246,7 @@ def _parent_indices(
     if repeats.size:
         k = repeats.min()
         first = line[np.argmax(ids == ids[k])]
-        _refuse(name, line[k], f"id {ids[k]} is that of line {first} again, expected unique ids")
+        _refuse(name, line[k], f"id {ids[k]} is also on line {first}, expected unique ids")
     place = place_of(ids, parent_ids, order)
     absent = np.flatnonzero((place < 0) & (parent_ids != -1))
     if absent.size:

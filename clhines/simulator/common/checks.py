@@ -104,5 +104,5 @@ def broadcast(
         equal = np.broadcast_arrays(*arrays.values())
     except ValueError as error:
         shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
-        raise InputError(f"{shapes} do not go together; expected equal lengths or 1") from error
+        raise InputError(f"{shapes} do not broadcast; expected equal lengths or 1") from error
     return dict(zip(arrays, equal, strict=True))

@@ -96,7 +96,7 @@ class Geometry:
         if turns.shape[1:] != (3, 3) or len(turns) not in (1, len(shifts)):
             raise InputError(f"turn has shape {turns.shape}; expected (3, 3) or (k, 3, 3)")
         if not np.allclose(turns @ turns.transpose(0, 2, 1), np.eye(3), 0, 1e-9):
-            raise InputError("turn is no rotation; expected orthogonal matrices")
+            raise InputError("turn is not a rotation; expected orthogonal matrices")
         begin, end = (
             (x @ turns.transpose(0, 2, 1) + shifts[:, None]).reshape(-1, 3)
             for x in (self.begin, self.end)

@@ -145,7 +145,7 @@ class Additions:
     def _check_no_gids(self, what: str) -> None:
         if self._parts.gids is not None:
             raise InputError(
-                f"{what}: cells alone have gids; expected no other sources of spikes in a network "
+                f"{what}: only cells have gids; expected no other sources of spikes in a network "
                 "with gids"
             )
 
@@ -311,7 +311,9 @@ class Additions:
 
     def _instances(self, group: Group, index: ArrayLike | None) -> np.ndarray:
         if not isinstance(group, Group) or group.network is not self.network:
-            raise InputError("group is not of this network; expected a Group of insert() or add()")
+            raise InputError(
+                "group belongs to another network; expected a Group from insert() or add()"
+            )
         if index is None:
             return np.arange(len(group))
         return as_indices("index", index, len(group), group.mechanism.name)

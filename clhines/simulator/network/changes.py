@@ -88,7 +88,7 @@ def as_value(group: Group, name: str, value: object) -> ParameterValue:
     check_parameter(mechanism.name, name, program.settable)
     if name == "celsius" and "celsius" in program.built_in:
         raise InputError(
-            f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
+            f"{mechanism.name}: celsius belongs to the network and cannot change; expected "
             "another parameter, or a new Network"
         )
     if fixed := program.fixed.get(name):

@@ -165,7 +165,7 @@ class Inside:
     def check_not_frozen(self, what: str) -> None:
         if self.frozen:
             raise InputError(
-                f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
+                f"{what}: the network is frozen, because a Simulation uses it; expected changes "
                 "before that, Simulation.set(), or a new Network"
             )
 
@@ -214,13 +214,13 @@ def values_of(
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
     if unknown := [n for n in mechanism.program.external if n not in parameters]:
         raise InputError(
-            f"{mechanism.name} uses EXTERNAL {unknown[0]}; expected {unknown[0]}=, which is one "
-            "for all, as another file has it"
+            f"{mechanism.name} uses EXTERNAL {unknown[0]}; expected {unknown[0]}=, one value "
+            "for all instances, from the file that defines it"
         )
     if unknown := [n for n in mechanism.program.beside if n not in parameters]:
         raise InputError(
-            f"{mechanism.name}: {unknown[0]} is set where NEURON makes a TABLE, and is no column "
-            f"of it; expected {unknown[0]}=, or from_nmodl(..., use_tables=False), in NEURON "
+            f"{mechanism.name}: {unknown[0]} is set while NEURON makes a TABLE, but is not a "
+            f"column; expected {unknown[0]}=, or from_nmodl(..., use_tables=False), in NEURON "
             f"usetable_{mechanism.name} = 0"
         )
     return {

@@ -224,7 +224,7 @@ class Drawn:
                 if not len(outside):
                     return
                 drawn[here][outside] = values[outside] = self._drawn((*key, turn), pair[outside])
-            raise InputError(f"{self}: nothing is drawn within the bounds; expected others")
+            raise InputError(f"{self}: nothing is drawn within the bounds; expected wider bounds")
 
         list(_each(fill, range(0, len(source), _CHUNK)))
         return drawn
@@ -266,7 +266,7 @@ def connected(
         if len(source_cell) != len(target_cell):
             raise InputError(
                 f"one_to_one: {len(source_cell)} sources and {len(target_cell)} targets; expected "
-                "as many of both"
+                "equal numbers"
             )
         every = np.arange(len(source_cell), dtype=np.int32)
         return every, every

@@ -165,7 +165,7 @@ class Rule:
         vars(self).update(fields, times=times, w_min=low, w_max=high)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name}: a rule does not change; expected another one")
+        raise AttributeError(f"{name}: a rule cannot change; expected a new one")
 
     __delattr__ = __setattr__  # type: ignore[assignment]
 

@@ -48,7 +48,7 @@ def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
     """Return a network as JSON, and the arrays to which the JSON refers by number."""
     parts = inside(network)
     if parts.copy_numbers is not None:
-        raise InputError("copies of a network cannot be saved; expected the one, to be copied")
+        raise InputError("copies of a network cannot be saved; expected the original network")
     if parts.gids is not None:
         raise InputError("a network with gids cannot be saved; expected one without")
     if parts.added.steered:
@@ -185,7 +185,7 @@ def _member(file: Npz, name: str) -> np.ndarray:
     if dtype.kind not in "fiub":
         raise InputError(f"{name} has dtype {dtype}; expected numbers")
     if dtype.itemsize * prod(shape) > file.size:  # members are not compressed
-        raise InputError(f"{name} has shape {shape}; expected no more than is in the file")
+        raise InputError(f"{name} has shape {shape}; expected at most the size of the file")
     return file.read(name, Member(shape, dtype))
 
 

@@ -338,7 +338,7 @@ class Places:
         if any(not np.array_equal(one, candidates[0]) for one in candidates[1:]):
             raise InputError(
                 f"{what} has shape {array.shape}, as many as there are {' and '.join(fits)}; "
-                "expected net.per_cell(values), or values of the nodes given"
+                "expected net.per_cell(values), or one value for each of these nodes"
             )
         return candidates[0] if candidates else array
 
@@ -405,7 +405,7 @@ class Places:
 
     def _need_cables(self, what: str) -> None:
         if not self.cables:
-            raise InputError(f"{what}: the network was made of arrays; expected nodes or a mask")
+            raise InputError(f"{what}: the network was made from arrays; expected nodes or a mask")
 
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:

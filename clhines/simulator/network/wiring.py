@@ -108,7 +108,7 @@ class Wiring:
         if target.network is not self.network:
             raise InputError(f"target {target.mechanism.name} belongs to another network")
         if not target.mechanism.takes_events:
-            raise InputError(f"target {target.mechanism.name} takes no events")
+            raise InputError(f"target {target.mechanism.name} does not receive events")
 
     def connect(
         self,
@@ -256,9 +256,11 @@ class Wiring:
         if rule is None:
             return
         if not isinstance(rule, Rule):
-            raise InputError(f"rule is {type(rule).__name__}; expected a Rule, as STDP")
+            raise InputError(f"rule is {type(rule).__name__}; expected a Rule, such as STDP")
         if self.rule is not None and self.rule != rule:
-            raise InputError(f"rule is {rule}; expected that of earlier connections, {self.rule}")
+            raise InputError(
+                f"rule is {rule}; expected the rule of earlier connections, {self.rule}"
+            )
 
 
 def weight_unit(target: Group) -> str | None:
@@ -294,7 +296,7 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     if array.ndim < 2:
         first = as_real("weight", np.atleast_1d(as_array("weight", numbers)))
         if not width and first.any():
-            raise InputError(f"weight is given; {target.mechanism.name} takes events without one")
+            raise InputError(f"got a weight; events of {target.mechanism.name} have none")
         rows = np.zeros((len(first), width))
         rows[:, :1] = first[:, None]
         return rows

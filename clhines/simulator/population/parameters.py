@@ -109,7 +109,7 @@ def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Gro
     if len(spec) == 2:
         return [(g, np.ones(len(g), bool)) for g in groups]
     if groups[0].mechanism.kind != "density":
-        raise InputError(f"{name}: at is for mechanisms of the membrane; expected none")
+        raise InputError(f"{name}: at is only for membrane mechanisms; expected none")
     nodes = model.nodes(at=spec[2])
     masks = [(g, np.isin(g.nodes, nodes)) for g in groups]
     masks = [(g, mask) for g, mask in masks if mask.any()]

@@ -410,7 +410,7 @@ def _places(
     chosen: Sequence[cl.Device | str] | None, options: Mapping[str, object], ranks: bool
 ) -> list[dict[str, Any]]:
     if "comm" in options:
-        raise InputError("comm is given twice; expected it once")
+        raise InputError("got comm twice; expected it once")
     if chosen is None:
         return [dict(options)]
     if isinstance(chosen, str) or not isinstance(chosen, Sequence) or not len(chosen):

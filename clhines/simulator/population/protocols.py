@@ -100,14 +100,14 @@ def _own_clamp(
         clamps += [dict(zip(STIMULUS, row, strict=True)) for row in rows if row[2] > 0]
     expected = "'stimuli': [{'amp': 0.0, 'delay': ..., 'dur': ...}], ms, to which features refer"
     if len(clamps) != 1:
-        had = "no clamp of a current" if not clamps else f"{len(clamps)} clamps of currents"
+        had = "no current clamp" if not clamps else f"{len(clamps)} current clamps"
         raise InputError(
             f"protocol {protocol} has no stimulus, and the model has {had}; expected {expected}"
         )
     changed = {path[1] for path in paths if path[0] in CLAMPS}
     if changed - {"amp"} or (changed and any("resistance" in name for name in features)):
         raise InputError(
-            f"protocol {protocol} has no stimulus, and the clamp of the model changes from set to "
-            f"set; expected {expected}"
+            f"protocol {protocol} has no stimulus, and the model's clamp differs between sets; "
+            f"expected {expected}"
         )
     return clamps[0]

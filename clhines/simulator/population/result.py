@@ -62,8 +62,8 @@ class PopulationResult:
     def __getattr__(self, name: str) -> object:
         if name == "spike_count":
             raise AttributeError(
-                "spike_count is the name of eFEL's feature, of peaks above -20 mV: "
-                "features['spike_count']; expected num_spikes, of crossings of the threshold"
+                "spike_count is eFEL's feature, which counts peaks above -20 mV: "
+                "features['spike_count']; expected num_spikes, which counts threshold crossings"
             )
         raise AttributeError(
             f"PopulationResult has no {shown(name)}{meant(name, (*vars(self), 'num_spikes'))}"

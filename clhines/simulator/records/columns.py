@@ -113,5 +113,5 @@ class Recording(int):
         See `Result.plot` and `analysis.draw.plot_traces`.
         """
         if not hasattr(result, "traces"):
-            raise InputError(f"result is {type(result).__name__}; expected one of Simulation.run()")
+            raise InputError(f"result is {type(result).__name__}; expected a Result of run()")
         return result.plot(self, path=path, ax=ax)

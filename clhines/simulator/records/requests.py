@@ -43,7 +43,7 @@ def find_record(
 ) -> Record:
     """Return the record of a variable at nodes, or of a group's instances; all rows are kept."""
     if not isinstance(what, str):
-        raise InputError(f"what is {shown(what)}; expected a name, as 'v', or 'm' of a Group")
+        raise InputError(f"what is {shown(what)}; expected a name such as 'v', or 'm' of a Group")
     if "=" in what:
         raise InputError(
             f"{shown(what)} is an expression; expected a name: record its variables, and compute "
@@ -53,8 +53,8 @@ def find_record(
         return _record_of_group(network, model, what, at, index)
     if index is not None:
         raise InputError(
-            f"index is {shown(index)} for nodes; expected None: it is of the instances of a "
-            "Group; give the nodes alone"
+            f"index is {shown(index)} for nodes; expected None: it selects instances of a "
+            "Group; pass only the nodes"
         )
     if "." in what:
         return _record_of_mechanism(network, model, what, at)
@@ -72,8 +72,8 @@ def _record_of_nodes(model: Model, variable: str, at: ArrayLike) -> Record:
         if variable in ion.variables:
             return _record_of_ion(ion, variable, at)
     raise InputError(
-        f"{shown(variable)} of nodes; expected 'v', 'i_membrane', a name as 'hh.m', or for a "
-        f"state the Group that insert() or add() gave{meant(variable, ('v', 'i_membrane'))}"
+        f"{shown(variable)} of nodes; expected 'v', 'i_membrane', a name such as 'hh.m', or "
+        f"for a state the Group from insert() or add(){meant(variable, ('v', 'i_membrane'))}"
     )
 
 
@@ -87,7 +87,7 @@ def _record_of_ion(ion: IonNodes, variable: str, at: ArrayLike) -> Record:
     index = as_indices("at", nodes, last_node + 1, "node")
     without_ion = index[~np.isin(index, ion.node)]
     if len(without_ion):
-        raise InputError(f"{variable} of node {without_ion[0]}, where there is no ion {ion.name}")
+        raise InputError(f"{variable} of node {without_ion[0]}, which has no ion {ion.name}")
     units = dict(zip(ion.variables, ("mV", "mM", "mM", "mA/cm2"), strict=True))
     return Record(variable, ION, index, unit=units[variable])
 
@@ -114,7 +114,9 @@ def _record_of_group(
     internal_names = {q.public: q.name for q in quantities if q.public}
     variable = internal_names.get(variable, variable)
     if variable in model.of_last(kind):
-        raise InputError(f"{variable} of {mechanism.name} is one for all; expected another name")
+        raise InputError(
+            f"{variable} of {mechanism.name} is one value for all instances; expected another name"
+        )
     if variable not in names:
         raise _unknown_variable(mechanism, kind, variable, names)
     return Record(variable, kind, instance[chosen], unit=mechanism.units.get(variable, ""))
@@ -127,7 +129,7 @@ def _unknown_variable(
     expected = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(variable, names)
     problem = f"{mechanism.name} has no state {shown(variable)}"
     if variable in mechanism.parameters:
-        problem = f"{shown(variable)} of {mechanism.name} is the same in all of a run"
+        problem = f"{shown(variable)} of {mechanism.name} is constant during a run"
     return InputError(f"{problem}; expected {expected}")
 
 
@@ -136,8 +138,8 @@ def _record_of_current(model: Model, group: Group, chosen: np.ndarray) -> Record
     mechanism = group.mechanism
     if kind < 0:
         raise InputError(
-            f"the current of {mechanism.name} is not recorded, as it is a function of v alone; "
-            "expected 'v': compute the current from it, as g*(v - e)"
+            f"the current of {mechanism.name} is not recorded, because it depends on v alone; "
+            "expected 'v': compute the current as g*(v - e)"
         )
     if len(np.unique(chosen)) < len(chosen):
         raise InputError(f"index has an instance of {mechanism.name} twice; expected each once")
@@ -167,11 +169,11 @@ def _record_of_mechanism(network: Network, model: Model, what: str, at: ArrayLik
     wrong = np.flatnonzero(count != 1)
     if len(wrong):
         raise InputError(
-            f"{what} of node {nodes[wrong[0]]}, where {name} is {count[wrong[0]]} times; expected "
-            "it once, or the Group that insert() or add() gave"
+            f"{what} of node {nodes[wrong[0]]}, which has {name} {count[wrong[0]]} times; expected "
+            "once, or the Group from insert() or add()"
         )
     if len(kinds) != 1:
-        raise InputError(f"{what}: expected nodes of one group that insert() or add() gave")
+        raise InputError(f"{what}: expected nodes of one Group from insert() or add()")
     return Record(internal_name, kinds.pop(), index, unit=unit)
 
 
@@ -186,7 +188,7 @@ def with_reduction(
     """Return a record with checked reduction, interval and matrix."""
     features = reduce if isinstance(reduce, Features) else None
     if features is not None and record.kind != VOLTAGE:
-        raise InputError(f"reduce=Features(...) of {record.name}; expected it of 'v'")
+        raise InputError(f"reduce=Features(...) of {record.name}; expected a record of 'v'")
     name = ""
     if features is not None:
         name = FEATURES
@@ -194,8 +196,8 @@ def with_reduction(
         name = as_choice("reduce", reduce, REDUCTIONS)
     if name and every is not None:
         raise InputError(
-            f"every is {shown(every)} with reduce={name!r}; expected one of the two, as "
-            "reductions are of all steps"
+            f"every is {shown(every)} with reduce={name!r}; expected one of the two: "
+            "reductions use all steps"
         )
     steps = 1 if every is None else whole_steps(every, dt)
     if not steps:

@@ -241,8 +241,8 @@ def with_other_events(
         is_waiting = np.arange(len(queue["time"]))[:, None] < queue["size"]
         if (queue["connection"][is_waiting] >= own_events).any():
             raise InputError(
-                f"events: a self event of {kind.mechanism.name} is under way that one of the "
-                "present events has sent; expected reset() before, or other events after it"
+                f"events: a self event of {kind.mechanism.name}, sent by one of the present events,"
+                " is pending; expected reset() before, or other events after it"
             )
     entries = int(ring_sizes(before)[:num_sources].sum())
     new = model.sources.count - num_sources

@@ -120,8 +120,8 @@ class UnderWay:
         last = self.since + model.connections.max_delay
         if self.since >= 0 and step <= last and incoming.any():
             raise InputError(
-                f"weight: events are under way whose spikes came before t = "
-                f"{self.since * model.dt:g} ms, where the state was restored; expected run() until "
+                f"weight: events are pending whose spikes came before t = "
+                f"{self.since * model.dt:g} ms, when the state was restored; expected run() until "
                 f"{(last + 1) * model.dt:g} ms first, or weights before restore()"
             )
 

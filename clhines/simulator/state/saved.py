@@ -132,7 +132,7 @@ def read(
         other = file.header("v")[1]
         if other != dtype and other in (np.float64, np.float32):
             raise InputError(
-                f"{file.name}: of a simulation in {other.name}; expected {dtype.name}, as this one"
+                f"{file.name}: of a simulation in {other.name}; expected {dtype.name}, this one's"
             )
         expected = members(model, dtype, step)
         unknown = sorted(set(file.names) - set(expected) - {"network", "step"})

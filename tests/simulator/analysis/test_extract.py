@@ -143,9 +143,9 @@ def test_features_of_whole_traces_need_no_stimulus():
     for name in set(FEATURES) - set(names):
         a, b = (getattr(x[name], "values", x[name]) for x in (one, other))
         assert a.shape != b.shape or not np.array_equal(a, b, equal_nan=True), name
-        with pytest.raises(InputError, match=f"{name} is of a stimulus; expected stim_start and"):
+        with pytest.raises(InputError, match=f"{name} needs a stimulus; expected stim_start and"):
             extract(v, t, ["spike_count", name])
-        with pytest.raises(InputError, match=f"{name} is of a stimulus; expected stim_start and"):
+        with pytest.raises(InputError, match=f"{name} needs a stimulus; expected stim_start and"):
             Features([name])
     with pytest.raises(InputError, match="stim_end is None; expected ms"):
         extract(v, t, ["spike_count"], stim_start=1.0)

@@ -51,5 +51,5 @@ def test_wrong_requests(names, given, text):
 
 
 def test_windows_are_within_the_run():
-    with pytest.raises(InputError, match="features are of 2 samples; expected 3 or more"):
+    with pytest.raises(InputError, match="features of 2 samples; expected 3 or more"):
         Features(["spike_count"]).windows(np.arange(2.0), 1)

@@ -163,7 +163,7 @@ def test_long_chain():
 def test_cell_without_length(places):
     rows = [(1, 3, 0, 0, 0, 1, -1), (2, 3, 0, 0, 0, 1, 1)][:places]
     with pytest.raises(
-        CableError, match=r"^test\.swc:1: sample 1 and those joined to it have no length"
+        CableError, match=r"^test\.swc:1: sample 1 and the samples joined to it have no length"
     ):
         sections_of(cell(*rows))
 

@@ -42,7 +42,7 @@ def test_several_roots_split_into_cells(file, sizes):
 def test_split_refuses_what_is_malformed_otherwise():
     line, message = refusal(FOLDER / "bad" / "multiple_roots_and_dup_id.swc", roots="split")
     assert line == 9
-    assert message.startswith("id 3 is that of line 7 again")
+    assert message.startswith("id 3 is also on line 7")
 
 
 PLAIN = "1 1 0 0 0 5 -1\n2 3 5 0 0 1 1\n3 3 10 0 0 0.5 2\n4 4 0 -7.25 1e1 .5 1\n"
@@ -176,7 +176,7 @@ def test_split_of_one_root_is_a_list_of_one(tmp_path):
         ("9" * 5000 + " 1 0 0 0 5 -1", 1, "id is '" + "9" * 37 + "...'", "whole number of 64"),
         ("-3 1 0 0 0 5 -1", 1, "id is -3", "expected 0 or more"),
         ("-1 1 0 0 0 5 -1", 1, "id is -1", "expected 0 or more"),
-        (PLAIN + "#\n2 3 0 0 0 1 1", 6, "id 2 is that of line 2 again", "expected unique ids"),
+        (PLAIN + "#\n2 3 0 0 0 1 1", 6, "id 2 is also on line 2", "expected unique ids"),
         (PLAIN + "9 3 0 0 0 1 8", 5, "sample 9 has parent 8, which is absent", "or -1 for"),
         ("1 1 0 0 0 5 -2", 1, "sample 1 has parent -2, which is absent", "or -1 for the root"),
         ("1 1 0 0 0 5 1", 1, "sample 1 is its own parent", "another sample or -1"),
@@ -201,13 +201,13 @@ def test_refused(tmp_path, text, line, got, expected):
     [
         # The first bad line is named, whatever is wrong with later ones and in whichever column.
         ("1 1 0 0 0 nan -1\n2 3 x 0 0 1 1\n3\n", 1, "radius is 'nan'"),
-        ("1 1 0 0 0 5 -1\n1 1 0 0 0 5 -1\n2 3 0 0 0 5 9\n", 2, "id 1 is that"),
+        ("1 1 0 0 0 5 -1\n1 1 0 0 0 5 -1\n2 3 0 0 0 5 9\n", 2, "id 1 is also"),
         ("1 1 0 0 0 5 -1\n2 1 0 0 0 5 -1\n3 3 0 0 0 5 9\n", 3, "sample 3 has parent 9"),
         ("1 1 0 0 0 5 -1\n2 1 0 0 0 5 -1\n3 3 0 0 0 5 3\n", 3, "sample 3 is its own parent"),
         (
             "5 1 0 0 0 5 -1\n3 3 0 0 0 5 5\n5 3 0 0 0 5 3\n3 3 0 0 0 5 5\n",
             3,
-            "id 5 is that of line 1",
+            "id 5 is also on line 1",
         ),
         ("1 1 0 0 0 5 -1\n2 3 0 0 0 5 8\n3 3 0 0 0 5 7\n", 2, "sample 2 has parent 8"),
         ("1 1 0 0 0 5 -1\n2 3 0 0 0 5 -1\n3 3 0 0 0 5 -1\n", 2, "sample 2 is a second root"),

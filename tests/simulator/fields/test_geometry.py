@@ -41,7 +41,10 @@ def test_cells_are_turned_and_shifted():
     ("call", "said"),
     [
         (lambda net: net.geometry([[0, 0, 0]] * 2), "shift has shape (2, 3); expected (3, 3)"),
-        (lambda net: net.geometry(turn=np.ones((3, 3, 3))), "turn is no rotation; expected ortho"),
+        (
+            lambda net: net.geometry(turn=np.ones((3, 3, 3))),
+            "turn is not a rotation; expected ortho",
+        ),
         (lambda net: net.geometry([0, np.inf, 0]), "shift[1] is inf; expected a finite number"),
         (lambda net: Geometry([[0, 0, 0]], [[0, 0, 1]], [-1.0]), "radius[0] is -1 um; expected 0"),
         (lambda net: Geometry([[0, 0]], [[0, 0]], [1.0]), "expected (n, 3), (n, 3), (n,)"),

@@ -147,9 +147,11 @@ def test_networks_of_arrays_have_no_regions_or_distances():
     assert net.nodes().tolist() == everywhere.tolist()
     rest = np.setdiff1d(everywhere, net.soma)
     assert net.nodes(cell=0, at="dendrites").tolist() == rest.tolist()
-    with pytest.raises(InputError, match="at='axon': the network was made of arrays"):
+    with pytest.raises(InputError, match="at='axon': the network was made from arrays"):
         net.insert("pas", at="axon")
-    with pytest.raises(InputError, match="a function of the distance: the network was made of arr"):
+    with pytest.raises(
+        InputError, match="a function of the distance: the network was made from arr"
+    ):
         net.insert("pas", g=lambda distance: distance)
     group = net.insert("pas", g=net.per_cell([2e-4]))
     assert group.parameters["g"].tolist() == [2e-4] * len(everywhere)

@@ -114,9 +114,9 @@ def test_refused_networks():
         Network([])
     with refused(r"cables\[0\] is int; expected a Cable"):
         Network([3])
-    with refused(r"cables\[0\] is Morphology; expected a Cable, of discretise"):
+    with refused(r"cables\[0\] is Morphology; expected a Cable from discretise"):
         Network(RING)
-    with refused("morphology is str; expected a Morphology, of read_swc"):
+    with refused("morphology is str; expected a Morphology from read_swc"):
         discretise("cell.swc")
     with refused("at='som'; expected soma, soma.middle, dendrites, all, axon"):
         Network(CABLES).add("expsyn", at="som")
@@ -172,7 +172,7 @@ def test_two_mechanisms_of_one_name_are_refused():
         ({"weight": np.nan}, r"weight\[0\] is nan"),
         ({"delay": [1.0, np.inf]}, r"delay\[1\] is inf"),
         ({"delay": 0.0}, "delay of connection 0 is 0 ms; expected above 0"),
-        ({"source": [0, 1, 2]}, r"source \(3,\), index \(2,\).*do not go together"),
+        ({"source": [0, 1, 2]}, r"source \(3,\), index \(2,\).*do not broadcast"),
         ({"target": "expsyn"}, "target is str; expected a Group"),
     ],
 )
@@ -185,7 +185,7 @@ def test_refused_connections(changes, text):
 
 def test_refused_targets_and_events():
     net, syn = full_network()
-    with refused("target hh takes no events"):
+    with refused("target hh does not receive events"):
         net.add_event(net.groups[0])
     with refused("belongs to another network"):
         full_network()[0].add_event(syn)
@@ -199,7 +199,7 @@ def test_refused_rules():
     with refused("rule is str; expected a Rule"):
         net.connect(0, syn, 0, 0.1, rule="stdp")
     net.connect(0, syn, 0, 0.1, rule=rule)
-    with refused("expected that of earlier connections"):
+    with refused("expected the rule of earlier connections"):
         net.connect(0, syn, 0, 0.1, rule=STDP(0.02, 0.01))
     net.connect(2, syn, 0, 0.1)
     model = compile(net)

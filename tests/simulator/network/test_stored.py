@@ -216,7 +216,7 @@ def test_a_member_larger_than_the_file_is_refused(tmp_path):
     everything().save(tmp_path / "network.npz")
     arrays = members(tmp_path / "network.npz") | {"a2": np.zeros(10**7)}
     np.savez_compressed(tmp_path / "bomb.npz", **arrays)
-    with pytest.raises(InputError, match="a2 has shape .*; expected no more than is in the file"):
+    with pytest.raises(InputError, match="a2 has shape .*; expected at most the size of the file"):
         Network.load(tmp_path / "bomb.npz")
 
 

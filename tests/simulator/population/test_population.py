@@ -118,10 +118,10 @@ def test_features_refer_to_the_clamp_of_the_model():
     again = Population(model(), parameters, other, features=names[:2], **options).evaluate(sets)
     assert np.array_equal(again.features["voltage_base"], found.features["voltage_base"])
     for net, changed, words in (
-        (model(0), parameters, "the model has no clamp of a current; expected 'stimuli'"),
-        (model(2), parameters, "the model has 2 clamps of currents; expected 'stimuli'"),
-        (model(), {"d": ("iclamp", "delay")}, "the clamp of the model changes from set to set"),
-        (model(), {"a": ("iclamp", "amp")}, "the clamp of the model changes from set to set"),
+        (model(0), parameters, "the model has no current clamp; expected 'stimuli'"),
+        (model(2), parameters, "the model has 2 current clamps; expected 'stimuli'"),
+        (model(), {"d": ("iclamp", "delay")}, "the model's clamp differs between sets"),
+        (model(), {"a": ("iclamp", "amp")}, "the model's clamp differs between sets"),
     ):
         with pytest.raises(InputError, match=f"alone has no stimulus, and {words}"):
             Population(net, changed, alone, features=names)

@@ -84,7 +84,7 @@ def test_bad_gids(gids, expected):
 
 def test_what_has_no_gids_is_rejected(tmp_path):
     net, syn = small()
-    with pytest.raises(InputError, match="cells alone have gids"):
+    with pytest.raises(InputError, match="only cells have gids"):
         net.add_detector(net.soma)
     with pytest.raises(InputError, match="index is Pairs; expected instances"):
         net.connect([3], syn, Pairs.bernoulli(0.5))

@@ -145,5 +145,7 @@ def test_other_variables_have_none():
     net, _ = networks.mixed_network()
     sim = Simulation(net, DT, engine="reference")
     features = Features(["spike_count"], stim_start=1.0, stim_end=2.0)
-    with pytest.raises(InputError, match=r"reduce=Features\(...\) of i_membrane; expected it of"):
+    with pytest.raises(
+        InputError, match=r"reduce=Features\(...\) of i_membrane; expected a record of"
+    ):
         sim.record("i_membrane", [0], reduce=features)

@@ -56,10 +56,10 @@ def test_expressions_and_constant_parameters_are_rejected():
     for what, where in (("ina = gnabar*m^3*h*(v - 50)", hh), ("x = v", net.soma), ("=", leak)):
         with pytest.raises(InputError, match="is an expression; expected a name: record its var"):
             sim.record(what, where)
-    said = "'gnabar' of hh is the same in all of a run; expected v, i, m, h, n"
+    said = "'gnabar' of hh is constant during a run; expected v, i, m, h, n"
     with pytest.raises(InputError, match=said):
         sim.record("gnabar", hh)
-    with pytest.raises(InputError, match="'g' of pas is the same in all of a run; expected v$"):
+    with pytest.raises(InputError, match="'g' of pas is constant during a run; expected v$"):
         sim.record("g", leak)
 
 
@@ -142,8 +142,10 @@ def test_what_to_record_instead_is_told():
         net.play(clamp, 0, "amp", [], [])
     sim = Simulation(net, engine="reference")
     with pytest.raises(
-        InputError, match="the current of pas is not recorded, as it is a function of v"
+        InputError, match="the current of pas is not recorded, because it depends on v"
     ):
         sim.record("pas.i", 0)
-    with pytest.raises(InputError, match="'i' of nodes; expected 'v', 'i_membrane', a name as 'hh"):
+    with pytest.raises(
+        InputError, match="'i' of nodes; expected 'v', 'i_membrane', a name such as 'hh"
+    ):
         sim.record("i", 0)

@@ -442,7 +442,7 @@ def test_what_cannot_be_set_is_refused():
         ((), {"Ra": 100.0}, "v_init, weight, events"),
         ((), {"weight": np.ones(CELLS + 1)}, "weight"),
         ((), {"events": [(groups["syn"], CELLS, 0.0, 1.0)]}, "index"),
-        ((), {"events": [(groups["hh"], 0, 0.0, 1.0)]}, "takes no events"),
+        ((), {"events": [(groups["hh"], 0, 0.0, 1.0)]}, "does not receive events"),
         ((), {"v_init": "low"}, "v_init"),
     ]
     before = {name: a.tobytes() for name, a in sim.arrays().items()}
@@ -682,7 +682,7 @@ def test_weights_of_a_restored_state(engine, fast_queue, tmp_path):
     other = Simulation(delayed(0.004), DT, **options)
     other.restore(tmp_path / "state.npz")
     before = other.arrays()
-    with pytest.raises(InputError, match=r"weight: events are under way whose spikes came before"):
+    with pytest.raises(InputError, match=r"weight: events are pending whose spikes came before"):
         other.set(weight=0.02)
     assert all(np.array_equal(a, before[k]) for k, a in other.arrays().items())
     assert set(other.weights()) == {0.004}

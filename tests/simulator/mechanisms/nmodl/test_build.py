@@ -233,7 +233,7 @@ def test_what_a_table_sets_beside_its_columns_is_to_be_given():
         sim.run(1)
         return sim.voltages()[0]
 
-    with pytest.raises(InputError, match="beside: many is set where NEURON makes a TABLE"):
+    with pytest.raises(InputError, match="beside: many is set while NEURON makes a TABLE"):
         end(with_table, q=0.5)
     q = 3 ** ((6.3 - 23) / 10)
     # between two rows of the table of minf, 1 mV apart, it is off by less than 1/8 of its curvature

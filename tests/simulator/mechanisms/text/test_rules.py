@@ -314,6 +314,6 @@ def test_rules_that_are_refused():
         with pytest.raises(InputError, match=message):
             make()
     rule = Rule("stdp", a_plus=0.1)
-    with pytest.raises(AttributeError, match="a rule does not change"):
+    with pytest.raises(AttributeError, match="a rule cannot change"):
         rule.w_max = 3.0
     assert rule == Rule("stdp", a_plus=0.1) != Rule("stdp") and {rule: 1}[Rule("stdp", a_plus=0.1)]
