@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from clhines.core.checks import shown
 from clhines.core.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.simulator.common.arrays import each, once
-from clhines.simulator.model.connections import GridConnections, check_sizes
+from clhines.simulator.model.connections import GridConnections
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
 from clhines.solver.device.devices import has_atomics
@@ -189,8 +189,7 @@ class Delivery:
     `reset` empties it. Neither waits for the device. The queue is in order.
 
     `slots`, the length of the ring of sums, exceeds the largest delay in steps. `algorithm` is one
-    of `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest (see
-    `tune` for `steps` and `expected`); devices without 64-bit atomics support ``pull`` only.
+    of `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest (see `tune`); devices without 64-bit atomics support ``pull`` only.
     `external` and `largest` are arguments of `GridConnections.scale`; `scale` replaces the unit
     that it returns. `columns` and `work_group` replace the defaults of `DeliverSpec`. `place`,
     (k,), has the memory place of each row's weight (`simulator.events.weight_order`).
@@ -209,7 +208,6 @@ class Delivery:
         algorithm: str = "auto",
         *,
         steps: int = 1,
-        expected: int | None = None,
         external: float | np.ndarray = 0.0,
         largest: np.ndarray | None = None,
         columns: int | None = None,
@@ -217,7 +215,11 @@ class Delivery:
         scale: float | None = None,
         place: np.ndarray | None = None,
     ) -> None:
-        check_sizes(connections, num_targets, slots, capacity)
+        if slots * num_targets >= 2**31 or connections.count >= 2**31:
+            raise InputError(
+                f"{slots} slots of {num_targets} targets and {connections.count} connections; "
+                "expected less than 2**31 of each"
+            )
         if place is not None and not np.array_equal(np.sort(place), np.arange(connections.count)):
             raise InputError(f"place is no order of {connections.count} weights")
         self.queue, self.connections = queue, connections
@@ -230,7 +232,7 @@ class Delivery:
         self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
         self._turn = 0
         if algorithm == "auto":
-            self.tune(steps, expected, always=False)
+            self.tune(steps, always=False)
             self.tables.forget()
         else:
             self.use(algorithm, columns, work_group)

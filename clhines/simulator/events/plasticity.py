@@ -144,9 +144,12 @@ class Plasticity:
         queue, connections = delivery.queue, delivery.connections
         if not devices.has_fp64(queue.device):
             raise DeviceError(f"{queue.device.name.strip()} has no float64, which plasticity needs")
-        if not dt > 0:
-            raise InputError(f"dt is {dt} ms; expected more than 0")
-        cells, mask = _check_arguments(delivery, rule, cell_of_target, plastic)
+        mask = np.broadcast_to(plastic, (connections.count,))
+        if delivery.incoming_scale < connections.scale(largest=rule.max_weight(connections, mask)):
+            raise InputError(
+                "the sums could overflow once weights have grown; make the Delivery with "
+                "largest=rule.max_weight(connections, plastic)"
+            )
         self.delivery, self.rule, self.connections = delivery, rule, connections
         weight = delivery.tables.in_memory_order(connections.weight[connections.order])
         self._weight = to_device(queue, weight, np.float64)
@@ -167,7 +170,7 @@ class Plasticity:
         self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
         # the postsynaptic cell of each entry of the forward rows; then the backward rows
         c = connections
-        cell = np.where(mask, cells[c.target], -1)[c.order]
+        cell = np.where(mask, np.asarray(cell_of_target)[c.target], -1)[c.order]
         indices = np.flatnonzero(cell >= 0)
         indices = indices[np.argsort(cell[indices], kind="stable")]
         first, source = offsets_of(cell[indices], c.num_sources), c.source[c.order][indices]
@@ -293,42 +296,3 @@ class Plasticity:
             array.set(values, queue)
         if self.connections.count:
             self.delivery.set_weights(self.weight)
-
-
-def _check_arguments(
-    delivery: Delivery, rule: Rule, cell_of_target: ArrayLike, plastic: ArrayLike
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cells as int64 and the mask of plastic connections."""
-    c = delivery.connections
-    cells = np.asarray(cell_of_target)
-    if cells.shape != (delivery.num_targets,) or not np.issubdtype(cells.dtype, np.integer):
-        raise InputError(
-            f"cell_of_target has shape {cells.shape}, dtype {cells.dtype}; "
-            f"expected ({delivery.num_targets},) integers"
-        )
-    bad = (cells < -1) | (cells >= c.num_sources)
-    if bad.any():
-        k = int(np.argmax(bad))
-        raise InputError(
-            f"cell_of_target of target {k} is {cells[k]}; expected -1 to {c.num_sources - 1}, "
-            "the sources"
-        )
-    mask = np.asarray(plastic)
-    if mask.shape not in ((), (c.count,)) or mask.dtype != np.bool_:
-        raise InputError(
-            f"plastic has shape {mask.shape}, dtype {mask.dtype}; expected ({c.count},) bool"
-        )
-    mask = np.broadcast_to(mask, (c.count,))
-    outside = mask & ((c.weight < rule.w_min) | (c.weight > rule.w_max))
-    if outside.any():
-        k = int(np.argmax(outside))
-        raise InputError(
-            f"weight of connection {k} is {c.weight[k]:g}; expected {rule.w_min:g} to "
-            f"{rule.w_max:g}, the bounds of the rule"
-        )
-    if delivery.incoming_scale < c.scale(largest=rule.max_weight(c, mask)):
-        raise InputError(
-            "the sums could overflow once weights have grown; make the Delivery with "
-            "largest=rule.max_weight(connections, plastic)"
-        )
-    return cells.astype(np.int64), mask

@@ -238,21 +238,3 @@ def _numbers(
         expected = f"at least {least}" if end is None else f"{least} to {limit - 1}"
         raise InputError(f"{name} of connection {k} is {numbers[k]}; expected {expected}")
     return each(lambda values: values.astype(np.int32, copy=False), array), max(limit, 0)
-
-
-def check_sizes(connections: GridConnections, num_targets: int, slots: int, capacity: int) -> None:
-    if num_targets < max(1, connections.num_targets):
-        raise InputError(
-            f"num_targets is {num_targets}; expected at least {max(1, connections.num_targets)}"
-        )
-    if slots <= connections.max_delay:
-        raise InputError(
-            f"slots is {slots}; expected more than the largest delay, {connections.max_delay} steps"
-        )
-    if capacity < 1:
-        raise InputError(f"capacity is {capacity}; expected at least 1")
-    if slots * num_targets >= 2**31 or connections.count >= 2**31:
-        raise InputError(
-            f"{slots} slots of {num_targets} targets and {connections.count} connections; "
-            "expected less than 2**31 of each"
-        )
