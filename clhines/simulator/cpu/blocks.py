@@ -91,7 +91,7 @@ class Tiles:
 def make_tiles(
     model: Model, blocks: CellRanges, widest: int, variable: np.ndarray, classes: np.ndarray
 ) -> Tiles:
-    """Put cells of each block into tiles with a power of two of lanes.
+    """Put each block's cells into tiles whose lanes are powers of two.
 
     `variable` nodes of the shapes have changing pivots; `classes` are from `node_classes`.
     """
@@ -125,7 +125,7 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield widths, and rows of that many cells of one shape."""
+    """Yield widths, and rows with so many cells of one shape."""
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -141,7 +141,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
 
 
 class BlockLayout(layouts.Layout):
-    """Order of nodes and instances in the arenas of blocks of cells: by place."""
+    """Order of nodes and instances in blocks' arenas: by place."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
@@ -242,7 +242,7 @@ class GroupedKind(KindBlocks):
         return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
 
     def places(self) -> str:
-        """Return declarations of the addresses of the groups' values; stores may change `at`."""
+        """Return declarations of the groups' addresses; stores may change `at`."""
         k = self.number
         lines = [
             f"__global const int *lanes = ints + lane_{k}, *runs = ints + run_{k};",
@@ -394,7 +394,7 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Return the spec of blocks from the `spec` of steps; `network` is all ranks' model."""
+        """Return the blocks' spec from the `spec` of steps; `network` is all ranks' model."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -490,7 +490,7 @@ class CellBlocksSpec(ArenaSpec):
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """Regions of the arenas that only blocks of cells have."""
+    """Regions that only blocks have in the arenas."""
 
     model: Model
     wires: Wires
@@ -710,7 +710,7 @@ class CellBlocks(ArenaKernels):
     # -- records --------------------------------------------------------------------------------
 
     def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return int32 lists by block: of voltages at places, and of variables at no node."""
+        """Return int32 lists by block: voltages at places, and variables at no node."""
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]
         for record in records:

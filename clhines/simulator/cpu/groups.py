@@ -19,7 +19,7 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """Return which nodes of all shapes are roots or have a conductance at or below them."""
+    """Return whether each node, over all shapes, is a root or at or above a conductance."""
     trees = model.forest.trees
     variable = trees.parent < 0
     for kind in model.kinds:
@@ -44,7 +44,7 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """Return a number for the set of kinds at each node of all shapes, int64."""
+    """Return a number for the set of kinds at each node, over all shapes, int64."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":
@@ -56,7 +56,7 @@ def node_classes(model: Model) -> np.ndarray:
 
 
 def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
-    """Return how often the class changes from each node of all shapes to its root, int64."""
+    """Return how often the class changes from each node to its root, over all shapes, int64."""
     changes = ((classes != classes[trees.parent]) & (trees.parent >= 0)).astype(np.int64)
     for nodes in by_level(trees.depth)[1:]:
         changes[nodes] += changes[trees.parent[nodes]]
@@ -112,7 +112,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 
 
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Return the begins of at most `count` parts of about equal size, and the end, int64."""
+    """Return the first index of each of at most `count` about equal parts, and the end, int64."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
@@ -163,7 +163,7 @@ class Groups(KindColumns):
 
     @property
     def first_members(self) -> np.ndarray:
-        """First instance of each group of consecutive instances, -1 for others, (groups,) int64."""
+        """First instance of each group with consecutive instances, else -1, (groups,) int64."""
         follow = (np.diff(self.member, axis=1) == 1).all(axis=1) & (self.member[:, 0] >= 0)
         return np.where(follow, self.member[:, 0], -1)
 
@@ -215,8 +215,8 @@ def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
     """Return how many of each block's `counts` instances form a group, a power of two.
 
     A group takes about as long for any width, so narrow groups are chosen if wide ones have idle
-    lanes. With `twice`, a group may use two registers for each of its numbers: the operations of
-    one fill the time in which the operations of the other wait.
+    lanes. With `twice`, a group may use two registers for each number: one's operations fill the
+    time in which the other's wait.
     """
     if twice and _PAIR * np.sum(-(-counts // (2 * most))) <= np.sum(-(-counts // most)):
         return 2 * most

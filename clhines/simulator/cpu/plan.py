@@ -47,7 +47,7 @@ class CellRanges:
         return len(self.cells) - 1
 
     def first(self, block: np.ndarray) -> np.ndarray:
-        """Return where the entries of each block begin, of entries sorted by block."""
+        """Return the first entry of each block, for entries sorted by block."""
         return offsets(np.bincount(block, minlength=self.count))
 
 
@@ -85,7 +85,7 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Return orders of cells to try, by shape and as they are, and the relative time of a step."""
+    """Return orders of cells to try, by shape and as they are, with a step's relative time."""
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
     if np.array_equal(by_shape, cells):
@@ -94,7 +94,7 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 
 def _slower(size: float) -> float:
-    """Return the relative time of a pass over a number of bytes."""
+    """Return the relative time of a pass over so many bytes."""
     return FAR if size > NEAR else 1.0
 
 
@@ -104,7 +104,7 @@ def _size_of(model: Model) -> float:
 
 
 def work_of(model: Model) -> np.ndarray:
-    """Return the time of a step of each cell, (cells,) float64, ns."""
+    """Return each cell's time per step, (cells,) float64, ns."""
     bounds = model.forest.cell_offsets
     work = NODE * np.diff(bounds)
     for kind in model.kinds:
@@ -178,7 +178,7 @@ def blocks_of(
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
-    """Return the first cells of runs of one shape with at most `lanes` cells each, (tiles,)."""
+    """Return the first cells of runs with one shape and at most `lanes` cells, (tiles,)."""
     begins = np.flatnonzero(np.diff(shape, prepend=-1))
     within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
     return np.flatnonzero(within % lanes == 0)

@@ -188,7 +188,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels; `at` has the begins of the arenas' regions."""
+        """Build the kernels; `at` has the regions' offsets."""
 
     @abstractmethod
     def bind(self) -> None:
@@ -325,7 +325,7 @@ class ArenaRun:
         self.build(host.variables)
 
     def storage(self, k: int, name: str) -> list[Storage]:
-        """Return where the values of a parameter of kind `k` are; empty if it has no memory."""
+        """Return where a parameter of kind `k` is stored; empty if it has no memory."""
         if self._waiting is not None:
             return []
         if (k, name) not in self._storages:
@@ -348,7 +348,7 @@ class ArenaRun:
         return self.kernels.storage(k, name, [storage])
 
     def take_values(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
-        """Note that instances of kind `k` have other values of a parameter in its storage."""
+        """Note that instances of kind `k` have other values in a parameter's storage."""
         parameters = self.host.variables.parameters[k]
         parameters[name][instances] = values
         self._changed[k, name] = parameters[name]
@@ -438,7 +438,7 @@ class ArenaRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of the kernels of all engines by name."""
+        """Arguments of all engines' kernels by name."""
         num, model = np.int32, self.model
         arguments: dict[str, Any] = {
             "seed": np.uint64(model.seed & (1 << 64) - 1),
@@ -487,7 +487,7 @@ class ArenaRun:
         self.ready()
 
     def _record(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Make room for rows of samples, and return the view of each source."""
+        """Make room for rows of samples, and return each source's view."""
         self.want(sources)
         layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
         owner = [owner_of(source, self.variables, layout) for source in others]

@@ -155,7 +155,7 @@ def _connections(events: HostEvents, k: int) -> None:
 
 
 def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return each node's sums of conductance, µS, and current, nA, of all kinds, (n,) each."""
+    """Sum all kinds' conductances, µS, and currents, nA, at each node, (n,) each."""
     model = variables.model
     n = model.forest.num_nodes
     g_sum, i_sum = np.zeros(n), np.zeros(n)
@@ -184,7 +184,7 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
     A step solves for changes of v, as NEURON does: ``A dv = sum of g (v_neighbour - v) - i``. The
     conductance between short compartments is thousands of times C/dt; a right-hand side ``C/dt v``
-    would lose digits of v, which differences of neighbours' voltages keep.
+    would lose digits that differences between neighbours keep.
     """
     child = np.flatnonzero(forest.parent >= 0)
     parent = forest.parent[child]
@@ -212,7 +212,7 @@ def neighbours(parents: np.ndarray) -> np.ndarray:
 
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the places of `neighbours` of the node at each place or -1, (3, places) int32."""
+    """Return the `neighbours` places of the node at each place or -1, (3, places) int32."""
     nodes = neighbours(forest.parent)
     placed = np.where(nodes < 0, -1, place[nodes])
     return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
@@ -403,7 +403,7 @@ class Reference(PartRun):
         self.events.detect(end, step)
 
     def voltage_change(self, g: np.ndarray, i: np.ndarray) -> np.ndarray:
-        """Return the change of voltages, mV, from conductances, µS, and currents, nA, of nodes."""
+        """Return nodes' voltage changes, mV, from conductances, µS, and currents, nA."""
         model, v = self.model, self.variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i

@@ -67,7 +67,7 @@ class Run(Protocol):
         return None
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
+        """Begin a chunk with `rows` steps; record `records` after each."""
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Advance steps `first` to ``first + count - 1``; record the first in `row`."""
@@ -103,7 +103,7 @@ class Run(Protocol):
         """Return the state, the arrays of `Model.schema` by name."""
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from a state that `save` returned, of any run of the same network."""
+        """Continue from a state that any run of the same network saved."""
 
 
 @runtime_checkable
@@ -119,7 +119,7 @@ class Restarts(Protocol):
 
 
 class PartRun(Run, Protocol):
-    """A run of a rank's share of a network, which exchanges events with other ranks."""
+    """A run of a rank's share, which exchanges events with other ranks."""
 
     def early_sources(self) -> np.ndarray:
         """Return sources of the share that start above their thresholds, (k,); once."""
@@ -134,16 +134,16 @@ class PartRun(Run, Protocol):
         """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
 
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Wait; return sources and times of new events, and voltages of nodes, mV."""
+        """Wait; return new events' sources and times, and nodes' voltages, mV."""
 
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Note the events of all that is enqueued; return a function that waits for them."""
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, by source and time, to the rings of their sources."""
+        """Append other ranks' events, by source and time, to the sources' rings."""
 
     def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages of nodes of other ranks, mV."""
+        """Set voltages of other ranks' nodes, mV."""
 
 
 MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user`
@@ -227,7 +227,7 @@ def take_chunk(
 
 @contextmanager
 def naming_memory(what: object, steps: int) -> Iterator[None]:
-    """Turn memory errors of OpenCL into one that names the purpose of the memory."""
+    """Turn OpenCL's memory errors into one that names the purpose."""
     try:
         yield
     except (cl.MemoryError, cl.LogicError) as error:

@@ -13,7 +13,7 @@ _MEMORY_PARTS = 8  # the copies may use one part of so many of a device's memory
 
 
 class KeptStart:
-    """Copies of the arrays that steps change, as of the start; `arrays` returns the originals."""
+    """Copies of changing arrays, as of the start; `arrays` returns the originals."""
 
     def __init__(self, queue: cl.CommandQueue, arrays: Callable[[], list[cla.Array]]) -> None:
         self._queue, self._arrays, self._copies = queue, arrays, list[cla.Array]()

@@ -14,10 +14,9 @@ MOST_STEPS = 1024  # times on the device at once
 class StepTimes:
     """A device's step counter, and the begins of `MOST_STEPS` steps.
 
-    `begin` has the times of `steps`, ms, as `instant`. `state`, (4,) int32, has the first step
-    whose time is on the device, the row of that step, and the offset of the next step, twice:
-    kernels before the solve read the first and set the second, the last kernel of a step does the
-    reverse.
+    `begin` has the times of `steps`, ms, as `instant`. `state`, (4,) int32, has the first step on
+    the device, its row, and the next step's offset, twice: kernels before the solve read the first
+    and set the second, a step's last kernel does the reverse.
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:

@@ -76,7 +76,7 @@ def _solver_of(
     method: str = "auto",
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> Solver:
-    """Return a solver for the trees of a model: of voltages, or of diffusing states."""
+    """Return a solver for a model's trees: voltages, or diffusing states."""
     forest = trees(run.model)
     if run.whole is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
@@ -106,7 +106,7 @@ class DiffusionSpec(TemplateSpec):
 
 
 class Diffusing:
-    """States that diffuse along cells: the trees of all states are one batch of a solver."""
+    """States that diffuse along cells: all states' trees are one batch for a solver."""
 
     def __init__(self, run: ArenaRun) -> None:
         self._run = run
@@ -245,7 +245,7 @@ def _check_bins(model: Model) -> None:
 
 
 class Steps(ArenaKernels):
-    """Advance a model with the solver of the request, in the order of its plan."""
+    """Advance a model with the requested solver, in the order of its plan."""
 
     def __init__(self, run: ArenaRun) -> None:
         _check_bins(run.model)
@@ -300,7 +300,7 @@ class Steps(ArenaKernels):
 
     @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        """The function that puts values of nodes on the device, in the order of the plan."""
+        """The function that puts nodes' values on the device, in the plan's order."""
         return self.solver.to_device_order if self._tiler is None else self._tiler.pack
 
     def renew(self, before: Model) -> bool:

@@ -72,14 +72,14 @@ class EventList:
     def new(
         self, others: Sequence[tuple[cla.Array, int, int]] = ()
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Wait; return sources and times of the new events, and values of other arrays.
+        """Wait; return sources and times of new events, and values from other arrays.
 
         `others` is as in `read_parts`. There is one wait, unless there are more events than usual.
         """
         return self._until(self.count, self._queue, others)
 
     def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Enqueue a read of the number of events; return a function that waits and reads them."""
+        """Enqueue a read of the event count; return a function that waits and reads new events."""
         noted, side = self._beside
         count, size = self.count.base_data, self.count.nbytes
         places = {"src_offset": self.count.offset, "byte_count": size}
@@ -135,7 +135,10 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Puts events of other ranks into rings of sources: one copy and one kernel, no wait."""
+    """Puts other ranks' events into the rings of their sources: one copy, one kernel, no wait.
+
+    The copy has times, float64, then sources and the index of each source's first time, int32.
+    """
 
     def __init__(self, run: Any) -> None:
         self._run, self._copied = run, list[cl.Event]()

@@ -265,7 +265,7 @@ class HostEvents:
     def _steer(
         self, k: int, name: str, instances: np.ndarray, t: np.ndarray, call: BlockCall
     ) -> None:
-        """Set weights of other connections, and keep the times of the changes."""
+        """Set other connections' weights, and keep the times of the changes."""
         model, weight = self.variables.model, self.variables.exact.weight
         to, new = model.steered[k, name], call.results["steer", name]
         place = to.places(model)[instances]

@@ -42,7 +42,7 @@ NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, number of 
 class Tables:
     """The arrays of connections on the device, each made on its first use.
 
-    Weights lie in the order of the rows (by source), or at `place` of each row if that is not None.
+    Weights are in the order of the rows (by source), or at each row's `place` if that is not None.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Tables:
         self._chunks: dict[int, np.ndarray] = {}
 
     def in_memory_order(self, rows: np.ndarray) -> np.ndarray:
-        """Reorder values from the order of the rows to the order of the weights in memory."""
+        """Reorder values from rows to the weights' order in memory."""
         if self.place is None:
             return rows
         values = np.empty_like(rows)
@@ -68,7 +68,7 @@ class Tables:
         return values
 
     def where(self, rows: np.ndarray) -> np.ndarray:
-        """Return the memory place of the weight at each index of the rows."""
+        """Return each row index's place in memory."""
         return rows if self.place is None else self.place[rows]
 
     @cached_property
@@ -181,18 +181,19 @@ _TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 
 
 class Delivery:
-    """Adds the weights of connections whose source spiked to the sums of their targets.
+    """Adds the weights of connections whose source spiked to their targets' sums.
 
-    `enqueue` reads a list of spikes on the device, to which the kernels of a step append:
-    `spike_source` and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. It
-    delivers the spikes that are new since the last call and leaves the list for the host to read;
-    `reset` empties it. Neither waits for the device. The queue is in order.
+    `enqueue` reads a list of spikes on the device that a step's kernels append to: `spike_source`
+    and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. It delivers the
+    spikes that are new since the last call and leaves the list for the host to read; `reset`
+    empties it. Neither waits for the device. The queue is in order.
 
-    `slots`, the length of the ring of sums, exceeds the largest delay in steps. `algorithm` is one
-    of `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest (see `tune`); devices without 64-bit atomics support ``pull`` only.
-    `external` and `largest` are arguments of `GridConnections.scale`; `scale` replaces the unit
-    that it returns. `columns` and `work_group` replace the defaults of `DeliverSpec`. `place`,
-    (k,), has the memory place of each row's weight (`simulator.events.weight_order`).
+    `slots`, the ring's length, exceeds the largest delay in steps. `algorithm` is one of
+    `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest (see
+    `tune`); devices without 64-bit atomics support ``pull`` only. `external` and `largest` are
+    arguments of `GridConnections.scale`; `scale` replaces the unit that it returns. `columns` and
+    `work_group` replace the defaults of `DeliverSpec`. `place`, (k,), has the memory place of each
+    row's weight (`simulator.events.weight_order`).
 
     A sum times `incoming_scale`, a power of two, is a weight. `seconds` has the measured time of
     each candidate by name.
@@ -296,7 +297,7 @@ class Delivery:
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """Marks on the device, and which of the first two has the index of the first new spike."""
+        """Marks on the device; the one with this index (0 or 1) has the first new spike's index."""
         return self._marks, self._turn
 
     def turn_over(self) -> None:
@@ -330,8 +331,7 @@ class Delivery:
     def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
         """Use the fastest algorithm on random spikes, or a guess if measuring would not pay.
 
-        `expected` is the number of spikes per call of `steps` steps (default: a hundredth of the
-        sources).
+        `expected` spikes come per call with `steps` steps (default: a hundredth of the sources).
         """
         if not self.atomics:
             self.use("pull")

@@ -33,7 +33,7 @@ class EventsSpec(TemplateSpec):
 
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return step, target and summed weight, int64 in units of `scale`, of events from outside."""
+    """Sum events from outside; return step, target and weight, int64 in units of `scale`."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     weight = np.zeros(len(key), np.int64)
@@ -139,13 +139,13 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """The first connection of each source; place of the sum and weight of each connection."""
+        """Each source's first connection; each connection's weight and the place of its sum."""
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables
         return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}
 
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield first step and number of steps of each launch; `add_events` goes before each."""
+        """Yield the first step and the length of each launch; `add_events` goes before each."""
         end = first + count
         while self._inside and first < end:
             at = int(np.searchsorted(self._event_steps, first))

@@ -103,7 +103,7 @@ class Received:
     def put(
         self, source: np.ndarray, step: np.ndarray, delivery: Delivery
     ) -> tuple[cla.Array, cla.Array, cla.Array]:
-        """Enqueue a copy of a list of spikes for `delivery`, without waiting; return the list."""
+        """Enqueue a copy of a spike list for `delivery`, without waiting; return the list."""
         if len(source) > self.capacity:
             self._make_room(1 << len(source).bit_length())
             delivery.capacity = self.capacity

@@ -1,8 +1,8 @@
 """Orders of weights in memory: Brette and Goodman 2012, section 2.3.3, figure 2.
 
-A spike reaches a synapse from its source (forward) and from its target (backward). The synapses
-read at one time are a group. Memory is read in chunks. The cost of an order is the number of chunks
-that a group touches, summed over the groups of both directions.
+A spike reaches a synapse from its source (forward) and from its target (backward). Synapses that
+are read together are a group. Memory is read in chunks. An order costs the number of chunks that
+each group touches, summed over both directions.
 
 The graph cut fills chunks one after another. The merged graph has the groups as vertices and the
 synapses as edges. A chunk grows by the vertex with the most edges to the vertices that it has.

@@ -71,9 +71,9 @@ def epoch_of(model: Model) -> tuple[int, bool]:
 
 
 class Artificial:
-    """The kernel that advances all artificial cells of a run, one launch ahead of the cells.
+    """The kernel that advances a run's artificial cells, one launch ahead of the cells.
 
-    Without voltage, they depend only on events of earlier launches and of each other. If they
+    Without voltage, they depend only on each other and on events of earlier launches. If they
     exchange events due within a launch, are recorded, or have played parameters, one work-group
     advances all of them step by step.
     """

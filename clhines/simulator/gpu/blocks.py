@@ -174,7 +174,7 @@ class SiteBlocks(KindBlocks):
 
     @property
     def constant_names(self) -> list[str]:
-        """Variables with the results of the function of constants."""
+        """Variables for the results of the constants' function."""
         return [f"{self.name}__c{k}" for k in range(len(self.constants))]
 
     @property

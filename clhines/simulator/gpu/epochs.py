@@ -69,7 +69,7 @@ _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch wit
 
 
 class _Others:
-    """Voltages `v` that cells read of others, twice: of this step, and of the next one.
+    """Other cells' voltages `v`, twice: for this step and for the next one.
 
     They are followed by room for changes of voltages, with which a launch ends the step before.
     `groups` work-groups wait for each other after each step. If they do not wait, `later` says
@@ -147,7 +147,7 @@ class CellLayout(layouts.Layout):
 
 @dataclass(frozen=True, eq=False)
 class CellRegions:
-    """Regions of the arenas that only epochs of whole cells have.
+    """Regions that only epochs have in the arenas.
 
     `within` is the place of each node in its cell. If work-groups share a cell (`spreads`), slots
     of currents exist for two steps.
@@ -209,9 +209,9 @@ def make(job: Job, **options: Any) -> ArenaRun:
 
 
 def _leading(model: Model) -> np.ndarray | None:
-    """Return the cells of the last instances, which run first in each epoch, or None.
+    """Return the last instances' cells, which run first in each epoch, or None.
 
-    InputError if one of them reads values of another one.
+    InputError if one reads values of another.
     """
     leading = model.leading_cells
     for k, kind in enumerate(model.kinds):
@@ -575,7 +575,7 @@ class CellEpochs(ArenaKernels):
 
     @property
     def _steps(self) -> int:
-        """Most steps of a launch of cells."""
+        """Most steps per launch of cells."""
         return self.epoch if self._others.groups or not self.model.pointers else 1
 
     # -- values --------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def is_quick(kind: KindBlocks) -> bool:
-    """Whether only lists of nodes call the functions of a kind."""
+    """Whether only lists of nodes call a kind's functions."""
     return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 
@@ -263,7 +263,7 @@ def _classes(lists: NodeLists) -> tuple[int, ...]:
 
 
 def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Return the block and variable of all ion arguments of some directions."""
+    """Return block and variable of all ion arguments with some directions."""
     return {
         (block, a.name)
         for kind in kinds

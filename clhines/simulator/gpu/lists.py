@@ -73,7 +73,7 @@ class KindInstances:
         return np.repeat(np.arange(len(self.count)), self.count)
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
-        """Whether the instances of each planned cell equal those of `as_cell`, (m,) bool."""
+        """Whether each planned cell's instances equal those in `as_cell`, (m,) bool."""
         count, first = int(self.count[as_cell]), int(self.first[as_cell])
         alike = self.count[cells] == count
         candidates = cells[alike]
@@ -88,7 +88,7 @@ class KindInstances:
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
-    """Return the entries of stretches of `count` each; a slice if they are consecutive."""
+    """Return the entries of stretches with `count` each; a slice if they are consecutive."""
     if (np.diff(first) == count).all():
         return slice(int(first[0]), int(first[0]) + count * len(first))
     return (first[:, None] + np.arange(count)).reshape(-1)
@@ -247,7 +247,7 @@ class CellTable:
         dtype: DTypeLike = np.float64,
         padding: float = 0.0,
     ) -> np.ndarray:
-        """Return a `value` of each node of `spread`, and `padding` for none."""
+        """Return a `value` for each node from `spread`, and `padding` for none."""
         values = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
         for here, index in self.spread(name):
             values[here] = np.where(index < 0, padding, value(index))
@@ -265,7 +265,7 @@ class CellTable:
         return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
-        """Return the places of nodes of `forest` in the device order."""
+        """Return places of `forest`'s nodes in the device order."""
         forest = self._forest
         cell = stretch_of(forest.cell_offsets, nodes)
         within = nodes - forest.cell_offsets[cell]
@@ -289,13 +289,12 @@ _MOST = 2**31 - 1  # largest index on the device
 
 
 class LaneNodes:
-    """The node of each lane of each list, for one of each set of equal cells, `num_cells` in all.
+    """The node of each lane in each list, for one cell of each equal set, `num_cells` in all.
 
-    `natural`, `row` and `lane`, (k,), are index, list and lane of each node of these cells.
-    `instances` has, by kind, the position among these nodes, the index, and the index in the cell.
-    By list: `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in
-    it; `nodes` and `places`, (num_lists, WARP), natural index and place in the cell's values, or
-    -1.
+    `natural`, `row` and `lane`, (k,), are index, list and lane of these cells' nodes. `instances`
+    has, by kind, the position among these nodes, the index, and the index in the cell. By list:
+    `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in it;
+    `nodes` and `places`, (num_lists, WARP), natural index and place in the cell's values, or -1.
     """
 
     def __init__(
@@ -407,7 +406,7 @@ def _mixed_rows(
 def _weight_of(
     row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return the weight of the mechanisms in all lists of each cell."""
+    """Return the weight of mechanisms in each cell's lists."""
     union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
     np.bitwise_or.at(union, row, bits)
     list_cell = np.zeros(len(union), np.int64)
@@ -416,7 +415,7 @@ def _weight_of(
 
 
 class LaneNumbers:
-    """Input of the lanes: numbers of their nodes and of the instances there.
+    """Input for the lanes: numbers of their nodes and the instances there.
 
     `uniform` has, by kind, the parameters with one number in each list; `scalars` these numbers,
     kind after kind. `values` and `members` are (lines, WARP); a list begins at `value_line` and
@@ -522,7 +521,7 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Take the numbers of another model of the same cells; False if lists must differ."""
+        """Take another model's numbers for the same cells; False if lists must differ."""
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
             return False

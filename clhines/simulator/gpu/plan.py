@@ -39,7 +39,7 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class InstanceSites:
-    """Instances of groups of `units` cells, at most `most` of each kind: nodes, slots of sums."""
+    """Instances in groups of `units` cells, at most `most` of each kind: nodes, slots of sums."""
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
         kinds, none = cells.kinds, np.zeros(0, np.int64)
@@ -72,7 +72,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each kind, the begin of each group's instances, and index and `SITE` of each."""
+        """For each kind, each group's first instance, and each instance's index and `SITE`."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites
@@ -80,7 +80,7 @@ class InstanceSites:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """First and end slot of each cell of the model if `by_cell`, otherwise each place's run."""
+        """First and end slot of each of the model's cells if `by_cell`, else each place's run."""
         first, count = self._first, self._count
         if self._by_cell:
             return np.stack((first, first + count), axis=1).reshape(-1)
@@ -349,9 +349,9 @@ def kind_plan(kind: Kind) -> KindPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return begins of cells' entries, and `RECORDED` and column, (r, 2), of natural nodes.
+    """Return each cell's first entry, and `RECORDED` and column, (r, 2), for natural nodes.
 
-    The entries of a cell are in the order of lanes.
+    A cell's entries are in the order of lanes.
     """
     cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():
@@ -413,7 +413,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether the largest of the cells planned alike is too large for lanes of instances."""
+    """Whether the largest cell planned alike is too large for lanes of instances."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)

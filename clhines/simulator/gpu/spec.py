@@ -63,7 +63,7 @@ class OnChip:
         return "c", "d", "tie", *(("g", "k") if self.spec.inflow else ()), "v"
 
     def begin_of(self, name: str) -> str:
-        """Return the initial value of place k of an array of `held`."""
+        """Return the initial value at place k of a `held` array."""
         if self.spec.by_node and name != "v":
             return "0"
         past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
@@ -124,7 +124,7 @@ class OnChip:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochSpec(TemplateSpec):
-    """Numbers and switches of the kernels of epochs: one work-item per segment of a branch.
+    """Numbers and switches of epochs' kernels: one work-item per segment of a branch.
 
     A plan has no `arena` and no `blocks`: these functions are chosen once the arenas are filled.
     """
@@ -264,7 +264,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def flows(self) -> bool:
-        """Whether constant conductances add currents of the voltage at the begin of a step."""
+        """Whether constant conductances add currents, given the voltage before the step."""
         return self.by_place and self.inflow and not self.constant
 
     @property
@@ -278,7 +278,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def by_place(self) -> bool:
-        """Whether all numbers of nodes are in the order of the places."""
+        """Whether all nodes' numbers are in the order of places."""
         return not self.by_node
 
     @property
@@ -346,7 +346,7 @@ class EpochSpec(TemplateSpec):
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
-        """Return the value of an array of `OnChip.held` at the node of a `site`."""
+        """Return the value of a `OnChip.held` array at a `site`'s node."""
         cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
         each = len(self.chip.held)
         first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
@@ -354,13 +354,13 @@ class EpochSpec(TemplateSpec):
 
     @property
     def voltage(self) -> str:
-        """Voltage of the node of a `site`; with constant factors the node is a root."""
+        """Voltage at a `site`'s node; with constant factors the node is a root."""
         if self.constant:
             return f"root_v[{SITE.read('cell', 'site')}]"
         return self._of_node(len(self.chip.held) - 1)
 
     def factor_of(self, kind: SiteBlocks) -> str:
-        """Return the factor of a density mechanism at the node of a `site`."""
+        """Return a density mechanism's factor at a `site`'s node."""
         return f"{self._of_node(0)} * {kind.factor}" if kind.factor else kind.own_factor
 
     # -- mechanisms in lists of nodes ------------------------------------------------------------
@@ -418,7 +418,7 @@ class ListLoop:
 
     @property
     def seen(self) -> str:
-        """Voltages of all cells at the begin of a step, for pointers; other groups write them."""
+        """All cells' voltages at the begin of a step, for pointers; other groups write them."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property

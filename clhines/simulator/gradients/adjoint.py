@@ -40,7 +40,7 @@ def back_function(
 
 
 class Adjoint:
-    """Derivatives of a loss by all variables of a run, and by the arrays of its model.
+    """Derivatives of a loss by all variables of a run, and by its model's arrays.
 
     They belong to the time to which the trace has been taken back. `matrix` has the derivatives by
     arrays of the model, (n,); `start`, finally, those by the state that INITIAL leaves.
@@ -208,7 +208,7 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Take back a played value: the sum of entries of its times, each with a share."""
+        """Take back a played value: a weighted sum of the entries at its times."""
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
         for k, share in shares:

@@ -103,7 +103,7 @@ class DeviceSteps:
         self._kernels: dict[str, tuple[launches.BoundKernel, list[str]]] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
-        """Return kind and parameter of each direction, and the begin of its seeds."""
+        """Return each direction's kind, parameter and first seed."""
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)

@@ -16,10 +16,10 @@ from clhines.simulator.records.records import ION, VOLTAGE, Record, is_current
 
 
 class ReferenceGradient:
-    """A run from t = 0 and back: rows of records, then derivatives of a loss by all variables.
+    """A run from t = 0 and back: rows of records, then the loss's derivatives by all variables.
 
-    It keeps about one state per square root of the number of steps. The steps between two of them
-    run again, with a trace, when the derivatives come to them.
+    It keeps about as many states as the square root of the number of steps. The steps between two
+    states run again, with a trace, when the derivatives come to them.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from clhines.simulator.gradients.kernels import NOTES, turn_of
 
 
 class TangentGradient:
-    """A run on a device with derivatives of its rows by the directions of its steps."""
+    """A run on a device with derivatives of its rows by its steps' directions."""
 
     def __init__(self, steps: DeviceSteps) -> None:
         self._steps = steps

@@ -25,7 +25,7 @@ MOST = 0x7F  # most events of a source in a step
 
 
 def step_times(dt: float, steps: int) -> np.ndarray:
-    """Return begin of the last step, then begin, middle and end of a step, ms, (steps + 1, 4)."""
+    """Return each step's begin before, begin, middle and end, ms, (steps + 1, 4)."""
     clock, half = Clock(dt), 0.5 * dt
     begin = np.array([clock.at(step) for step in range(steps + 1)])
     before = np.concatenate([[0.0], begin[:-1]])
@@ -33,7 +33,7 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 
 
 class EventConnections:
-    """Connections of a model in the order of their targets, with delays in steps.
+    """Connections of a model in their targets' order, with delays in steps.
 
     `number` is the index of each weight: among connections in whole steps, then among the weights
     of connections with exact times. `trained` has steps and sources of trains.

@@ -38,7 +38,7 @@ _EVENTS = (
 
 
 def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
-    """Return `turn` of the launch between steps k - 1 and k of `count`, with `more` bits."""
+    """Return a launch's `turn` between steps k - 1 and k, of `count`, with `more` bits."""
     return ENDS * (k > 0) | BEGINS * (k < count) | more
 
 
@@ -110,7 +110,7 @@ class GradientKind:
 
     @property
     def weight(self) -> str:
-        """Name of the weight of its events, if they change anything."""
+        """Its events' weight, if they change anything."""
         found = self.adjoints(BACK.format("receive"))
         return next((name for role, name in found if role == "weight"), "")
 
@@ -151,7 +151,7 @@ class GradientKind:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """The parameters of derivatives, and the places of the derivatives."""
+        """Parameters with derivatives, and the places of these."""
         return [(name, f"by_values[e + {begin}u * num_rows]") for name, begin in self.by]
 
     def state(self, owner: str, name: str) -> str:
@@ -210,7 +210,7 @@ class GradientKind:
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
-        """Return the names of seeds of a block's results other than states, and their values."""
+        """Return names and values of seeds of a block's results other than states."""
         share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":
@@ -312,7 +312,7 @@ class GradientSpec(TemplateSpec):
         return f"rows[((size_t)step * num_columns + column[{first} + {index}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
-        """Return index, parameter and begin of the seeds of each direction of a kind."""
+        """Return index, parameter and first seed of each direction of a kind."""
         return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
 
     @property

@@ -133,7 +133,7 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """Copies of a network, `count` of them, in `rows` of `width` copies; the last is repeated."""
+    """Copies of a network, `count` in `rows` with `width` copies each; the last is repeated."""
 
     def __init__(self, model: Model, width: int) -> None:
         self.model, cells = model, model.forest.num_cells
@@ -198,9 +198,9 @@ class CopyColumns:
 
 
 class GradientPlan:
-    """Entries of a slot and of derivatives, constant values, and the spec.
+    """Entries in a slot and for derivatives, constant values, and the spec.
 
-    A slot has `entries` of voltages, states and ions. Derivatives by the `wanted` parameters, by
+    A slot has `entries` for voltages, states and ions. Derivatives by the `wanted` parameters, by
     number of the kind, begin at the entries in `by`; there are `num_values`.
     """
 
@@ -255,7 +255,7 @@ class GradientPlan:
         )
 
     def entry(self, record: Record) -> tuple[np.ndarray, np.ndarray]:
-        """Return the entry of each column of a record, and its copy."""
+        """Return each record column's entry and copy."""
         if record.kind >= 0:
             kind = self.spec.kinds[record.kind]
             first, each = kind.first_state + kind.states.index(record.name) * kind.count, kind.count

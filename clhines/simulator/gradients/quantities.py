@@ -156,7 +156,7 @@ class Quantities:
         return slope if np.ndim(value) else np.asarray(slope.sum())
 
     def _of_group(self, adjoint: Adjoint, group: Group, name: str) -> np.ndarray:
-        """Return derivatives by a variable of each instance of a group, (count,) float64."""
+        """Return derivatives by a variable of a group's instances, (count,) float64."""
         k, instances = self.model.instances[group.number]
         mechanism = group.mechanism
         if k < 0:

@@ -24,7 +24,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 def base_diagonal(model: Model, layout: Layout) -> np.ndarray:
-    """Return the constant part of the diagonal of each active node, (a,) float64, µS."""
+    """Return each active node's constant part of the diagonal, (a,) float64, µS."""
     return (model.capacitance_over_dt + model.constant_d)[layout.nodes]
 
 
@@ -38,9 +38,9 @@ def filled_arenas(
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints``, filled for a network.
 
-    Of identical copies, arrays by node and instance hold one copy, which `tiler` repeats on the
-    device; `Tiler.find_places` then finds the places of active nodes. `dtype` is the type of
-    ``mem``, `instant` of ``clock``. `place` has each node's place in the solver's order; None for
+    For identical copies, arrays by node and instance hold one copy, which `tiler` repeats on the
+    device; `Tiler.find_places` then finds the places of active nodes. ``mem`` has the type `dtype`,
+    ``clock`` the type `instant`. `place` has each node's place in the solver's order; None for
     copies unless pointers need it.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
@@ -83,7 +83,7 @@ def filled_arenas(
 
 
 def add_turns(model: Model, mem: Arena, turns: int) -> None:
-    """Make room for values of the last instances, one per turn of a step."""
+    """Make room for the last instances' values, one per turn of a step."""
     for k in range(len(model.kinds)):
         for name in model.of_last(k):
             mem.room(f"turns_{k}_{name}", (turns,))
@@ -98,7 +98,7 @@ def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
 def _states_at(
     model: Model, layout: Layout, mem: Arena, state: tuple[int, str], instance: np.ndarray
 ) -> np.ndarray:
-    """Return the places in `mem` of a state (kind, name) of instances, (m,) int64."""
+    """Return where `mem` has a state (kind, name) for each instance, (m,) int64."""
     (k, name), kind = state, model.kinds[state[0]]
     states = [q.name for q in kind.mechanism.program.states]
     columns = layout.columns(k, kind)
@@ -106,7 +106,7 @@ def _states_at(
 
 
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add the places of states that pointers write, and of the terms to add."""
+    """Add the places of states that pointers write, and of their terms."""
     sums, adds, puts = sums_of(model)
 
     def places(role: str, number: np.ndarray, instance: np.ndarray) -> np.ndarray:

@@ -67,9 +67,9 @@ def diffusing_places(
     offset: Mapping[str, int],
     instances: Callable[[Diffusion], np.ndarray],
 ) -> np.ndarray:
-    """Return the places in ``mem`` of state, volume and coefficient of `instances`, (3, n) int64.
+    """Return where ``mem`` has state, volume and coefficient of `instances`, (3, n) int64.
 
-    The states of a kind follow one another; `offset` has the begins of the regions.
+    The states of a kind follow one another; `offset` has the regions' offsets.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:
@@ -92,7 +92,7 @@ def diffusing_places(
 def add_diffusing_rows(
     model: Model, layout: Layout, mem: Arena, ints: Arena, order: np.ndarray
 ) -> DiffusingRows:
-    """Add the rows of diffusing states, of cells in an `order`, and room for their systems."""
+    """Add the rows of diffusing states, with cells in an `order`, and room for their systems."""
     rank = inverse(order)
     nodes = [model.kinds[one.kind].node for one in model.diffusions]
     cells = [rank[stretch_of(model.forest.cell_offsets, node)] for node in nodes]

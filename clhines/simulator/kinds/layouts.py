@@ -21,7 +21,7 @@ _ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKe
 
 @dataclass(frozen=True, eq=False)
 class KindColumns:
-    """Columns of a kind's values: all instances of a variable, then of the next variable."""
+    """Columns of a kind's values: all instances of one variable, then the next variable."""
 
     by_node: ClassVar[bool] = True
     count: int
@@ -39,7 +39,7 @@ class Layout:
     """Order of active nodes and instances in arenas: active nodes ascend.
 
     Active nodes have instances, ions or detectors. Identical copies follow one another, so arrays
-    of one copy suffice: with active nodes 1 and 3 of 4, node 7 is node 3 of the second copy and has
+    of one copy suffice: if nodes 1 and 3 are active, node 7 is node 3 in the second copy and has
     number 2 + 1.
 
         node      0  1  2  3 | 4  5  6  7
@@ -66,7 +66,7 @@ class Layout:
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        """Return the number of each node in the order of the arenas, -1 for no node."""
+        """Return each node's index in the order of the arenas, -1 for no node."""
         once = self._model.once
         nodes, before = _active(once)
         n = once.forest.num_nodes
@@ -74,7 +74,7 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return the begin of each node's entries in ascending node numbers, and the end."""
+        """Return the first entry of each node in ascending node numbers, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:

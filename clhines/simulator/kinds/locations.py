@@ -16,8 +16,8 @@ from clhines.simulator.state.variables import Variables
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
     """Return the active node whose work-item writes each recorded value, (r,) int64.
 
-    Values at no node have the number of active nodes, sums of pointers the numbers after it. The
-    setter's work-item writes a state that another instance sets.
+    Values at no node have the number of active nodes; sums of pointers follow. The setter's
+    work-item writes a state that another instance sets.
     """
     if record.kind < 0:
         return layout.number(record.index)

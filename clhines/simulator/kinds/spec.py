@@ -54,7 +54,7 @@ def call_of(function: str, passed: list[str], indent: int) -> str:
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """The facts of one kind of mechanism in a network, as templates need them."""
+    """The facts of a mechanism in a network, for templates."""
 
     number: int
     name: str
@@ -136,11 +136,11 @@ class KindBlocks:
         return f"mem[{role}s_{self.number} + {self.line_of(names.index(name), len(names))}]"
 
     def line_of(self, line: int, lines: int) -> str:
-        """Return the index of instance j in one of the kind's `lines` of numbers."""
+        """Return instance j's index in one of the kind's `lines`."""
         return f"{line} * count_{self.number} + j"
 
     def turn(self, name: str, turn: str) -> str:
-        """Return the place of the last instance's value of a state in a step's turn."""
+        """Return where epochs keep the last instance's state for a step's turn."""
         return f"mem[turns_{self.number}_{name} + {turn}]"
 
     def bare_current(self, block: str) -> str:
@@ -271,7 +271,7 @@ class KindBlocks:
         return f"weight_at < 0 ? {values.get('sum', '0')} : mem[weight_at + {number}]"
 
     def _random(self, a: Argument) -> str:
-        """Return the key of a random stream, or the number of words drawn from it."""
+        """Return a random stream's key, or the number of words drawn from it."""
         if a.role == "stream":
             words = ", ".join(f"ints[stream_{self.number}_{a.name} + 4*j + {w}]" for w in range(4))
             return f"as_uint4((int4)({words}))"
@@ -279,7 +279,7 @@ class KindBlocks:
         return f"({low} | (ulong){high} << 32)"
 
     def _drawn(self, name: str) -> tuple[str, str]:
-        """Return the indices of the low and high half of a stream's count of words."""
+        """Return the indices of the low and high half of a stream's word count."""
         return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
@@ -317,7 +317,7 @@ class KindBlocks:
 
 @dataclass(frozen=True)
 class ArenaSpec(TemplateSpec):
-    """``steps.mako`` on arenas: ``mem`` of reals, ``clock`` of times, ``ints``.
+    """``steps.mako`` on arenas: ``mem`` (reals), ``clock`` (times), ``ints``.
 
     With `calls` the compiler does not inline functions. Kernels of many mechanisms then build
     several times faster, and run as fast on CPUs.
@@ -375,7 +375,7 @@ class ArenaSpec(TemplateSpec):
     real: str  # ``double`` or ``float``
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
-    regions: tuple[str, ...]  # names of the entries of `at`: begins of regions, and counts
+    regions: tuple[str, ...]  # names of the entries of `at`: offsets of regions, and counts
     secondorder: bool
     second_order_currents: bool
     noise: str  # OpenCL source of `mechanisms.normal`
@@ -402,7 +402,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def regions_name(self) -> str:
-        """Name of the argument with the begins of regions."""
+        """Name of the argument with the regions' offsets."""
         return "regions" if self.by_cell else "at"
 
     @property
@@ -449,7 +449,7 @@ class ArenaSpec(TemplateSpec):
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
-        """Return the counter of the events of a connection's source that its target may see."""
+        """Return the event counter of a connection's source that its target may read."""
         short = self.sending.read("short", word) if self.bins else word
         return f"{short} ? event_live : event_count"
 

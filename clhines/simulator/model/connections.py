@@ -111,7 +111,7 @@ class GridConnections:
         return order
 
     def by_rows(self, values: np.ndarray) -> np.ndarray:
-        """Return values of the connections in the order of the rows."""
+        """Return values of connections in the order of the rows."""
         if self.is_sorted or not values.strides[0]:
             return values
         return values[self.order]
@@ -135,10 +135,10 @@ class GridConnections:
         return offsets_of(self.target, self.num_targets), position
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return the begins of the chunks of one delay and `columns` targets, source after source.
+        """Return the first position of each chunk of one delay and `columns` targets.
 
-        They are (num_sources * delays * blocks + 1,) int64, with blocks = num_targets / `columns`,
-        rounded up.
+        Chunks are ordered by source: (num_sources * delays * blocks + 1,) int64, with blocks =
+        num_targets / `columns`, rounded up.
         """
         blocks = -(-self.num_targets // columns)
         which = np.searchsorted(self.delays, self.delay).astype(np.int64)
@@ -150,7 +150,7 @@ class GridConnections:
     def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
         """Return the unit of the integer weights: the finest in which no sum overflows.
 
-        It is a power of two. `external` is the largest sum of magnitudes of other events at each
+        It is a power of two. `external` is the largest sum of other events' magnitudes at each
         target in one step. `largest`, (k,), is the largest magnitude that each weight can reach, by
         default its own. Raises InputError if a target has so many connections that less than 40
         bits remain for a weight.

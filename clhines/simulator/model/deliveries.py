@@ -111,8 +111,8 @@ def divided(
 ) -> tuple[Wiring, Wiring, np.ndarray]:
     """Return connections on the grid, at exact times, and indices of the former's weights.
 
-    Events of cells, detectors and trains act on the grid, as sums of whole steps, if the mechanism
-    adds them up, the network does not require exact times, and the delay is not too long.
+    Events from cells, detectors and trains act on the grid, as sums of whole steps, if the
+    mechanism adds them up, the network does not require exact times, and the delay is not too long.
     """
     parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
@@ -174,7 +174,7 @@ def _on_grid(
 
 
 def _sums(mechanism: Mechanism) -> bool:
-    """Whether the events of a step may act once, with the sum of their weights."""
+    """Whether a step's events may act once, with the sum of their weights."""
     net = mechanism.program.net
     return net is not None and net.summed and mechanism.kind != "artificial"
 
@@ -279,7 +279,7 @@ def compiled_events(
 
 
 def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield group, instance, time and weight of all events of trains, by connection."""
+    """Yield group, instance, time and weight of trains' events, by connection."""
     trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
     if not trains:
         return
@@ -302,7 +302,7 @@ def targets_of(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> np.ndarray:
-    """Return the index among all targets of instances of groups."""
+    """Return the index among all targets for instances of groups."""
     if not len(group):
         return np.zeros(0, np.int64)
     used, which = np.unique(group, return_inverse=True)

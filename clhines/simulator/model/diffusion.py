@@ -1,7 +1,7 @@
-"""Diffusion along cells: trees of the instances of a mechanism, and their step.
+"""Diffusion along cells: trees of a mechanism's instances, and their step.
 
-NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after the states of all mechanisms, one step of
-implicit Euler of
+NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after all mechanisms' states, one implicit Euler step
+of
 
     volume dx/dt = d/ds (D dx/ds),   D = diffusion coefficient times cross section,
 
@@ -24,7 +24,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """Diffusing states of a kind, each by itself, along the same trees of instances."""
+    """Diffusing states of a kind, each by itself, along the same instance trees."""
 
     kind: int
     names: tuple[str, ...]  # of states, or of concentrations of ions
@@ -64,7 +64,7 @@ class Diffusion:
         return solution
 
     def part(self, instances: slice) -> Diffusion:
-        """Return the diffusion of the instances of whole cells."""
+        """Return the diffusion in whole cells' instances."""
         parent = self.parent[instances]
         parent = np.where(parent < 0, -1, parent - instances.start)
         return replace(self, parent=parent, up=self.up[instances], down=self.down[instances])

@@ -240,7 +240,7 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
 def constant_sums(
     groups: Sequence[Group], structure: Structure, axial: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return conductances, µS, and negated currents at 0 mV, nA, of one round or of all nodes."""
+    """Return conductances, µS, and negated currents at 0 mV, nA, for one round or all nodes."""
     constant = [group for group in groups if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
     d = d if axial else np.zeros_like(d)

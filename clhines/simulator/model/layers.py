@@ -32,7 +32,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """The nodes of a model as (k, m) columns of k - 1 layers; `of_cells`, (cells + 1,), bounds.
+    """A model's nodes as (k, m) columns with k - 1 layers; `of_cells`, (cells + 1,), bounds.
 
     Columns form the tree; each layer has its own axial conductances.
     """
@@ -69,7 +69,7 @@ class Layers:
         )
 
     def change(self, d: np.ndarray, b: np.ndarray, v: np.ndarray, dt: float) -> np.ndarray:
-        """Return the change of `v`, (n,) float64, mV, in a step of `dt`, ms, in NumPy.
+        """Return the change of `v`, (n,) float64, mV, in a step, in NumPy; `dt` in ms.
 
         `d`, µS, and `b`, nA, (n,) both, belong to the membranes of inside nodes. In the first layer
         `b` is the current of electrodes in the inside nodes, in the last one their own.

@@ -94,7 +94,7 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A state of a kind to which a pointer of another kind's instances points."""
+    """A state of a kind to which another kind's pointer points, for each instance."""
 
     kind: int
     state: str
@@ -103,7 +103,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Steered:
-    """A weight of another connection to which a pointer of a kind's instances points."""
+    """A weight of another connection to which a kind's pointer points, for each instance."""
 
     connection: np.ndarray  # (count,) int64
     element: np.ndarray  # (count,) int64
@@ -115,7 +115,7 @@ class Steered:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """Values `y` of a parameter of an instance at times `t`, ms, ascending."""
+    """Values `y` of an instance's parameter at times `t`, ms, ascending."""
 
     kind: int
     instance: int
@@ -208,7 +208,7 @@ class Kind(Deferred):
 
 
 class OfNodes:
-    """An array of all nodes of a `Model`, by its name in `Model.of_nodes`."""
+    """An array of all nodes, by its name in `Model.of_nodes`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -452,7 +452,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """The model of one copy, and the indices of its sources and connections in all copies."""
+    """The model of one copy, and its sources' and connections' indices in all copies."""
 
     once: Model
     sources: np.ndarray  # (copies, num_sources) int64

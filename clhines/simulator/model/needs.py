@@ -68,7 +68,7 @@ _SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
 def phrases(words: Iterable[str], last: str = "or") -> str:
-    """Return the names of needs in messages, in the order of `NEEDS`."""
+    """Return needs' names in messages, in the order of `NEEDS`."""
     needs = {*words}
     return listed([phrase for need, phrase in NEEDS.items() if need in needs], last)
 
@@ -262,7 +262,7 @@ def _reads_currents(kind: Kind) -> bool:
 
 
 def check_set_voltages(model: Model) -> None:
-    """Refuse events that set voltages if the order of a step differs from NEURON's order of events.
+    """Refuse events that set voltages if a step's order differs from NEURON's event order.
 
     Events of different instances have no order in time within a step, and thresholds are compared
     before the events that are due at its end.
@@ -370,7 +370,7 @@ def check_steered(model: Model) -> None:
 
 
 def check_read(model: Model) -> None:
-    """Refuse pointers to variables that change with the order of events or of instances.
+    """Refuse pointers to variables that change with the order of events or instances.
 
     A kernel works on all nodes at once: it must not read another node's variables that it changes.
     """

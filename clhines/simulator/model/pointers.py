@@ -1,4 +1,4 @@
-"""Pointers of a model to voltages, variables of mechanisms, and weights of connections."""
+"""Pointers to voltages, mechanism variables, and connection weights."""
 
 from __future__ import annotations
 

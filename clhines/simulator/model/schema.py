@@ -21,9 +21,9 @@ class Field:
     """One array of a state.
 
     `per` names the last axis: ``node``, ``cell``, ``instance`` of `kind`, ``target``, ``plastic``
-    connection, ``sent`` (source of these), ``connection`` of `Model.netcons`, ``weight`` of these,
+    connection, ``sent`` (their sources), ``connection`` of `Model.netcons`, ``weight`` (theirs),
     ``source``, ``ring`` entry, ``detector``, or ``remote`` node. `rows` names the first of two
-    axes: ``slot`` of the ring, self ``event`` of a queue, or ``watch`` condition.
+    axes: ring ``slot``, self ``event`` in a queue, or ``watch`` condition.
     """
 
     name: str
@@ -77,7 +77,7 @@ def plastic_fields(rule: Rule) -> Iterator[Field]:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Return side and index of the trace of a field."""
+    """Return side and index of a field's trace."""
     side = name.rstrip("0123456789")
     return side, int(name[len(side) :] or 0)
 
@@ -88,7 +88,7 @@ def queue_of(kind: int) -> Iterator[Field]:
 
 
 class Schema:
-    """The fields of a model's state, each once, in the order of its files."""
+    """The fields of a model's state, each once, in file order."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
         self._fields = tuple(dict.fromkeys(fields))

@@ -69,7 +69,7 @@ class RankCells:
 
 @dataclass(frozen=True, eq=False)
 class WholeNetwork:
-    """The whole network as a rank knows it, and the model of the rank's cells as part of it.
+    """The whole network as a rank knows it, and the rank's cells as a part of its model.
 
     `sent` are cells, ascending, to which other ranks listen. `heard` has the source here of each
     rank's `sent` cells, -1 without a connection from it.

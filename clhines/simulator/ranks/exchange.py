@@ -86,7 +86,7 @@ class Exchange(ABC):
         """Begin a chunk."""
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the first step and the number of steps of each of the run's calls."""
+        """Yield the first step and the length of each of the run's calls."""
         yield first, count
 
     @abstractmethod

@@ -32,7 +32,7 @@ class Ends:
     """Sources and nodes of a process that other processes know by numbers.
 
     `sources` have the numbers `sent`; the empty `trains` stand for the sources with the numbers
-    `heard`. `nodes` are the numbers of its own nodes, `pointed` of its remote ones.
+    `heard`. `nodes` numbers its own nodes, `pointed` its remote ones.
     """
 
     sources: np.ndarray

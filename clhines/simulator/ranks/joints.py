@@ -39,7 +39,7 @@ _LEAST_OVERLAP = 8  # steps; shorter epochs are not halved
 
 
 class EventExchange(Protocol):
-    """The exchange of a run of joined networks; all ranks call `exchange` at the end of a run."""
+    """The exchange of joined networks; all ranks call `exchange` at the end of a run."""
 
     can_restart: bool
 
@@ -72,7 +72,7 @@ class Joints:
         self.sources, self.sent, self.trains, self.heard = columns
 
     def point(self, nodes: range, pointed: np.ndarray) -> None:
-        """Set the numbers of this rank's `nodes` among all, and of its remote nodes."""
+        """Set the numbers of this rank's `nodes`, and of its remote nodes."""
         self.nodes, self.pointed = nodes, pointed
 
     @property

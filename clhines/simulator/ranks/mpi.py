@@ -72,7 +72,7 @@ class Ranks:
     def meet(self, call: str) -> None:
         """Refuse, on all ranks, calls that differ: each begins with an exchange of its name.
 
-        The same call of another object of this communicator differs, too.
+        The same call on another object differs, too.
         """
         name = np.frombuffer(call.encode()[:_CALL_BYTES].ljust(_CALL_BYTES), np.int64)
         numbers = self.gather_numbers([*name.tolist(), self._number])
@@ -235,7 +235,7 @@ ONE_PROCESS = OneProcess()
 
 
 def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Encode cell and step of each spike of `count` steps in one number, (k,) uint32."""
+    """Encode each spike's cell and step, one of `count`, in one number, (k,) uint32."""
     return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
 
 

@@ -31,7 +31,7 @@ IN_FINISH = ("advance", "after_solve", "before_step")
 
 
 class RankRecords:
-    """Records of a network on ranks that have some entries each, in the columns of `local`."""
+    """A network's records on ranks that have some entries each, in the columns of `local`."""
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
         self._ranks, self._local = ranks, local
@@ -71,7 +71,7 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """Return bounds of runs of neighbouring cells of about equal cost, (size + 1,), none empty."""
+    """Return bounds of about equally costly runs of neighbouring cells, (size + 1,), none empty."""
     cells = len(costs)
     if cells < size:
         raise InputError(
@@ -170,7 +170,7 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """Index on the rank of each instance of each kind, -1 for other ranks' instances."""
+        """Index on the rank of each kind's instances, -1 for other ranks' instances."""
         places = [np.full(kind.count, -1) for kind in self.whole.kinds]
         for numbers, here in zip(places, self.instances, strict=True):
             numbers[here] = np.arange(here.stop - here.start)
@@ -193,7 +193,7 @@ class Share:
 
     @cached_property
     def on_grid(self) -> np.ndarray:
-        """Connections of the grid to targets of the rank, (k,) int64."""
+        """Connections on the grid to targets of the rank, (k,) int64."""
         return np.flatnonzero(self._target[self.whole.connections.target] >= 0)
 
     @cached_property
@@ -216,7 +216,7 @@ class Share:
 
     @cached_property
     def remote(self) -> np.ndarray:
-        """Nodes of other ranks at which pointers of this one point, (r,) int64."""
+        """Other ranks' nodes at which this rank's pointers point, (r,) int64."""
         pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         return every[~self._here(every)]

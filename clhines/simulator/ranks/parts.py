@@ -164,7 +164,7 @@ class RankPart:
         return replace(record, kind=kind, index=index, columns=NO_COLUMNS)
 
     def chunk(self, whole: Chunk, values: list[np.ndarray]) -> Chunk:
-        """Return the rank's events and failures of a chunk, with the values of its records."""
+        """Return the rank's events and failures in a chunk, with its records' values."""
         number = self._number[whole.spike_cell]
         mine = np.flatnonzero(number >= 0)
         mine = mine[np.lexsort((number[mine], whole.spike_time[mine]))]
