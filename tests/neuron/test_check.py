@@ -306,7 +306,7 @@ def test_constructs_are_rejected():
 @pytest.mark.parametrize("t", [-50.01, 0.26])
 def test_times_that_no_step_has(t):
     assert step_of(SimpleNamespace(t=round(t, 1)), 0.025) == round(40 * round(t, 1))
-    with pytest.raises(InputError, match="no whole number of steps"):
+    with pytest.raises(InputError, match="not a whole number of steps"):
         step_of(SimpleNamespace(t=t), 0.025)
 
 
@@ -403,7 +403,7 @@ print(json.dumps(said))
 def test_an_event_in_no_bin_is_told_of_beside_others_and_between_pieces():
     said = forked.result_of(IN_NO_BIN)
     assert len(said) == 2
-    assert all("ExpSyn: a pending NetCon.event that is in no bin" in s for s in said)
+    assert all("ExpSyn: a pending NetCon.event outside the bins" in s for s in said)
 
 
 MANY_ON_THEIR_WAY = """

@@ -106,7 +106,7 @@ def test_one_source_whose_parameters_ask_for_numbers(engine):
         assert np.abs(ours - theirs).max() < 1e-9
 
 
-REFUSED = "draws of NEURON's one generator by several instances"
+REFUSED = "draws from NEURON's shared generator by several instances"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_what_pointers_to_it_are_rejected_for():
         "of a current": ["POINTER ex points to i_membrane of extracellular and to others"],
         "kept": [
             "which depends on ex",
-            "total keeps its value from step to step and depends on i_membrane",
+            "total keeps its value between steps and depends on i_membrane",
         ],
         "late": ["POINTER ex to e_extracellular"],
     }

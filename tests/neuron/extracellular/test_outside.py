@@ -168,7 +168,7 @@ def test_what_is_rejected_names_the_section_and_the_variable():
         "branches": "rallbranch",
         "record": "Vector.record of sav_g",
         "record of a potential": "Vector.record of vext",
-        "twice": "which a Vector is played into, too",
+        "twice": "into which a Vector is played, too",
         "play": "Vector.play into xg",
         "netcon": "NetCon of extracellular.e_extracellular",
         "transfer": "source_var",

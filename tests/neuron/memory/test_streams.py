@@ -121,7 +121,7 @@ def test_a_random_that_gets_another_generator_between_runs_is_refused():
     _run(model, ["released"], _pieces)
     model[2][1].MCellRan4(3)
     h.finitialize(-65)
-    with pytest.raises(clhines.InputError, match="another generator than Random123"):
+    with pytest.raises(clhines.InputError, match="generator is not Random123"):
         clhines.neuron.run(1)
     model[2][1].Random123(4, 1, 9)
     traces = [_run(model, ["released"], run)[0] for run in (h.continuerun, _pieces)]
@@ -139,8 +139,8 @@ def _mcell(synapse, random):
 
 
 REFUSED = {
-    "normal": (_normal, "of another distribution than uniform and negexp"),
-    "MCellRan4": (_mcell, "a Random of another generator than Random123"),
+    "normal": (_normal, "whose distribution is not uniform or negexp"),
+    "MCellRan4": (_mcell, "a Random whose generator is not Random123"),
 }
 
 
@@ -163,7 +163,7 @@ def test_one_random_for_two_is_refused():
     synapses[1].setRNG(randoms[0])
     h.finitialize(-65)
     [one] = clhines.neuron.check()
-    assert "several instances is the same stream" in one.construct
+    assert "several instances share the random stream" in one.construct
 
 
 def test_a_random_that_is_played_too_is_refused():

@@ -67,11 +67,11 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "an index that is not constant, of more than 1024 elements",
         "y[v] = 1",
     ),
-    "index of no array": (text_of("x[v] = 1"), "'x' is no array", "x[v] = 1"),
+    "index of no array": (text_of("x[v] = 1"), "'x' is not an array", "x[v] = 1"),
     "index of an argument": (
         "NEURON { SUFFIX a RANGE x }\nASSIGNED { v x }\n"
         "FUNCTION f(y) { f = y[v] }\nINITIAL { x = f(2) }",
-        "'y' is no array",
+        "'y' is not an array",
         "FUNCTION f",
     ),
 }

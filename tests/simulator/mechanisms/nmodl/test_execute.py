@@ -95,7 +95,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
     ),
     "bounds that change": (
         text_of("FROM k = 0 TO 2*x { f() }", more="PROCEDURE f() { x = 1 }"),
-        "FROM whose turns change its bounds",
+        "FROM that changes its own bounds",
         "FROM k",
     ),
 }

@@ -11,7 +11,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "v of a function of events": (
         "NEURON { POINT_PROCESS one\nNONSPECIFIC_CURRENT i }\nASSIGNED { v i x }\n"
         "BREAKPOINT { i = x*v }\nFUNCTION f() {\nf = v }\nNET_RECEIVE(w) { x = f() }",
-        "v in f, which is of the step before",
+        "v in f, which is the voltage of the previous step",
         "f = v",
     ),
     "v set for events alone": (
@@ -53,12 +53,12 @@ REFUSED = {  # text, what is refused, and what stands in its line
     ),
     "shared": (
         text_of("q = v", "RANGE x", "LOCAL q\nAFTER SOLVE { x = q }\nBEFORE STEP { q = v }"),
-        "'q' is one for all instances",
+        "all instances share 'q'",
         "LOCAL q",
     ),
     "in turn": (
         text_of("q = q + 1", "RANGE x", "LOCAL q\nAFTER SOLVE { x = q }"),
-        "'q' is one for all instances",
+        "all instances share 'q'",
         "LOCAL q",
     ),
 }

@@ -7,7 +7,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
     **{
         f"rate {what}": (
             TWO_STATES + "KINETIC k { ~ a <-> b (" + rates + ") }",
-            "a rate that is a sum or a comparison, of which NEURON takes the end alone",
+            "a rate that is a sum or a comparison, of which NEURON uses only the last part",
             "~ a <-> b",
         )
         for what, rates in (("forward", "p + 0.2, 0.1"), ("backward", "(p + 0.2), -0.1*p - 1"))
@@ -36,7 +36,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
         for what, message, *given in (
             ("alone", "of 'm', which no COMPARTMENT before it has", "{D} 1 {m}"),
             ("before", "which no COMPARTMENT before it has", "{D} 1 {m}\nCOMPARTMENT 1 {m}"),
-            ("of no state", "of 'x', which is no STATE", "COMPARTMENT 1 {x}\n{D} 1 {x}"),
+            ("of no state", "of 'x', which is not a STATE", "COMPARTMENT 1 {x}\n{D} 1 {x}"),
             ("twice", "a second {D} of 'm'", "COMPARTMENT 1 {m}\n{D} 1 {m}  {D} 2 {m}"),
             ("of itself", "depends on 'm'", "COMPARTMENT 1 {m}\n{D} 1 + m {m}"),
             ("of v", "{D} or COMPARTMENT depends on 'v'", "COMPARTMENT v {m}\n{D} 1 {m}"),
