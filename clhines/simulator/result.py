@@ -35,34 +35,26 @@ class Result:
     values : list of arrays
         One per call of `record`, in order; ``result[k]`` is ``result.values[k]``, also for a
         `Recording` or a name as ``k``: (rows, r), or with ``reduce`` (r,). Crossings are (m, r),
-        ms; NaN fills up each column. Features are (0, r). If a run has failed, extremes, means and
+        ms, filled up with NaN; features are (0, r). After a failed run, extremes, means and
         integrals are NaN, and counts are -1.
     features : dict of int to dict of str to (r,) array or RaggedArray
-        By record number, then by name, see `simulator.analysis.Features`; NaN and empty lists if a
-        run has failed.
+        By record number, then by name, see `simulator.analysis.Features`; NaN and empty lists after
+        a failed run.
     times : list of (rows,) float64, ms
         Times of each record's rows: `t` unless it has ``every``; empty with ``reduce``.
     spike_time : (k,) float64, ms
         An event that is sent ahead of its time belongs to the run that sends it.
     spike_cell : (k,) int64
         Sorted by time, then cell; gids, if the network has `Network.gids`. If events act at exact
-        times, spikes of all sources by number, see `Network.source_numbers`; the first sources are
-        the cells.
+        times, all sources by number, see `Network.source_numbers`; cells come first.
     cost : dict of str to float, s
-        ``all``: wall time. ``steps``: device time of steps, external events and recording.
-        ``spikes``: device time of delivery. ``collect``: reading results after each chunk. Without
-        timestamps (a simulation's own queue has none, which makes launches cheaper), and for
-        ``reference``, host times instead; for a chunk in one launch on a CPU, until it was done.
-        With several ranks: times of this rank, and ``exchange``, time in exchanges including
-        waiting.
-    names : tuple of str
-        Of the records: ``result[name]``.
-    variables : tuple of str
-        Of the records, such as ``v``.
-    units : tuple of str
-        Of the records, such as ``mV``; empty if unknown.
+        ``all``: wall time. ``steps``: device time for steps, external events and recording.
+        ``spikes``: device time for delivery. ``collect``: reading results after each chunk. Host
+        times for ``reference``, and without timestamps (a simulation's own queue has none, which
+        makes launches cheaper); if a CPU takes a chunk in one launch, until it was done. On several
+        ranks: this rank's times, and ``exchange``, exchanges including waiting.
     num_cells : int
-        Of the network.
+        In the network.
     """
 
     t: np.ndarray
@@ -255,10 +247,10 @@ def joined_result(
     source_names: Callable[[np.ndarray], np.ndarray],
     dtype: np.dtype,
 ) -> Result:
-    """Join the chunks of a run; if it has `failed`, drop the last steps of the last chunk.
+    """Join a run's chunks; if it has `failed`, drop the last steps of the last chunk.
 
     `steps`: steps before the run, before its failure or end, and until its requested end.
-    `source_names` maps source numbers to the users' numbers; records have this `dtype`.
+    `source_names` maps source numbers to users' numbers; records have this `dtype`.
     """
     begin, last, end = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt

@@ -93,24 +93,23 @@ class Simulation(Holder):
     secondorder : bool
         NEURON's ``secondorder = 2``: half an implicit step, then extrapolation.
     seed : int
-        Of noise; see `Network.random` for RANDOM variables.
+        For noise; see `Network.random` for RANDOM variables.
     chunk : int
-        Steps between two reads of the device, rounded down to a whole number of epochs.
+        Steps between two reads of the device, rounded down to whole epochs.
     max_spikes : int, optional
         Most spikes in a chunk on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
         Simulate together on its ranks, see `simulator.ranks.mpi`. All ranks call the same methods,
-        except for properties. If each rank has the whole network, it simulates a part of the cells
+        except for properties. If each rank has the whole network, it simulates some of the cells
         and gets the results of one process, and rank 0 reads and writes files. If each rank has a
-        network of its own cells, with `Network.gids`, its records and results are of these cells.
+        network of its own cells, with `Network.gids`, its records and results are about these
+        cells.
     **options
         For the `Solver`.
 
     Attributes
     ----------
-    model : Model
     dtype : numpy dtype
-    runner : Run
     ranks : Ranks
 
     Raises

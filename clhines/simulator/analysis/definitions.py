@@ -28,11 +28,11 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Times `t`, ms, ascending, stimuli and spikes of traces, without their samples.
+    """Times `t`, ms, ascending, stimuli and spikes of traces, without samples.
 
-    `stim_start`, `stim_end` and `current` are (m,). `peaks`, `minima` after them, and voltages of
-    both are lists. `windows`: sums and extremes in the order in which features request windows.
-    Without `windows` all values are NaN, and `requested` collects begin and end of each window.
+    `stim_start`, `stim_end` and `current` are (m,). `peaks`, `minima` after them, and both voltages
+    are lists. `windows`: sums and extremes in the order in which features request windows. Without
+    `windows` all values are NaN, and `requested` collects begin and end of each window.
     """
 
     t: np.ndarray
@@ -78,7 +78,7 @@ def first_from(t: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def voltage_base(traces: Traces) -> np.ndarray:
-    """Mean over the last tenth of the time before the stimulus."""
+    """Mean over the last tenth of the time before the stimulus, mV."""
     start, t = traces.stim_start, traces.t
     begin = first_from(t, 0.9 * start)
     end = np.searchsorted(t, start + _PRECISION, side="left")

@@ -1,4 +1,4 @@
-"""Features of a run: the request, and their values from sums and segments of traces."""
+"""Features of a run: the request, and values from traces' sums and segments."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class WindowSums:
 class Features:
     """Features of voltages that a run computes: ``sim.record("v", nodes, reduce=Features(...))``.
 
-    They are those of `extract`: eFEL's definitions, without interpolation, for the trace sampled at
-    every step. They need only sums and extremes in windows and a few samples of each spike, which
-    the device finds during the run; no trace is stored.
+    They equal those of `extract` (eFEL's definitions, without interpolation) for a trace sampled at
+    every step. The device finds sums and extremes in windows and a few samples per spike during the
+    run; no trace is stored.
 
     Parameters
     ----------
     names : iterable of str
         Keys of `FEATURES`, eFEL's names.
     stim_start, stim_end : float or (m,), ms, optional
-        Stimulus of each of the m recorded places. Not needed for features of the whole trace, such
+        Stimulus at each of the m recorded places. Not needed for features of the whole trace, such
         as ``spike_count``.
     stimulus_current : float or (m,), nA, optional
         Needed for input resistances.

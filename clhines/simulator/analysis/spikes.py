@@ -30,7 +30,7 @@ def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) 
 
 
 def summed(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64, mV: sum of ``v[k, begin[k]:end[k]]``, added in order as in a kernel."""
+    """(m,) float64, mV: sum of ``v[k, begin[k]:end[k]]``, in a kernel's order."""
     sums, size = np.full(len(v), np.nan), v.shape[1] + 1
     windows, which = np.unique(begin * size + end, return_inverse=True)
     for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):
@@ -149,6 +149,7 @@ class RaggedArray:
 
 
 def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
+    """Return the lists of `count` rows; `rows` are sorted."""
     return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
 
 
@@ -178,7 +179,7 @@ def following_local(v: np.ndarray) -> np.ndarray:
 def first_extreme(
     v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """(count,) int64: first of the smallest samples of each nonempty interval."""
+    """(count,) int64: first smallest sample in each nonempty interval."""
     sizes = end - begin
     if not len(sizes):
         return np.zeros(0, np.int64)

@@ -2,10 +2,10 @@
 
 The discretisation is NEURON's (Hines and Carnevale 1997). A cell is cut into *sections*, unbranched
 chains of 3-D points joined by frusta; a section into `nseg` segments of equal length. Each segment
-is a node with the area of its piece of the surface; two nodes are joined by the axial resistance
-between their centres. As in NEURON, 3-D points are in single precision and everything computed from
-them in double precision. `simulator.cells.sections` describes sections, the soma, and differences
-from NEURON's SWC importer.
+is a node with the area of its piece of surface; the axial resistance between their centres joins
+two nodes. As in NEURON, 3-D points are in single precision and everything computed from them in
+double precision. `simulator.cells.sections` describes sections, the soma, and differences from
+NEURON's SWC importer.
 
 Units are NEURON's: lengths, diameters and positions in µm, areas in µm², `Ra` in Ω·cm, `cm` in
 µF/cm², `g_pas` in S/cm², voltages in mV, times in ms, point currents in nA; so node capacitances
@@ -435,9 +435,8 @@ def discretise(
 ) -> Cable:
     """Cut a cell into compartments, by length, by the d_lambda rule or by number.
 
-    Sections are those of NEURON's SWC importer, with the exceptions that `simulator.cells.sections`
-    lists (a soma off the root, an outlined soma, samples that are not in depth-first order, a
-    neurite of one sample at a branching soma); areas and axial resistances are NEURON's.
+    Sections are those of NEURON's SWC importer, except for the differences in
+    `simulator.cells.sections`; areas and axial resistances are NEURON's.
 
     Parameters
     ----------

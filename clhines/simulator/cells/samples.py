@@ -1,25 +1,25 @@
-"""Samples of a morphology as a tree rooted at the soma, and which of them form a section.
+"""Samples as a tree rooted at the soma, and which of them form a section.
 
 The rules are those of NEURON's importer; `simulator.cells.sections` has the rest, and the
-differences. The *first child* of a sample is the child with the smallest id.
+differences. A sample's *first child* is the child with the smallest id.
 
 Section
-    A chain of samples of one type, from a branching sample or a change of type to the next. Its
+    A chain of samples with one type, from a branching sample or a change of type to the next. Its
     first 3-D point is a copy of the sample it leaves, with that sample's diameter; if a section of
-    another type leaves a section of type 1, with the diameter of its own first sample. The root
-    section has no such point. Coincident samples are all kept; a step of the diameter there is a
-    ring of membrane.
+    another type leaves a section of type 1, with its own first sample's diameter. The root section
+    has no such point. Coincident samples are all kept; a step of the diameter there is a ring of
+    membrane.
 
 Soma
-    The connected group of samples of type 1 that holds the root, or else the first such group in
-    the file; the cell is rooted there. A sample of type 1 whose first child is of type 1 does not
-    end its section, whatever other sections leave it, unless it has a second child of type 1 and is
-    not the root. So stacked samples are one section, and a soma that branches is several.
+    The connected group of type-1 samples that holds the root, or else the first such group in the
+    file; the cell is rooted there. A type-1 sample whose first child has type 1 does not end its
+    section, whatever other sections leave it, unless it has a second type-1 child and is not the
+    root. So stacked samples are one section, and a soma that branches is several.
 
     A root section with a single sample, of any type, is a sphere: a cylinder along x with length =
     diameter = 2 radius, which has the sphere's area. So is a soma of three samples
-    (NeuroMorpho.Org), if all are of type 1, the first two children of the root have no children and
-    the root's diameter, and their distances from it add up to its diameter (within 1 %).
+    (NeuroMorpho.Org), if all have type 1, the root's first two children have no children and the
+    root's diameter, and their distances from it add up to its diameter (within 1 %).
 """
 
 from __future__ import annotations

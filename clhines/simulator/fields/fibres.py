@@ -1,10 +1,10 @@
-"""Axon models from the literature: geometry, and equations of nodes and internodes.
+"""Axon models from the literature: geometry, and equations for nodes and internodes.
 
-`myelinated` is the double cable of McIntyre, Richardson and Grill (2002), J Neurophysiol
-87:995-1006, with the diameters of its table 1 and the node's equations from ModelDB 3810.
-`senn` is the spatially extended nonlinear node of Reilly, Freeman and Larkin (1985), IEEE Trans
-Biomed Eng 32:1001-1011, with the node of Frankenhaeuser and Huxley (1964), J Physiol 171:302-315.
-`unmyelinated` is a cylinder with the membrane of Hodgkin and Huxley (1952).
+`myelinated` is the double cable by McIntyre, Richardson and Grill (2002), J Neurophysiol
+87:995-1006, with the diameters in its table 1 and the node's equations from ModelDB 3810.
+`senn` is the spatially extended nonlinear node by Reilly, Freeman and Larkin (1985), IEEE Trans
+Biomed Eng 32:1001-1011, with the node by Frankenhaeuser and Huxley (1964), J Physiol 171:302-315.
+`unmyelinated` is a cylinder with Hodgkin and Huxley's membrane (1952).
 
 Each function returns a `Fibres`: compartments along x, and mechanisms to insert.
 """
@@ -121,10 +121,10 @@ class Fibres:
     Attributes
     ----------
     arrays : dict
-        Arguments of `Network.from_arrays`; the soma, where spikes are detected, is the last node
-        of Ranvier but one.
+        Arguments of `Network.from_arrays`; the soma, which detects spikes, is the last node of
+        Ranvier but one.
     geometry : Geometry
-        Of all nodes; the middle of each axon is at 0.
+        The middle of each axon is at 0.
     ranvier : (fibres, nodes) int64
         Nodes with channels.
     inserted : tuple of (text or name, nodes, parameters)
@@ -147,9 +147,9 @@ class Fibres:
 
 
 def _moved(begin: np.ndarray, end: np.ndarray, at: ArrayLike | None) -> np.ndarray:
-    """Return the ends of compartments, (2, fibres, m, 3) float64, centred along x and shifted.
+    """Return compartment ends, (2, fibres, m, 3) float64, centred along x, then shifted to `at`.
 
-    `begin` and `end` are (fibres, m), along x; `at` is the middle of each fibre.
+    `begin` and `end` are (fibres, m), along x.
     """
     number = len(begin)
     shift = np.zeros((number, 3)) if at is None else as_real("at", at, "um")
@@ -177,7 +177,7 @@ def _chain(count: int, each: int) -> np.ndarray:
 
 
 def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> Fibres:
-    """Make myelinated axons of McIntyre et al.; the space below the myelin is a layer.
+    """Make McIntyre's myelinated axons; the space below the myelin is a layer.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
 
 
 def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
-    """Return (m,) arrays of the compartments of one axon, from a row of the table."""
+    """Return (m,) arrays for one axon's compartments, from a row of the table."""
     fibre, axon, node, apart, flut, lamellae = row.tolist()
     stin = (apart - _NODE_LENGTH - 2 * _MYSA_LENGTH - 2 * flut) / 6
     of_kind = {
@@ -278,7 +278,7 @@ def senn(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> 
     Parameters
     ----------
     diameters : (fibres,) float, µm
-        Of the fibres; the axon has 0.7 times, the distance of nodes 100 times the diameter.
+        Axon diameters are 0.7 times, node distances 100 times these.
     nodes, at
         As in `myelinated`.
     """

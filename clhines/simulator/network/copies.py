@@ -1,9 +1,9 @@
 """Copies of a network in one network, for `Simulation.replicate` and `Population`.
 
 Cell k of the network is cell ``c * num_cells + k`` of copy c; nodes likewise. Each group and each
-set of sources has its instances copy after copy. `fill` makes all arrays. `copies_of` stores
-arrays of nodes and instances once and expands them on demand; connections, which are few, it
-expands at once.
+set of sources has its instances copy after copy. `fill` makes all arrays. `copies_of` stores arrays
+by node and instance once and expands them on demand; connections, which are few, it expands at
+once.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def fill(
 ) -> list[Group]:
     """Fill copies of a network; return their groups, in the order of `groups`.
 
-    Several `groups` may be parts of one; `instances` lists the instances of each. `streams` are
-    all random streams, because their default numbers differ between copies.
+    Several `groups` may be parts of one; `instances` lists each part's. `streams` are all random
+    streams, because default numbers differ between copies.
     """
     if inside(network).gids is not None:
         raise InputError("copies of a network with gids; expected one without")

@@ -88,7 +88,7 @@ RULES = {
 
 
 class Rule:
-    """A plasticity rule: how spikes of both cells change a connection's weight `w`.
+    """A plasticity rule: how spikes change a connection's weight `w`.
 
     Parameters
     ----------
@@ -112,25 +112,25 @@ class Rule:
     ``parameter NAME = NUMBER UNIT``
         The unit is optional.
     ``pre trace NAME``, ``post trace NAME``, ``synapse trace NAME``
-        A variable of the presynaptic cell, the postsynaptic cell, or the connection; initially 0.
+        A variable for the presynaptic cell, the postsynaptic cell, or the connection; initially 0.
     ``dNAME/dt = -NAME/TAU``
         Decay between events; `TAU` consists of parameters and numbers.
     ``on pre: ACTION; ...``, ``on post: ACTION; ...``
         Actions at a presynaptic or postsynaptic spike, in order: ``w += ...`` (or ``-=``, ``*=``,
-        ``/=``, ``=``), or the same for a trace of the spiking cell or of the connection. All
-        connections of a cell share its traces, so such a trace may depend only on traces of its
-        cell; `w` and traces of connections may depend on everything.
+        ``/=``, ``=``), or the same for a trace of the spiking cell or the connection. A cell's
+        connections share its traces, so these may depend only on traces of the same cell; `w` and
+        connections' traces may depend on everything.
     ``on reward: ACTION; ...``
-        Actions of `Simulation.reward` on each connection; its argument is ``reward``.
+        What `Simulation.reward` does to each connection; its argument is ``reward``.
     ``dw/dt = c*d``
-        Change of the weight between events: a product of the connection's traces and of
-        parameters, integrated exactly.
+        Change between events: a product of the connection's traces and parameters, integrated
+        exactly.
     ``bounds: LOW <= w <= HIGH``
         Parameters or numbers; `w` is clipped after each change.
 
     Order in each step: ``on pre`` for connections from each spiking cell, with the values before
     this step's spikes; delivery with the new weights; ``on post`` for connections to each spiking
-    cell. A cell's own traces change after those of all its connections.
+    cell. A cell's traces change after its connections.
     """
 
     text: str
@@ -230,7 +230,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """A rule in steps of `dt`, ms, on NumPy arrays with the names of `RuleText`."""
+    """A rule in steps of `dt`, ms, on NumPy arrays with `RuleText`'s names."""
 
     rule: Rule
     dt: float
@@ -276,11 +276,11 @@ class STDP(Rule):
 
     In each step, in this order:
 
-    1. For each spike of a source, each of its connections: ``w -= a_minus * y``. y is the sum of
-       ``exp(-t / tau_minus)`` over earlier spikes of the postsynaptic cell, t ago.
+    1. For each presynaptic spike, each of its connections: ``w -= a_minus * y``. y is the sum over
+       earlier postsynaptic spikes, t ago, of ``exp(-t / tau_minus)``.
     2. The spikes are delivered with the new weights.
-    3. For each spike of a postsynaptic cell, each connection to it: ``w += a_plus * x``. x is the
-       sum of ``exp(-t / tau_plus)`` over spikes of the source, this step's included.
+    3. For each postsynaptic spike, each connection to the cell: ``w += a_plus * x``. x is the sum
+       over presynaptic spikes, including this step's, of ``exp(-t / tau_plus)``.
 
     After each change, w is clipped to `w_min` and `w_max`.
 

@@ -37,7 +37,7 @@ def ring_cables(
     seed: int = 0,
     stems: int = STEMS,
 ) -> list[Cable]:
-    """Make different random cells, with the same number of compartments in every branch.
+    """Make different random cells, with equally many compartments in every branch.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def ring_cables(
         Number of cells; cell k does not depend on it.
     levels, branching_probability, compartments, stems
         As in `ring_cell`. A branch that continues without splitting is in the same section as the
-        one before; the section has the compartments of both, of equal length.
+        one before, which has the compartments of both, of equal length.
     seed : int
         The same seed gives the same cells.
 

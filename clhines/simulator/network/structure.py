@@ -1,7 +1,7 @@
-"""Structure: the compartments of all cells of a network, from cables or from arrays.
+"""Structure: the compartments of all cells in a network, from cables or from arrays.
 
-Cells repeat a few cables in turn. One pass through the cables is a round; `NodeValues` keeps the
-values of one round. `Places` finds nodes by cell and region, and expands values by cell, node or
+Cells repeat a few cables in turn. One pass through the cables is a round; `NodeValues` stores one
+round's values. `Places` finds nodes by cell and region, and expands values by cell, node or
 distance.
 """
 
@@ -65,7 +65,7 @@ class Structure:
 
     @cached_property
     def in_round(self) -> int:
-        """Nodes of one round; 0 if there is at most one."""
+        """Number of nodes in a round; 0 if there is at most one round."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
@@ -253,7 +253,7 @@ class Places:
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
     def of(self, at: Where) -> np.ndarray:
-        """Return the nodes of a word, a mask, indices or a function of the distance, (m,) int64."""
+        """Return the nodes for a word, a mask, indices or a distance function, (m,) int64."""
         if isinstance(at, str):
             return self._region(at)
         if callable(at):
@@ -280,7 +280,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return the number of nodes in the first round, if the others repeat it; else 0."""
+        """Return how many nodes the first round has, if other rounds repeat it; else 0."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
@@ -307,7 +307,7 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Expand a parameter's value, or function of the distance, µm, to one per node."""
+        """Expand a parameter, or a function of the distance, µm, to one value per node."""
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
                 got = f"is of {len(value.values)} cells"
@@ -350,7 +350,7 @@ class Places:
         return {**sizes, "nodes": self.forest.num_nodes}
 
     def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        """Return the accepted lengths by name, except duplicates and the number of `nodes`."""
+        """Return the accepted lengths by name, except duplicates and the length of `nodes`."""
         if not len(nodes) or nodes[0] < 0:  # artificial cells have none
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}

@@ -35,7 +35,7 @@ class _Setting:
 
 
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
-    """Divide a model's groups into pieces whose instances have the same parameters."""
+    """Divide a model's groups into pieces with the same parameters."""
     settings = _settings_by_group(model, parameters)
     divided = ParameterGroups([], [], [[] for _ in parameters])
     for group in model.groups:
@@ -86,7 +86,7 @@ def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
 
 
 def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups with a parameter's variable, and masks of the instances that it sets."""
+    """Return the groups with a parameter's variable, and masks: which instances it sets."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "

@@ -1,8 +1,8 @@
-"""i_membrane: the current through the membrane of nodes.
+"""i_membrane: the current through a node's membrane.
 
 Current that flows into a node along the cell and out of electrodes leaves through its membrane:
-through capacitance, channels and synapses together. So it follows from the voltages of the node and
-its neighbours at the end of the step, without the mechanisms' currents.
+through capacitance, channels and synapses together. So it follows from the voltages at the node and
+its neighbours after the step, without the mechanisms' currents.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Clamps:
 
 
 class Membrane:
-    """Computes membrane currents of nodes, nA and outward, from rows of voltages.
+    """Computes membrane currents, nA and outward, from rows of voltages.
 
-    Neighbours of node j are entries ``begin[j]:begin[j + 1]`` of `neighbour_column` and
-    `node_column`, which are columns of the `sampled` nodes, and of the axial conductance `g`, µS.
+    Neighbours of node j are entries ``begin[j]:begin[j + 1]`` in `neighbour_column` and
+    `node_column`, which number columns of `sampled` nodes, and in the axial conductance `g`, µS.
     Electrodes of node j, numbered through all `clamps`, are ``clamp[clamp_begin[j]:clamp_begin[j +
     1]]``. InputError: an electrode's current depends on voltage, or is not available.
     """

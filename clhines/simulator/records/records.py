@@ -60,7 +60,7 @@ class Record:
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
-        """Return the numbers of steps before each row that a run from `begin` to `end` records."""
+        """Return how many steps precede each row that a run from `begin` to `end` records."""
         first = begin + 1 if begin else 0
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
@@ -84,7 +84,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether it records the current of instances, if that is not a variable of their kind."""
+    """Whether it records instances' current, and that is not a variable of their kind."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)
@@ -100,7 +100,7 @@ def has_bare_current(mechanism: Mechanism) -> bool:
 def chunk_of(
     records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int, memory: int = 0
 ) -> int:
-    """Check the host's memory for a run; return the steps of a chunk, whole epochs.
+    """Check that a run fits the host's memory; return the steps of a chunk, whole epochs.
 
     A chunk's rows take up to `ROOM`, or a 64th of a GPU's `memory`: combining more rows at once
     reads a matrix less often.

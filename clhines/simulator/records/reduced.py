@@ -1,9 +1,9 @@
 """Reductions of recorded rows, on the device or the host.
 
 After each step an engine samples voltages, states or other variables into a row. A `Reducer` turns
-the rows of a chunk into the requested values: membrane currents, linear combinations, every n-th
-row; or extremes, sums and crossings, which continue from chunk to chunk. Sums add row after row, so
-results have the same bits however a run is divided into chunks.
+a chunk's rows into the requested values: membrane currents, linear combinations, every n-th row; or
+extremes, sums and crossings, which continue from chunk to chunk. Sums add row after row, so results
+have the same bits however a run is divided into chunks.
 """
 
 from __future__ import annotations
@@ -254,11 +254,11 @@ class DeviceReducer(Reducer):
     def chunk(
         self, view: View, rows: int, first: int, outputs: Sequence[np.ndarray] = ()
     ) -> np.ndarray:
-        """Reduce the rows of a chunk; wait for the device.
+        """Reduce a chunk's rows; wait for the device.
 
-        The first row is the end of step `first`; `outputs` are rows of electrodes. Return (rows,
+        The first row is the end of step `first`; `outputs` are electrodes' rows. Return (rows,
         width); or (1, width): extreme, sum (float64) or count (int64) so far; or (k, width) int64:
-        the steps of each column's crossings in these rows, filled up with -1.
+        steps at which each column crosses in these rows, filled up with -1.
         """
         begin, kept = self.recorded_rows(first, rows)
         reduce = self.record.reduce

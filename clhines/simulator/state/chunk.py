@@ -1,4 +1,4 @@
-"""Results of some steps of a run, and the spikes pending after them."""
+"""Results of some steps, and the spikes pending after them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceR
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Results of a chunk of steps; events of all sources, sorted by time, then source."""
+    """Results of a chunk; events from all sources, sorted by time, then source."""
 
     spike_step: np.ndarray  # step of each event; -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
@@ -84,7 +84,7 @@ def check_room(count: int, room: int, last: int) -> None:
 
 
 class UnderWay:
-    """Spikes whose events may be pending: of the last `max_delay` steps, known from `since` on.
+    """Spikes whose events may be pending: from the last `max_delay` steps, known from `since` on.
 
     NEURON reads a weight when it delivers an event; here weights are summed when a cell spikes.
     After a change of weights the sums are formed again, exactly, from these spikes.
@@ -98,7 +98,7 @@ class UnderWay:
         return len(self._step)
 
     def note(self, chunk: Chunk, model: Model, step: int) -> None:
-        """Add the spikes of a chunk that ends at the beginning of `step`."""
+        """Add the spikes of a chunk that ends when `step` begins."""
         if not len(chunk.spike_step) and not len(self._step):
             return
         least = step - 1 - model.connections.max_delay
@@ -116,7 +116,7 @@ class UnderWay:
         return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
-        """Raise InputError if sums at the beginning of `step` may include unknown spikes."""
+        """Raise InputError if sums, when `step` begins, may include unknown spikes."""
         last = self.since + model.connections.max_delay
         if self.since >= 0 and step <= last and incoming.any():
             raise InputError(
@@ -126,7 +126,7 @@ class UnderWay:
             )
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
-        """Return the sums at the beginning of a step: (slots, num_targets) int64."""
+        """Return the sums when `step` begins, (slots, num_targets) int64."""
         grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
         begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]
         sent = grid.order[ranges(begin, count)]

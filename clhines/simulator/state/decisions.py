@@ -1,4 +1,4 @@
-"""Choices made once for a whole network, and shapes of the arrays of its state."""
+"""Choices made once for a whole network, and shapes of its state's arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_EPOCH = 256  # most steps between two deliveries of spikes
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Everything, outside the cell itself, on which the bits of a cell's results depend.
+    """Everything outside a cell that can change the bits of its results.
 
     A network gives the same bits in one process and in any number of parts. So every choice that
     looks at more than one cell is made here, for the whole network, and passed to the parts.
@@ -74,7 +74,7 @@ def slots_of(least: int, most: int) -> int:
 
 
 def external_sums(model: Model) -> np.ndarray:
-    """Largest sum of external events in a step, by target: (num_targets,) float64."""
+    """(num_targets,) float64: largest sum of external events in one step."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     each = np.bincount(where.reshape(-1), np.abs(events.weight), len(key))
@@ -84,7 +84,7 @@ def external_sums(model: Model) -> np.ndarray:
 
 
 def incoming_scale(model: Model) -> float:
-    """Return the unit of the integer weights, a power of two; their sums fit in int64."""
+    """Return the unit of integer weights, a power of two; their sums fit in int64."""
     return scale_of(*model.connections.most(external_sums(model), model.connections.largest))
 
 
