@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -173,6 +174,19 @@ def vector_at(address: int) -> list[int]:
     begin, end = words_at(address, 2)
     count = (end - begin) // 8
     return words_at(begin, count) if count else []
+
+
+def word_behind(word: int) -> int:
+    """Return the word at an address that a word may be, or the word itself where it is none.
+
+    Linux is asked for each word, which is quicker than a list of all addresses (`Readable`).
+    """
+    try:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            memory.seek(word)
+            return int.from_bytes(memory.read(8), sys.byteorder) if word % 8 == 0 else word
+    except (OSError, OverflowError, ValueError):
+        return word
 
 
 class Readable:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from clhines.neuron.memory.raw import WORD, Readable, words_at
+from clhines.neuron.memory.raw import WORD, word_behind, words_at
 from clhines.neuron.memory.session import Hoc, library_path
 
 # of a symbol of hoc: the word that has its procedure or value, and how many words there are
@@ -97,22 +97,21 @@ class HocSymbols(Library):
     def is_same(self, name: str, example: str) -> bool:
         """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
         kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
-        readable = Readable(8)
-        codes = self._code(name, readable), self._code(example, readable)
+        codes = self._code(name), self._code(example)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
         return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 
     def procedure(self, name: str) -> list[int]:
         return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
 
-    def _code(self, name: str, readable: Readable) -> list[object]:
+    def _code(self, name: str) -> list[object]:
         """Return the code of a procedure that hoc knows: equal for two with the same text."""
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
         meaning = dict[int, object]()
         for at in self.own_symbols(proc):
             _, kind, value = words_at(at, 3)
-            meaning[at] = kind & 0xFFFF, words_at(value, 1)[0] if value in readable else value
+            meaning[at] = kind & 0xFFFF, word_behind(value)
         return [meaning.get(word, word) for word in words_at(begin, size)]
 
     @staticmethod
