@@ -112,7 +112,7 @@ class Mechanism:
     events; Rotter and Diesmann 1999). Currents and rates must be linear in v and the states, with
     coefficients from parameters alone. A constant current of other mechanisms is exact, too; their
     other currents, and currents from neighbouring nodes, are of first order in ``dt``. A step may
-    have about 30 times the shortest time constant; beyond, v is NaN, which ends a simulation with
+    last about 30 times the shortest time constant; beyond, v is NaN, which ends a simulation with
     an error. The recorded current is the one that an implicit step needs.
 
     Parameters

@@ -425,11 +425,7 @@ class _StatementWriter:
     """
 
     def __init__(
-        self,
-        p: Printer,
-        body: Body,
-        reserved: Sequence[str],
-        constants: Constants | None = None,
+        self, p: Printer, body: Body, reserved: Sequence[str], constants: Constants | None = None
     ) -> None:
         self.p, self.body, self.reserved = p, body, reserved
         self.lifted = constants.lifted if constants is not None else list

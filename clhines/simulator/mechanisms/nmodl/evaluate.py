@@ -370,12 +370,7 @@ _OPERATORS = frozenset("+ - * / < <= > >= == != && ||".split())
 
 
 def drawn(
-    run: BlockValues,
-    function: str,
-    name: str,
-    values: Sequence[Node],
-    line: int,
-    shown: str = "",
+    run: BlockValues, function: str, name: str, values: Sequence[Node], line: int, shown: str = ""
 ) -> Node:
     """Draw from a random stream, or set its place; messages call the function `shown`."""
     _check_draw(run, function, name, len(values), line, shown or function)

@@ -130,8 +130,7 @@ class RuleText(TextStatements):
             raise self.fail(line, f"'{name}' is a parameter, which 'on {event}:' cannot change")
         if name != WEIGHT and name not in traces:
             raise self.fail(
-                line,
-                f"'{shortened(name)}' is no trace; expected w or a trace{meant(name, traces)}",
+                line, f"'{shortened(name)}' is no trace; expected w or a trace{meant(name, traces)}"
             )
         side = "synapse" if name == WEIGHT else traces[name].sort
         if side not in sides:

@@ -13,13 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clhines.simulator.mechanisms.ir.expressions import (
-    CONDITIONS,
-    STEPS,
-    Graph,
-    Node,
-    postorder,
-)
+from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, STEPS, Graph, Node, postorder
 
 Guard = tuple[tuple[Node, bool], ...]  # conditions, outermost first, and the branch of each
 

@@ -320,11 +320,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def _iterated(
-    run: Execution,
-    rows: Sequence[str],
-    old: dict[str, Node],
-    change: Change,
-    late: dict[str, Node],
+    run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, late: dict[str, Node]
 ) -> dict[str, Node]:
     """Iterate from the old states; a turn uses the `late` variables of the turn before."""
     graph, keys = run.graph, [*rows, *late]

@@ -338,10 +338,7 @@ class FileParser(Cursor):
 
 
 def parse(
-    text: str,
-    path: str = "",
-    includes: Includes | None = None,
-    changes: FileChanges | None = None,
+    text: str, path: str = "", includes: Includes | None = None, changes: FileChanges | None = None
 ) -> File:
     """Parse an NMODL text and apply changes, or raise Refused; messages name the file `path`."""
     if len(text) > MAX_TEXT:
