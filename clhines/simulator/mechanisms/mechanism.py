@@ -403,7 +403,7 @@ class Mechanism:
         """
         program = self.program
         arguments = program.blocks.get(block, ())
-        named_values = _known(program, params, states)
+        named_values = _named_values(program, params, states)
         input_arguments = [a for a in arguments if a.direction != "out"]
         values = [_value(program, a, block, block_values, named_values) for a in input_arguments]
         # NumPy's numbers, as Python's raise on a division by 0
@@ -508,7 +508,7 @@ def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
     return array if array.ndim else array.item()
 
 
-def _known(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
+def _named_values(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
     """Return the values of variables by name: defaults, and the user's values in their units."""
     for role, values in (("params", params), ("states", states)):
         if values is not None and not isinstance(values, Mapping):
@@ -532,7 +532,6 @@ def _value(
     block_values: Mapping[str, Any],
     named_values: Mapping[str, Any],
 ) -> Any:
-    """Return the value of an argument."""
     net = program.net
     several = a.role == "weight" and net is not None and len(net.weights) > 1
     if a.role in block_values and not several:

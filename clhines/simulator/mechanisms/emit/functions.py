@@ -278,7 +278,6 @@ class Functions:
             self._constants.inline()
 
     def _worked_out(self) -> list[tuple[str, Node]]:
-        """Return the constants' names and expressions."""
         names = self._constants.names if self._constants is not None else {}
         return [(name, node) for node, name in names.items()]
 

@@ -119,7 +119,6 @@ class LanesPrinter(Printer):
 
 
 def _loaded(name: str, end: str, table: str, load: int) -> str:
-    """Return the name of the variable for a load from a row."""
     return f"{name}__{end}_{table}_{load}"
 
 

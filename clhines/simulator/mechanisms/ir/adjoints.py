@@ -93,7 +93,6 @@ def _value(body: Body, a: Argument) -> Node | None:
 
 
 def _symbol(a: Argument) -> str:
-    """Return the symbol of an input."""
     return a.symbol or {"v": "v", "weight": f"_{a.name}__weight"}.get(a.role, a.name)
 
 

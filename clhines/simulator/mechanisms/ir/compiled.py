@@ -202,7 +202,6 @@ class Compiled:
         return self._parameters_of(["current"])
 
     def _parameters_of(self, blocks: Iterable[str]) -> frozenset[str]:
-        """Return the parameters on which blocks depend."""
         free = {name for block in blocks for name in self.free(block)}
         return frozenset(free & self.program.defaults.keys())
 

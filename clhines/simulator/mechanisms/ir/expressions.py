@@ -412,7 +412,6 @@ def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
 
 
 def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
-    """Return the derivative of ``(exp(b*h) - 1) / b`` by b."""
     z = graph.local("_z", b * h)
     near = h**2 * _series(graph, [Fraction(k + 1, math.factorial(k + 2)) for k in range(15)], z)
     far = (h * graph.call("exp", z) - graph.call("weight", b, h)) / b
@@ -435,7 +434,6 @@ def _slope_of_place(graph: Graph, x: Node, n: Node) -> Node:
 
 
 def _slope_of_lookup(graph: Graph, place: Node, *table: Node) -> Node:
-    """Return the slope between two rows."""
     row = graph.local("_row", graph.call("floor", place))
     return graph.call("lookup", row + 1, *table) - graph.call("lookup", row, *table)
 

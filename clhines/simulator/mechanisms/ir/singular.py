@@ -38,12 +38,12 @@ def value_of(root: Node, numbers: Mapping[str, float]) -> float | None:
 
 
 def singular_point(
-    root: Node, defaults: Mapping[str, float], seen: dict[Node, np.ndarray | None]
+    root: Node, defaults: Mapping[str, float], cache: dict[Node, np.ndarray | None]
 ) -> float | None:
     """Return a voltage within 200 mV of 0 at which a quotient is still 0/0, or None.
 
     With default parameters, check quotients that depend on v only for changes of the denominator's
-    sign; skip expressions inside ``where``. `seen` caches values on the grid, (801,) float64, or
+    sign; skip expressions inside ``where``. `cache` has values on the grid, (801,) float64, or
     None if an expression depends on more than v.
     """
     checked = [node for node in _outside_where(root) if node.op == "mul"]
@@ -52,9 +52,11 @@ def singular_point(
         if not below:
             continue
         with np.errstate(all="ignore"):
-            top = _at(node.graph.mul(f for f in node.args if f not in below), _GRID, defaults, seen)
+            top = _at(
+                node.graph.mul(f for f in node.args if f not in below), _GRID, defaults, cache
+            )
             for f in below:
-                point = _vanishing(f.args[0], node, top, defaults, seen)
+                point = _vanishing(f.args[0], node, top, defaults, cache)
                 if point is not None:
                     return point
     return None
@@ -79,10 +81,10 @@ def _vanishing(
     product: Node,
     top: np.ndarray | None,
     defaults: Mapping[str, float],
-    seen: dict[Node, np.ndarray | None],
+    cache: dict[Node, np.ndarray | None],
 ) -> float | None:
     """Return a voltage at which a denominator changes its sign and the numerator vanishes, too."""
-    values = _at(low, _GRID, defaults, seen)
+    values = _at(low, _GRID, defaults, cache)
     if values is None or top is None:
         return None
     size = np.nanmedian(np.abs(top))
@@ -124,14 +126,14 @@ def _at(
     e: Node,
     v: np.ndarray,
     defaults: Mapping[str, float | np.ndarray],
-    seen: dict[Node, np.ndarray | None],
+    cache: dict[Node, np.ndarray | None],
 ) -> np.ndarray | None:
     """Evaluate an expression at voltages; None if it depends on unknown symbols."""
     numbers: dict[str, float | np.ndarray] = {**defaults, "v": v}
-    for node in postorder([e], stop=seen):
-        if node not in seen:
-            seen[node] = _value(node, numbers, [seen[a] for a in node.args])
-    result = seen[e]
+    for node in postorder([e], stop=cache):
+        if node not in cache:
+            cache[node] = _value(node, numbers, [cache[a] for a in node.args])
+    result = cache[e]
     return None if result is None else result * np.ones_like(v)
 
 

@@ -185,7 +185,7 @@ class _Work:
         currents = self._currents()
         if not currents:
             return  # `advance` executes the block, after the voltages
-        _, statements = taken_out(body.body)
+        _, statements = split_solves(body.body)
         run = Execution(self.shared, "current")
         run.solve = _nested
         run.body(statements)
@@ -263,7 +263,7 @@ class _Work:
         run = Execution(self.shared, "advance")
         run.solve = solve
         body = self._main("BREAKPOINT")
-        solves, others = taken_out(body)
+        solves, others = split_solves(body)
         if self._currents() or self.file.kind == "artificial":
             others = []  # without currents NEURON executes them after SOLVE, at new voltages
         if solves or others:
@@ -463,12 +463,14 @@ class _Work:
             return
         value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
         columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
-        if constants := self._known(use, {key for node in columns for key in node.free}):
+        if constants := self._values_before_table(
+            use, {key for node in columns for key in node.free}
+        ):
             columns = self.graph.replaced(columns, constants)
         results = [("column", str(k), e) for k, e in enumerate(columns)]
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
-    def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
+    def _values_before_table(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
         """Return the values of variables that INITIAL sets from globals before it uses a table."""
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
@@ -484,14 +486,14 @@ class _Work:
         }
 
 
-def taken_out(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
+def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
     """Return the SOLVE statements, also from inside IF, as NEURON executes all; and the rest."""
     solves, others = list[Statement](), list[Statement]()
     for s in body:
         if s.kind == "solve":
             solves.append(s)
         elif s.kind == "if":
-            parts = [taken_out(block) for block in s.blocks]
+            parts = [split_solves(block) for block in s.blocks]
             solves += [one for inner, _ in parts for one in inner]
             others.append(replace(s, blocks=[rest for _, rest in parts]))
         else:

@@ -203,7 +203,6 @@ def _ordered(body: Body, states: Sequence[str]) -> Body:
 
 
 def _lasting(blocks: FileBlocks, name: str) -> list[str]:
-    """Return the states that a block sets."""
     return [k for k in blocks.states if k in blocks.bodies[name].writes]
 
 
@@ -241,7 +240,6 @@ def _is_summed(blocks: FileBlocks) -> bool:
 
 
 def _about(program: Program, path: str) -> tuple[str, ...]:
-    """Return lines that describe a mechanism, without its blocks."""
     lines = program.heading(path)
     for q in program.states:
         lines.append(f"  state {q.public or q.name} {q.unit}".rstrip())

@@ -64,7 +64,6 @@ def checked(text: str) -> Equations:
 
 
 def _check_ions(eq: Equations) -> None:
-    """Check the statements that define or change variables of ions."""
     for name, sort in eq.outside.items():
         line = eq.defined.get(name)
         if line is not None and line.sort != sort:
@@ -104,7 +103,7 @@ def _check_names(eq: Equations) -> None:
 
 def _check_values(eq: Equations) -> None:
     """Evaluate each expression once, and refuse dependences that it cannot have."""
-    scope, seen = Scope(eq), dict[Node, np.ndarray | None]()
+    scope, cache = Scope(eq), dict[Node, np.ndarray | None]()
     defaults = {q.name: q.default for q in eq.parameters}
     totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # currents of the node
     refused = {
@@ -123,7 +122,7 @@ def _check_values(eq: Equations) -> None:
         wrong = sorted(name for name in names if value.uses(name))
         if wrong:
             raise eq.fail(line, f"{what} cannot depend on '{wrong[0]}', as '{line.shown}' does")
-        point = singular_point(value.definition, defaults, seen)
+        point = singular_point(value.definition, defaults, cache)
         if point is not None:
             raise eq.fail(
                 line,

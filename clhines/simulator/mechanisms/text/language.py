@@ -354,7 +354,6 @@ def _body_of_event(eq: Equations) -> Body:
 
 
 def _about(eq: Equations, program: Program) -> tuple[str, ...]:
-    """Return lines that describe a mechanism."""
     lines = program.heading()
     for q in eq.kept:
         if q.name not in eq.states:

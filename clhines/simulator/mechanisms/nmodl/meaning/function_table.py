@@ -71,7 +71,6 @@ class _RowTables:
         return graph.local(f"_row{k}", at), graph.local(f"_share{k}", share)
 
     def _read(self, end: str, rows: tuple[float, ...], row: Node) -> Node:
-        """Return a row of a table of one column."""
         graph, name, n = self._graph, self._block.name + end, len(rows) - 1
         limits = graph.zero, graph.number(n)
         self._run.shared.tables.setdefault(

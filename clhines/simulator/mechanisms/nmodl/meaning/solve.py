@@ -180,7 +180,6 @@ def _cnexp(run: Execution, block: Block) -> None:
 
 
 def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], None]) -> None:
-    """Execute the block with this treatment of rates."""
 
     def rule(s: Statement) -> None:
         prime(s, run.key(str(s.names[0]), run.index(s.names[1]), s.line))

@@ -28,9 +28,9 @@ def guard_draws(blocks: FileBlocks) -> FileBlocks:
         if not parts:
             raise refused
         what = reduce(blocks.graph.both, parts)
-        said = f"{refused.construct} (line {refused.line}); {refused.way_out}"
-        conditions.setdefault(said, []).append(what)
-        results.setdefault(of, []).append((str([*conditions].index(said)), what))
+        message = f"{refused.construct} (line {refused.line}); {refused.way_out}"
+        conditions.setdefault(message, []).append(what)
+        results.setdefault(of, []).append((str([*conditions].index(message)), what))
     every = [e for nodes in conditions.values() for e in nodes]
     if every and not _can_be_without(blocks, every):
         raise blocks.shared.unless[0][2]

@@ -60,7 +60,7 @@ class _Open(Exception):  # noqa: N818
 
 
 @dataclass
-class Around:
+class Surroundings:
     """Names that a VERBATIM block sees."""
 
     function: str  # the FUNCTION around it, else empty
@@ -94,7 +94,7 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
     of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
     replacements, depth = dict[int, str](), 0
     around, blocks = (
-        Around("", frozenset(), *tables, defined=defined, statics=statics),
+        Surroundings("", frozenset(), *tables, defined=defined, statics=statics),
         list[tuple[int, tuple[str, int, int] | None]](),
     )
     for k, part in enumerate(parts):
@@ -104,7 +104,7 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
             function = "".join(words[k + 1 : k + 2]) if words[k] == "FUNCTION" else ""
             local_names = frozenset(_locals(_block(words, k))) | of_file
             takes_v = words[k] != "NET_RECEIVE"
-            around = Around(function, local_names, *tables, takes_v, defined, statics)
+            around = Surroundings(function, local_names, *tables, takes_v, defined, statics)
         depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
             replacements |= _balanced(blocks)
@@ -182,20 +182,19 @@ def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict
         if one is None:
             whole &= not depth
             continue
-        said, moved, lowest = one
-        (shared if moved or lowest or depth else translated)[start] = said
+        nmodl, moved, lowest = one
+        (shared if moved or lowest or depth else translated)[start] = nmodl
         whole &= depth + lowest >= 0
         depth += moved
     return translated | (shared if whole and not depth else {})
 
 
 def _drawn_from(text: str) -> frozenset[str]:
-    """Return the pointers from which C draws random numbers."""
     calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal))\s*\("
     return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", without_comments(text)))
 
 
-def translated(text: str, around: Around) -> tuple[str, int, int] | None:
+def translated(text: str, around: Surroundings) -> tuple[str, int, int] | None:
     """Translate a block: its NMODL, the depth of braces after it, and the lowest depth in it.
 
     None if no statement is supported.
@@ -204,10 +203,10 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
     try:
         text = expanded(preprocessed(without_comments(inner)), around.defined)
         reader = _Reader(_with_values(_tokens(text), around.statics), around)
-        said = reader.all()
+        nmodl = reader.all()
     except (NotReadError, _Open):
         return None
-    return None if said == f"{UNREAD}()" else (said, reader.depth, reader.lowest)
+    return None if nmodl == f"{UNREAD}()" else (nmodl, reader.depth, reader.lowest)
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -239,7 +238,7 @@ def _with_values(
 class _Reader:
     """Translator of one block. Expressions come with their type: int, double or pointer."""
 
-    def __init__(self, tokens: Sequence[tuple[str, str]], around: Around) -> None:
+    def __init__(self, tokens: Sequence[tuple[str, str]], around: Surroundings) -> None:
         self._tokens, self._around = [*tokens, ("end", "")], around
         self._at = self.depth = self.lowest = 0
 
@@ -391,11 +390,11 @@ class _Reader:
                 name, kind = self._variable()
                 variable = self._tokens[at : self._at]
                 if self._take("="):
-                    said = self._assigned(name, kind)
+                    nmodl = self._assigned(name, kind)
                     self._need(")")
                     self._tokens[at - 1 : self._at] = variable
                     self._at = begin
-                    return f"{said}\n"
+                    return f"{nmodl}\n"
         self._at = begin
         return ""
 
@@ -518,7 +517,6 @@ class _Reader:
         self._need(")")
 
     def _dropped(self) -> str:
-        """Drop the arguments of a printf."""
         depth = 1
         while depth:
             sort, text = self._tokens[self._at]
@@ -532,7 +530,6 @@ class _Reader:
         return ""
 
     def _simple(self) -> str:
-        """Translate an assignment or a call."""
         for sign in ("++", "--"):
             if self._take(sign):
                 name, kind = self._variable()

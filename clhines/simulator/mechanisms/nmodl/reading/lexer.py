@@ -11,7 +11,7 @@ from clhines.core.errors import InputError
 from clhines.core.files import read_bytes
 from clhines.simulator.mechanisms.nmodl.reading.c import translations
 from clhines.simulator.mechanisms.nmodl.reading.tree import not_neuron, refuse
-from clhines.simulator.mechanisms.nmodl.reading.verbatim import said
+from clhines.simulator.mechanisms.nmodl.reading.verbatim import counter_statements
 
 MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
 
@@ -94,7 +94,7 @@ def _tokens(
         if closed == row and sort not in _SKIPPED and not of_c:
             what = f"'{part[:40]}' behind ENDVERBATIM in its line, which NEURON drops"
             raise not_neuron(what, line, "begin a line with it")
-        statements = said(part) if sort == "verbatim" else None
+        statements = counter_statements(part) if sort == "verbatim" else None
         if sort == "verbatim" and statements is None:
             statements = translated.get(match.start())
         if include and sort == "text":

@@ -19,15 +19,15 @@ _NOTHING = re.compile(
     r"|(?:static\s+|const\s+|unsigned\s+)*(?:double|int|void|float|long)\s*\**\s*\w+\s*\([^;{}]*\)\s*;"
 )
 # statements of NEURON's apcount.mod, without spaces, and the same in NMODL
-_COUNTED = (
+_COUNTS = (
     "if(v>=thresh&&!firing){intsize;double*px;firing=1;time=t;n+=1.;"
     "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){size=(int)n;vector_resize(vv,size);"
     "px=vector_vec(vv);px[size-1]=time;}}if(firing&&v<thresh&&t>time){firing=0;}"
 )
 VECTOR_OF_COUNTER = "space"  # variable of it that has the Vector of APCount.record
 _EMPTIED = "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){vector_resize(vv,0);}"
-_SAID = {
-    _COUNTED: (
+_STATEMENTS = {
+    _COUNTS: (
         "if (v >= thresh && !firing) { firing = 1 time = t n = n + 1 } "
         "if (firing && v < thresh && t > time) { firing = 0 }"
     ),
@@ -40,14 +40,14 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else " ", text)
 
 
-def said(text: str) -> str | None:
+def counter_statements(text: str) -> str | None:
     """Return the NMODL statements of a block of apcount.mod, else None."""
-    return _SAID.get(re.sub(r"\s+", "", _inner(text)))
+    return _STATEMENTS.get(re.sub(r"\s+", "", _inner(text)))
 
 
 def counts_crossings(text: str) -> bool:
     """Whether an NMODL text counts crossings as NEURON's apcount.mod does."""
-    return _COUNTED in re.sub(r"\s+", "", without_comments(text))
+    return _COUNTS in re.sub(r"\s+", "", without_comments(text))
 
 
 def is_break(text: str) -> bool:
