@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, split
+from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, postorder, split
 from clhines.simulator.mechanisms.ir.passes import SIMPLIFY
 
 _LONG = 24  # operations of one line at most, about
@@ -75,7 +75,7 @@ def make_block(
     """
     roots = simplified(results)
     alias: dict[Node, Node] = {}
-    for node in _ordered(roots, operands):
+    for node in postorder(roots, operands=operands):
         if node.op == "local":
             alias.setdefault(node.args[0], node)
 
@@ -84,7 +84,7 @@ def make_block(
         return [_through(a, node, alias) for a in operands(node.args[0] if is_first else node)]
 
     roots = [_through(r, None, alias) for r in roots]
-    order = _ordered(roots, resolved)
+    order = [*postorder(roots, operands=resolved)]
     users = {node: resolved(node) for node in order}
     count = Counter(roots)
     for node in order:
@@ -105,23 +105,6 @@ def make_block(
         if node in block.names:
             block.names[definition] = block.names[node]
     return block
-
-
-def _ordered(roots: Sequence[Node], inner: Callable[[Node], list[Node]]) -> list[Node]:
-    """Return all operands of expressions, each once and before its users."""
-    seen: set[Node] = set()
-    order: list[Node] = []
-    for root in roots:
-        stack = [(root, False)]
-        while stack:
-            node, done = stack.pop()
-            if done:
-                order.append(node)
-            elif node not in seen:
-                seen.add(node)
-                stack.append((node, True))
-                stack.extend((a, False) for a in reversed(inner(node)))
-    return order
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:

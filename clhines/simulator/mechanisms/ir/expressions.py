@@ -461,9 +461,12 @@ def split(term: Node) -> tuple[Fraction, Node]:
 
 
 def postorder(
-    roots: Iterable[Node], stop: Container[Node] = (), mask: int | None = None
+    roots: Iterable[Node],
+    stop: Container[Node] = (),
+    mask: int | None = None,
+    operands: Callable[[Node], Sequence[Node]] | None = None,
 ) -> Iterator[Node]:
-    """Yield each node once, arguments before their users.
+    """Yield each node once, operands before their users; by default operands are arguments.
 
     Do not descend below nodes in `stop` or, with `mask`, below nodes without its symbols.
     """
@@ -478,7 +481,8 @@ def postorder(
                 seen.add(node)
                 stack.append((node, True))
                 if node not in stop and (mask is None or node.mask & mask):
-                    stack.extend((a, False) for a in reversed(node.args))
+                    below = node.args if operands is None else operands(node)
+                    stack.extend((a, False) for a in reversed(below))
 
 
 __all__ = ["CONDITIONS", "FUNCTIONS", "ExpressionError", "Graph", "Node", "NotRealError"]

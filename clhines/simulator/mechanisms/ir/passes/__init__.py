@@ -8,11 +8,19 @@
   `share_exponentials`, `share_arguments` (common factors and terms), `split_long`
 """
 
-from clhines.simulator.mechanisms.ir.passes.share_arguments import share_factors, share_terms
+from functools import partial
+
+from clhines.simulator.mechanisms.ir.passes.share_arguments import share_arguments
 from clhines.simulator.mechanisms.ir.passes.share_bernoullis import share_bernoullis
 from clhines.simulator.mechanisms.ir.passes.share_exponentials import share_exponentials
 from clhines.simulator.mechanisms.ir.passes.split_long import split_long
 
-SIMPLIFY = (share_bernoullis, share_exponentials, share_factors, share_terms, split_long)
+SIMPLIFY = (
+    share_bernoullis,
+    share_exponentials,
+    partial(share_arguments, op="mul"),
+    partial(share_arguments, op="add"),
+    split_long,
+)
 
 __all__ = ["SIMPLIFY"]

@@ -12,16 +12,6 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 _MAX_PAIRED = 16  # most arguments of a sum or product that is compared with others
 
 
-def share_factors(roots: Sequence[Node]) -> list[Node]:
-    """Name common factors of products, see `share_arguments`."""
-    return share_arguments(roots, "mul")
-
-
-def share_terms(roots: Sequence[Node]) -> list[Node]:
-    """Name common terms of sums, see `share_arguments`."""
-    return share_arguments(roots, "add")
-
-
 def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
     """Name common parts of several products (or sums).
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from clhines.simulator.mechanisms.nmodl.reading.macros import (
     NotReadError,
@@ -81,31 +81,29 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
     `statics` are values of static variables of the file.
     """
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
-    functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
-    streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
+    depths = [*accumulate({"{": 1, "}": -1}.get(word, 0) for word in words)]  # 0 outside blocks
+    functions = frozenset(b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE"))
+    verbatim = [k for k, part in enumerate(parts) if part.lastgroup == "verbatim"]
+    streams = frozenset().union(*(_drawn_from(parts[k].group()) for k in verbatim))
     whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
-    at_top = [*_at_top(parts, words)]
+    at_top = [without_comments(parts[k].group()) for k in verbatim if not depths[k]]
     defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
     macros = {name for text in at_top for name in _macros(text)}.difference(defined)
-    tables = (
-        frozenset().union(*streams), frozenset(functions), whole,
-        frozenset(macros.union({"diam", "area"}.difference(words))),
-    )  # fmt: skip
-    of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
-    replacements, depth = dict[int, str](), 0
-    around, blocks = (
-        Surroundings("", frozenset(), *tables, defined=defined, statics=statics),
-        list[tuple[int, tuple[str, int, int] | None]](),
-    )
-    for k, part in enumerate(parts):
+    macros |= {"diam", "area"}.difference(words)
+    tables = streams, functions, whole, frozenset(macros)
+    locals_at = [k for k, word in enumerate(words) if word == "LOCAL" and not depths[k]]
+    of_file = {name for k in locals_at for name in _listed(words, k + 1)}
+    around = Surroundings("", frozenset(), *tables, defined=defined, statics=statics)
+    blocks, replacements = list[tuple[int, tuple[str, int, int] | None]](), dict[int, str]()
+    for k, (part, word, depth) in enumerate(zip(parts, words, depths, strict=True)):
         if part.lastgroup == "verbatim" and depth and not _stays(part.group(), around.function):
             blocks.append((part.start(), translated(part.group(), around)))
-        elif not depth and words[k] in _BLOCKS:
-            function = "".join(words[k + 1 : k + 2]) if words[k] == "FUNCTION" else ""
-            local_names = frozenset(_locals(_block(words, k))) | of_file
-            takes_v = words[k] != "NET_RECEIVE"
+        elif not depth and word in _BLOCKS:
+            function = "".join(words[k + 1 : k + 2]) if word == "FUNCTION" else ""
+            ends = (j for j in range(k, len(words)) if words[j] == "}" and not depths[j])
+            local_names = frozenset(_locals(words[k : next(ends, len(words))])) | of_file
+            takes_v = word != "NET_RECEIVE"
             around = Surroundings(function, local_names, *tables, takes_v, defined, statics)
-        depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
             replacements |= _balanced(blocks)
             blocks.clear()
@@ -115,15 +113,6 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
 def _stays(text: str, function: str) -> bool:
     """Whether a block has no effect and needs no translation."""
     return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
-
-
-def _at_top(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[str]:
-    """Yield the C of VERBATIM outside NMODL's blocks."""
-    depth = 0
-    for part, word in zip(parts, words, strict=True):
-        if part.lastgroup == "verbatim" and not depth:
-            yield without_comments(part.group())
-        depth += {"{": 1, "}": -1}.get(word, 0)
 
 
 def _macros(text: str) -> set[str]:
@@ -144,25 +133,6 @@ def _locals(words: Sequence[str]) -> Iterator[str]:
                 if name == "{":
                     break
                 yield name
-
-
-def _outside(words: Sequence[str], wanted: str) -> Iterator[int]:
-    """Yield the places of a word outside blocks."""
-    depth = 0
-    for k, word in enumerate(words):
-        depth += {"{": 1, "}": -1}.get(word, 0)
-        if not depth and word == wanted:
-            yield k
-
-
-def _block(words: Sequence[str], begin: int) -> Sequence[str]:
-    """Return the words of a block from its name to its last brace."""
-    depth = 0
-    for k in range(begin, len(words)):
-        depth += {"{": 1, "}": -1}.get(words[k], 0)
-        if words[k] == "}" and not depth:
-            return words[begin : k + 1]
-    return words[begin:]
 
 
 def _listed(words: Sequence[str], at: int) -> Iterator[str]:
