@@ -98,8 +98,7 @@ class _Work:
         self.names = self.shared.names
         self.initially = list[Sent]()  # events of INITIAL
         self.ion_currents = {f"i{ion.name}" for ion in self.file.ions}
-        used = {name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}
-        self.concentrations = used - self.ion_currents
+        self.concentrations = self.file.ion_variables - self.ion_currents
 
     def _keep(
         self, block: str, run: Execution, results: Sequence[tuple[str, str, Node]] = ()
@@ -416,7 +415,7 @@ class _Work:
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return
-        for name in sorted({name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}):
+        for name in sorted(self.file.ion_variables):
             key = self.names.element(name, None)
             if any(value.uses(key) for _, _, value in watch.results):
                 raise refuse("mod.watch-ion", receive.line, name=name)

@@ -277,8 +277,7 @@ def _unread(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 def _of_ion(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
     """Return an ion's variable, which is not the file's copy of it, as the block began."""
     name, ions = str(arguments[0][1]), run.file.ions
-    ion_variables = {n for ion in ions for n in (*ion.reads, *ion.writes)}
-    if name not in ion_variables or name in {f"i{ion.name}" for ion in ions}:
+    if name not in run.file.ion_variables or name in {f"i{ion.name}" for ion in ions}:
         raise refuse("mod.verbatim", line)
     key = run.names.element(name, None, line)
     run.reads[key] = None

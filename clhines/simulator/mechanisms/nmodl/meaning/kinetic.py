@@ -67,8 +67,7 @@ class _Reactions:
     def _find_volumes(self) -> None:
         for s in all_of(self.block.body, "compartment"):
             for one in s.names[1]:
-                variable = self.run.names.variable(one)
-                if variable is None or variable.sort != "state":
+                if one not in self.run.file.states:
                     continue  # NEURON accepts names of nothing, too
                 for k, key in enumerate(self.run.names.all_elements(one)):
                     volume = _of_element(self.run, s, k)
@@ -198,8 +197,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
                 of = f"LONGITUDINAL_DIFFUSION of '{name}'"
                 if name not in compartments:
                     raise refuse("mod.diffusion-without-compartment", s.line, of=of)
-                variable = run.names.variable(name)
-                if variable is None or variable.sort != "state":
+                if name not in run.file.states:
                     raise refuse("mod.diffusion-of-no-state", s.line, of=of)
                 keys = run.names.all_elements(name)
                 if {*keys} & {*contributions}:
@@ -221,8 +219,7 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
         raise refuse("mod.diffusion-in-kind", run.line, of=of, kind=run.file.kind)
     if run.writes or run.drew or run.sent:
         raise refuse("mod.diffusion-sets", run.line, of=of)
-    of_ions = {name for ion in run.file.ions for name in (*ion.reads, *ion.writes)}
-    changing = {*keys, *of_ions, "v", "t", "dt", *run.file.pointers}
+    changing = {*keys, *run.file.ion_variables, "v", "t", "dt", *run.file.pointers}
     wrong = sorted(changing & {name for node in nodes for name in node.free})
     if wrong:
         shown = run.names.public.get(wrong[0], wrong[0])
@@ -243,8 +240,7 @@ def _conserved(run: Execution, block: Block) -> list[str]:
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
         for _, e in s.names[0]:
-            variable = run.names.variable(str(e[1]))
-            if variable is None or variable.sort != "state":
+            if e[1] not in run.file.states:
                 raise refuse("mod.conserve-no-state", s.line, e=e[1])
             keys += _elements(run, e, s.line)
         free = [key for key in keys if key not in replaced]
@@ -263,8 +259,7 @@ def _rows(run: Execution, block: Block) -> list[str]:
     for s in all_of(block.body, "conserve"):
         named += [str(e[1]) for _, e in s.names[0]]
     for name in named:
-        variable = run.names.variable(name)
-        if variable is not None and variable.sort == "state":
+        if name in run.file.states:
             keys |= dict.fromkeys(run.names.all_elements(name))
     return list(keys)
 

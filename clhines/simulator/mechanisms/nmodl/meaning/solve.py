@@ -480,5 +480,5 @@ def _states_in(run: Execution, block: Block) -> list[str]:
             if one and one[0] == "name":
                 named.add(str(one[1]))
             stack.extend(one)
-    states = [v.name for v in run.file.variables.values() if v.sort == "state" and v.name in named]
+    states = (name for name in run.file.states if name in named)
     return [key for name in states for key in run.names.all_elements(name)]

@@ -24,7 +24,7 @@ def begin_globals(blocks: FileBlocks) -> FileBlocks:
         if name in _OF_EVENTS:
             elsewhere |= body.writes.keys()
     names, graph = blocks.names, blocks.graph
-    ions = {n for ion in blocks.file.ions for n in (*ion.reads, *ion.writes)}
+    ions = blocks.file.ion_variables
     symbols = {
         graph.symbol(key): graph.number(Fraction(names.default(key)))
         for key in blocks.written - elsewhere - initial.writes.keys()

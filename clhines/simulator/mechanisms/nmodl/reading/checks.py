@@ -46,7 +46,6 @@ def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
 
 def _check_names(file: File) -> None:
-    states = {v.name for v in file.variables.values() if v.sort == "state"}
     for variable in file.variables.values():
         name, sort = variable.name, variable.sort
         if sort == "local":
@@ -55,7 +54,7 @@ def _check_names(file: File) -> None:
             raise not_neuron(f"'{name}', a function of NEURON, is declared", variable.line)
         if name == "t":
             raise not_neuron("'t', the time, is declared", variable.line, "leave it out")
-        if name.startswith("D") and name[1:] in states:
+        if name.startswith("D") and name[1:] in file.states:
             what = f"'{name}', which is the rate of {name[1:]} in NEURON, is declared"
             raise not_neuron(what, variable.line, "give it another name")
         if name in file.random:
@@ -102,14 +101,13 @@ def _is_for_one_thread(file: File) -> bool:
 
 
 def _check_lists(file: File) -> None:
-    states = {v.name for v in file.variables.values() if v.sort == "state"}
     for word, shown in (("range", "RANGE"), ("globals", "GLOBAL")):
         for name in {"area", "diam"} & file.variables.keys() & getattr(file, word).keys():
             what = f"'{name}' in {shown}"
             raise not_neuron(what, getattr(file, word)[name])
     for word in ("globals", "pointers"):
         for name, line in getattr(file, word).items():
-            if name not in file.variables and name.removesuffix("0") not in states:
+            if name not in file.variables and name.removesuffix("0") not in file.states:
                 shown = {"globals": "GLOBAL", "pointers": "POINTER"}[word]
                 raise not_neuron(f"{shown} {name} is not declared", line)
 

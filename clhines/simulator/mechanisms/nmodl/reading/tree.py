@@ -196,3 +196,13 @@ class File:
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...
     verbatim: list[tuple[int, str]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+
+    @property
+    def states(self) -> list[str]:
+        """Names of the STATEs, in order."""
+        return [v.name for v in self.variables.values() if v.sort == "state"]
+
+    @property
+    def ion_variables(self) -> set[str]:
+        """Variables of ions that USEION statements read or write."""
+        return {name for ion in self.ions for name in (*ion.reads, *ion.writes)}
