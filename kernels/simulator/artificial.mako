@@ -6,14 +6,6 @@
 
 typedef ${spec.real} real;
 ${part("simulator/common/arena_functions")}\
-<%def name="at_target(indent)">\
-% for kind in spec.net_kinds:
-<% k = kind.number %>\
-${indent}if (target >= target_${k} && target < target_${k} + count_${k})
-${indent}    events_of_${k}(target - target_${k}, -1, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
-${indent}              spike_time, mem, clock, ints, at);
-% endfor
-</%def>\
 % if spec.together:
 // One work-group. In each step layer follows layer: targets send events to later layers within the step.
 __kernel void artificial(${signature(spec, "artificial")})
@@ -25,7 +17,7 @@ __kernel void artificial(${signature(spec, "artificial")})
             // phase 1: events
             for (int n = first_of_layer[layer] + first; n < first_of_layer[layer + 1]; n += stride) {
                 const int target = loose_targets[n];
-${at_target(" " * 16)}\
+${part("simulator/common/at_target", 16, kinds=spec.net_kinds)}\
             }
             barrier(CLK_GLOBAL_MEM_FENCE);
         }
@@ -54,7 +46,7 @@ __kernel void artificial(${signature(spec, "artificial")})
     for (int step = 0; step < num_steps; step++) {
         const instant t_begin = step_begin[first_time + step], t_mid = t_begin + half_dt;
         // phase 1: events
-${at_target(" " * 8)}\
+${part("simulator/common/at_target", 8, kinds=spec.net_kinds)}\
     }
 }
 % endif

@@ -181,16 +181,7 @@ static __attribute__((noinline)) void block_events(
 {
     for (int k = ints[block_target + block]; k < ints[block_target + block + 1]; k++) {
         const int target = ints[block_targets + k];
-% for kind in spec.net_kinds if spec.layered else spec.loose_kinds:
-<% k = kind.number %>\
-        if (target >= target_${k} && target < target_${k} + count_${k}) {
-            const int j = target - target_${k};
-% if not kind.watches:
-            if (!ints[stale + target] && clock[next_due + target] > ${spec.soon}) continue;
-% endif
-            events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, ${events}
-        }
-% endfor
+${part("simulator/common/at_target", 8, kinds=spec.net_kinds if spec.layered else spec.loose_kinds)}\
     }
 }
 

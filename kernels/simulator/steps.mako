@@ -26,21 +26,6 @@ ${kind.call(block, values, 12)}\
 % endif
 % endfor
 </%def>\
-<%def name="due(kind, target)">\
-% if spec.wide and not kind.watches:
- && (ints[stale + ${target}] || clock[next_due + ${target}] <= ${spec.soon})\
-% endif
-</%def>\
-<%def name="at_target(kinds, target, indent)">\
-% for kind in kinds:
-<% k = kind.number %>\
-${indent}if (${target} >= target_${k} && ${target} < target_${k} + count_${k}${due(kind, target)}) {
-${indent}    const int j = ${target} - target_${k};
-${indent}    events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, dt, capacity, v, spike_count,
-${indent}              spike_source, spike_time, mem, clock, ints, at);
-${indent}}
-% endfor
-</%def>\
 % if spec.width == 1:
 // Events until the middle of the step, then currents there: d and b of the system for the change of
 // v. One work-item per place of the solver's order, then one per target at no node. `active` has the
@@ -58,7 +43,7 @@ __kernel void begin_step(${signature(spec, "begin_step")})
 % if spec.loose_kinds and not spec.layered:
         if (i < num_places + num_loose) {
             const int target = ints[loose + i - num_places];
-${at_target(spec.loose_kinds, "target", " " * 12)}\
+${part("simulator/common/at_target", 12, kinds=spec.loose_kinds)}\
         }
 % endif
         return;
@@ -145,7 +130,7 @@ __kernel void begin_step(${signature(spec, "begin_step")})
 % if spec.loose_kinds and not spec.layered:
     for (int k = item * num_loose / num_items; k < next * num_loose / num_items; k++) {
         const int target = ints[loose + k];
-${at_target(spec.loose_kinds, "target", " " * 8)}\
+${part("simulator/common/at_target", 8, kinds=spec.loose_kinds)}\
     }
 % endif
     begin_block(item * num_active / num_items, next * num_active / num_items,
@@ -297,6 +282,6 @@ __kernel void events(${signature(spec, "events")})
     const int now = step_state[2];
     const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
     const int target = ints[targets + first_item + item];
-${at_target(spec.net_kinds, "target", "    ")}\
+${part("simulator/common/at_target", 4, kinds=spec.net_kinds)}\
 }
 % endif

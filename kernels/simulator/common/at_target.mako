@@ -1,0 +1,12 @@
+<%page args="spec, kinds"/>\
+## Deliver the events of `target` that are due until the middle of the step, if it is an instance of one of the kinds.
+% for k, kind in ((kind.number, kind) for kind in kinds):
+<%
+    skips = spec.wide and not kind.watches
+    due = f" && (ints[stale + target] || clock[next_due + target] <= {spec.soon})" if skips else ""
+    a = "-1" if kind.kind == "artificial" else f"ints[active_{k} + target - target_{k}]"
+%>\
+if (target >= target_${k} && target < target_${k} + count_${k}${due})
+    events_of_${k}(target - target_${k}, ${a}, t_begin, t_mid, dt, capacity, v, spike_count,
+              spike_source, spike_time, mem, clock, ints, at);
+% endfor
