@@ -51,7 +51,7 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 #define WORK_GROUP ${spec.work_group}
 % if not spec.direct:
 #define CAPACITY ${spec.capacity}   // values of the largest block
-#define D(k) node[k]                   // ${"inverse pivot, " if spec.uses else ""}of node k in the block
+#define D(k) node[k]                   // ${"inverse pivot" if spec.uses else "diagonal"} of node k in the block
 % if spec.solves:
 #define B(k) node[CAPACITY + (k)]
 #define U(k) node[2 * CAPACITY + (k)]

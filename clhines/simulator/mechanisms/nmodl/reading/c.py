@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from clhines.simulator.mechanisms.nmodl.reading.macros import (
@@ -82,32 +82,49 @@ def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> 
     """
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
     depths = [*accumulate({"{": 1, "}": -1}.get(word, 0) for word in words)]  # 0 outside blocks
-    functions = frozenset(b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE"))
-    verbatim = [k for k, part in enumerate(parts) if part.lastgroup == "verbatim"]
-    streams = frozenset().union(*(_drawn_from(parts[k].group()) for k in verbatim))
-    whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
-    at_top = [without_comments(parts[k].group()) for k in verbatim if not depths[k]]
-    defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
-    macros = {name for text in at_top for name in _macros(text)}.difference(defined)
-    macros |= {"diam", "area"}.difference(words)
-    tables = streams, functions, whole, frozenset(macros)
-    locals_at = [k for k, word in enumerate(words) if word == "LOCAL" and not depths[k]]
-    of_file = {name for k in locals_at for name in _listed(words, k + 1)}
-    around = Surroundings("", frozenset(), *tables, defined=defined, statics=statics)
+    around = of_file = _names_of_file(parts, words, depths, statics)
     blocks, replacements = list[tuple[int, tuple[str, int, int] | None]](), dict[int, str]()
     for k, (part, word, depth) in enumerate(zip(parts, words, depths, strict=True)):
         if part.lastgroup == "verbatim" and depth and not _stays(part.group(), around.function):
             blocks.append((part.start(), translated(part.group(), around)))
         elif not depth and word in _BLOCKS:
-            function = "".join(words[k + 1 : k + 2]) if word == "FUNCTION" else ""
             ends = (j for j in range(k, len(words)) if words[j] == "}" and not depths[j])
-            local_names = frozenset(_locals(words[k : next(ends, len(words))])) | of_file
-            takes_v = word != "NET_RECEIVE"
-            around = Surroundings(function, local_names, *tables, takes_v, defined, statics)
+            local_names = frozenset(_locals(words[k : next(ends, len(words))]))
+            around = replace(
+                of_file,
+                function="".join(words[k + 1 : k + 2]) if word == "FUNCTION" else "",
+                nmodl=local_names | of_file.nmodl,
+                takes_v=word != "NET_RECEIVE",
+                types={},
+            )
         if not depth and blocks:
             replacements |= _balanced(blocks)
             blocks.clear()
     return replacements
+
+
+def _names_of_file(
+    parts: Sequence[re.Match[str]],
+    words: Sequence[str],
+    depths: Sequence[int],
+    statics: Mapping[str, int],
+) -> Surroundings:
+    """Return the names that every VERBATIM block of a file sees."""
+    verbatim = [k for k, part in enumerate(parts) if part.lastgroup == "verbatim"]
+    at_top = [without_comments(parts[k].group()) for k in verbatim if not depths[k]]
+    defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
+    macros = {name for text in at_top for name in _macros(text)}.difference(defined)
+    locals_at = [k for k, word in enumerate(words) if word == "LOCAL" and not depths[k]]
+    return Surroundings(
+        function="",
+        nmodl=frozenset(name for k in locals_at for name in _listed(words, k + 1)),
+        streams=frozenset().union(*(_drawn_from(parts[k].group()) for k in verbatim)),
+        functions=frozenset(b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")),
+        whole=frozenset(b for a, b in pairwise(words) if a == "FROM"),
+        macros=frozenset(macros | {"diam", "area"}.difference(words)),
+        defined=defined,
+        statics=statics,
+    )
 
 
 def _stays(text: str, function: str) -> bool:
