@@ -80,7 +80,7 @@ class Tiles:
     slots: np.ndarray
     constant: np.ndarray  # slots with constant pivots
     roots: np.ndarray
-    parents: np.ndarray  # where its entries of `parent` begin
+    parents: np.ndarray  # its first entry in `parent`
     parent: np.ndarray  # slots, -1 for roots
 
     @property
@@ -206,7 +206,7 @@ class GroupedKind(KindBlocks):
         functions |= {name: (functions[name][0], calls[name]) for name in vectors}
         scalar = [n for n in functions if n not in vectors]
         wide_names = [(name, f"{printed.prefix}_{name}") for name in vectors]
-        if takes_events:  # of several instances at once
+        if takes_events:  # for several instances at once
             wide_names.append(
                 ("events", printed.prefix + functions["receive"][0].removeprefix(kind.name))
             )
@@ -216,7 +216,7 @@ class GroupedKind(KindBlocks):
             **{
                 **fields_of(kind),
                 "functions": mechanism.functions(real, outputs, names),
-                "blocks": tuple((name, *found) for name, found in functions.items()),
+                "blocks": tuple((name, *rest) for name, rest in functions.items()),
                 "vectors": tuple(wide_names),
                 "rows": False,
             },
@@ -328,7 +328,7 @@ class GroupedKind(KindBlocks):
     def is_early(self, always: tuple[str, ...]) -> bool:
         """Whether events and currents of a step need only the values that the last step left."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
-        # sums of events of the next step may come early, too
+        # the next step's sums of events may come early, too
         events = {"receive", "events"} if self.summed else set[str]()
         vectors = {"current", "advance"}
         if blocks - events != vectors or not vectors <= {*dict(self.vectors)} or self.has_net:

@@ -92,11 +92,11 @@ def constant_pivots(model: Model, variable: np.ndarray) -> tuple[np.ndarray, np.
 
 
 _WIDEST = 16  # most numbers of an OpenCL vector
-_OF_MANY = 64  # bytes of a register of processors with enough registers for pairs
+_OF_MANY = 64  # bytes per register, on processors with enough registers for pairs
 TOGETHER = 4096  # nodes per tile of several shapes, about
 _SPARE = 1.1  # narrower vectors may need at most so many times the groups of the widest
-_PAIR = 1.9  # pairs of registers must save at least this factor of groups
-_WASTE = 1.25  # most lanes per cell in vectors of cells of one shape
+_PAIR = 1.9  # pairs of registers must reduce the groups at least by this factor
+_WASTE = 1.25  # most lanes per cell in vectors of one shape
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:

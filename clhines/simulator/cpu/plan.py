@@ -18,7 +18,7 @@ from clhines.simulator.state.decisions import epoch_steps
 from clhines.simulator.state.sources import Wires, steps_between
 
 LANES = 8  # most cells of one shape that stay together
-APART = 1.2  # relative time of a step if cells of one shape are not side by side
+APART = 1.2  # relative time per step if cells of one shape are apart
 MOST_STEPS = 1024  # per launch
 # Measured, ns: a node and an instance per step, a statement of its functions in vectors and in
 # scalars, and a launch for which others wait
@@ -35,10 +35,10 @@ class CellRanges:
     """Blocks of cells, one after another."""
 
     order: np.ndarray  # the cells, block after block
-    cells: np.ndarray  # (blocks + 1,): where the cells of each begin
-    target: np.ndarray  # block of each target of events
+    cells: np.ndarray  # (blocks + 1,): first cell of each
+    target: np.ndarray  # block of each event target
     crossing: np.ndarray  # whether each connection leads to another block
-    epoch: int  # steps of a launch: none of its events is due in another block
+    epoch: int  # steps per launch: none of its events is due in another block
     work: float  # ns: predicted for a step of the slowest block
     leads: bool = False  # the first block runs first: the others read its values of each step
 

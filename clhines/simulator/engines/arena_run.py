@@ -59,7 +59,7 @@ from clhines.solver.device.arrays import set_soon, set_zero, to_device, values_o
 from clhines.solver.device.copies import shares_memory
 from clhines.solver.plan.plan import real_name
 
-_FEW_STEPS = 8  # steps that a device with its own memory takes in about the time of a marker
+_FEW_STEPS = 8  # steps that take a device with its own memory as long as a marker
 _SPIKES = 1 << 22  # default room for spikes of a chunk
 _follows = ContextVar("_follows", default=False)
 
@@ -149,9 +149,9 @@ class ArenaKernels(ABC):
         """The model of the whole network, by which all ranks choose the same kernels."""
         return self.run.model if self.run.whole is None else self.run.whole.network
 
-    def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
-        """Return where a parameter is stored, in arenas (`found`) or elsewhere; empty: fixed."""
-        return found
+    def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
+        """Return where a parameter is stored, `in_arenas` and elsewhere; empty: it is fixed."""
+        return in_arenas
 
     def suit(self, variables: Variables) -> bool:
         """Whether the kernels stay the same for these values, if the arenas do."""

@@ -155,7 +155,7 @@ class Job:
 
     model: Model
     request: Request
-    decisions: Decisions | None  # of the whole network; None: of `model`
+    decisions: Decisions | None  # for the whole network; None: for `model`
     requested: bool  # whether the user named the engine; otherwise ``auto`` tries it
 
     @property

@@ -9,7 +9,7 @@ import pyopencl.array as cla
 
 from clhines.simulator.device.reads import copied, copy_onto
 
-_MEMORY_PARTS = 8  # the copies may use one part of so many of a device's memory
+_MEMORY_PARTS = 8  # the copies may use 1 / so much of a device's memory
 
 
 class KeptStart:

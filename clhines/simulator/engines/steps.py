@@ -36,10 +36,10 @@ from clhines.solver.plan.methods import METHODS, make_plan
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.solver import Solver
 
-BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # blocks of nodes per compute unit of a CPU; nodes per block
+BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # blocks per compute unit of a CPU; nodes per block
 # With layers a solver only orders the nodes: method and cells side by side, True: on CPUs
 ORDERS, LANES = {True: "auto", False: "block_interleaved"}, {True: 1, False: 32}
-NEIGHBOURS = ("above", "below", "beside")  # names of the rows of `neighbours`
+NEIGHBOURS = ("above", "below", "beside")  # the rows of `neighbours`
 Enqueue: TypeAlias = Callable[[], object]
 
 

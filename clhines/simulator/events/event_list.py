@@ -20,7 +20,7 @@ from clhines.solver.plan.kernel_spec import TemplateSpec
 
 _EVENTS, _MOST_EVENTS = 64, 1 << 13  # events per read of ranks, at first and at most
 _WORDS = 1 << 12  # initial room for events of other ranks, int32
-_MARKED = 64  # work-items that mark the targets of a source of another rank
+_MARKED = 64  # work-items that mark the targets of a remote source
 
 
 class EventList:

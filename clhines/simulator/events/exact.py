@@ -193,7 +193,7 @@ class HostEvents:
             short = self._delay[connection] < 0.5 * variables.model.dt
             in_bin &= ~short | (key <= begin + SPIKE_LATE)
         # A connection delivers in order: keep its events up to the first outside the bin.
-        #   taken  1 1 0 1 | 1    missed  0 0 1 1 | 1    kept  1 1 0 0 | 1
+        #   in bin  1 1 0 1 | 1    missed  0 0 1 1 | 1    kept  1 1 0 0 | 1
         first = np.searchsorted(connection, connection)
         missed = np.cumsum(~in_bin)
         before = missed - ~in_bin

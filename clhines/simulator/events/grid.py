@@ -440,7 +440,7 @@ class _Launcher:
         self, queue: cl.CommandQueue, tables: Tables, spec: DeliverSpec, slots: int
     ) -> None:
         self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
-        self.events: list[cl.Event] = []  # of the kernels of the last launch
+        self.events: list[cl.Event] = []  # events of the last launch's kernels
         c, context = tables.connections, queue.context
         per_unit = 2 if devices.is_cpu(queue.device) else 16
         self._groups = devices.limits(queue.device).compute_units * per_unit
@@ -493,11 +493,11 @@ class _Launcher:
         targets = (-(-numbers[0] // group[0]) * group[0],)
         self.events = []
         for begin in range(0, len(steps), FLAG_BITS):
-            some = steps[begin : begin + FLAG_BITS]
-            last = last_step if some[-1] == steps[-1] else -1
-            more = *lists, some[0], len(some), last, fired
+            part = steps[begin : begin + FLAG_BITS]
+            last = last_step if part[-1] == steps[-1] else -1
+            more = *lists, part[0], len(part), last, fired
             self.events.append(self._flag(queue, items, group, *more))
-            arguments = some[0], *numbers, fired, *self._arguments, *sums
+            arguments = part[0], *numbers, fired, *self._arguments, *sums
             self.events.append(self._deliver_kernel(queue, targets, group, *arguments))
             sources = self.tables.connections.num_sources
             self.events.append(self._clear(queue, items, group, sources, fired))

@@ -150,9 +150,9 @@ class Grid:
         while self._inside and first < end:
             at = int(np.searchsorted(self._event_steps, first))
             due = self._event_steps[at] if at < len(self._event_steps) else end
-            some = min(int(due) - first or self._epoch, end - first)
-            yield first, some
-            first += some
+            length = min(int(due) - first or self._epoch, end - first)
+            yield first, length
+            first += length
         if first < end:
             yield first, end - first
 

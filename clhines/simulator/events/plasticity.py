@@ -168,7 +168,7 @@ class Plasticity:
         indexed = delivery.tables.place is not None
         self._spec = PlasticSpec(min(16 if on_cpu else 256, most), rule.text, indexed)
         self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
-        # the postsynaptic cell of each entry of the forward rows; then the backward rows
+        # postsynaptic cells in the forward rows; then the backward rows
         c = connections
         cell = np.where(mask, np.asarray(cell_of_target)[c.target], -1)[c.order]
         indices = np.flatnonzero(cell >= 0)

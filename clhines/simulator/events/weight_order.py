@@ -14,7 +14,7 @@ import numpy as np
 
 from clhines.core.arrays import inverse
 
-CHUNK = 16  # weights of 8 bytes per memory transaction of a GPU (128 bytes)
+CHUNK = 16  # weights of 8 bytes per GPU memory transaction (128 bytes)
 
 
 def group_numbers(*keys: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> 
     synapse = np.argsort(ends.reshape(-1), kind="stable") % max(1, count)
     first = np.searchsorted(np.sort(ends.reshape(-1)), np.arange(vertices + 1))
     free, inside = np.ones(count, bool), np.zeros(vertices, bool)
-    links = np.zeros(vertices, np.int64)  # free synapses between a vertex and those inside
+    links = np.zeros(vertices, np.int64)  # free synapses from a vertex to the chunk's vertices
     order, start = list[np.ndarray](), 0
     while start < vertices:
         room, touched = chunk, np.zeros(0, np.int64)

@@ -28,7 +28,7 @@ class ListBlocks(KindBlocks):
     sums: tuple[str, ...] = ()  # ions whose currents are summed
     apart: bool = False  # in no list: lanes advance instances, not nodes
     constants: tuple[str, ...] = ()  # constants of functions, computed once per launch
-    first_constant: int = 0  # index of the first one among those of all kinds
+    first_constant: int = 0  # index of the first one among all kinds' constants
     unread: tuple[str, ...] = ()  # states without a line, as only outputs read them
     shown: tuple[str, ...] = ()  # states in lines that pointers read in their arena
     leads: bool = False  # see `EpochSpec`
@@ -134,7 +134,7 @@ class SiteBlocks(KindBlocks):
     most: int = 0  # instances per work-group
     factor: str = ""  # a literal: the factor of a node over its C/dt
     local: bool = True  # states are in local memory during a launch
-    first_target: int = 0  # index of instance 0 among the targets of events
+    first_target: int = 0  # index of instance 0 among event targets
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ("series__",) * self.series

@@ -141,8 +141,8 @@ class CellLayout(layouts.Layout):
         owner = super().owner(k, instance)
         if not self.at_sites.any():
             return owner
-        own = self.at_sites[self._model.kinds[k].node[instance]]
-        return np.where(own, self.first_owner[k] + instance, owner)
+        at_site = self.at_sites[self._model.kinds[k].node[instance]]
+        return np.where(at_site, self.first_owner[k] + instance, owner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +192,8 @@ class CellRegions:
         cell, layer = np.full((2, wires.num_targets), -1)
         for k, first in wires.first_target.items():
             if not layouts.is_artificial(model.kinds[k]):
-                own = slice(first, first + model.kinds[k].count)
-                cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
+                here = slice(first, first + model.kinds[k].count)
+                cell[here] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
         for k, targets in enumerate(wires.layers):
             layer[targets] = k
         with_cell = np.flatnonzero(cell >= 0)
@@ -265,7 +265,7 @@ class CellEpochs(ArenaKernels):
         plans = plan_epochs(
             model, self.dtype, limits, *self._options, decisions, self._by_node, leading
         )
-        self._num_leading = int(leading is not None)  # of plans, which is the first
+        self._num_leading = int(leading is not None)  # the first plan
         self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
         self.layout, self.launches, base = CellLayout(model), list[PlanLaunch](), 0
         self.artificial = None
@@ -345,7 +345,9 @@ class CellEpochs(ArenaKernels):
         if not plan.spec.in_steps:
             rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
         cells, bounds = plan.units[:, 6], self.model.forest.cell_offsets
-        active_of = np.searchsorted(layouts.active_nodes(self.model), bounds)  # of each cell
+        active_of = np.searchsorted(
+            layouts.active_nodes(self.model), bounds
+        )  # each cell's first active node
         homes[:, 5], homes[:, 6] = active_of[cells], active_of[cells + 1]
         homes[:, 0] += base
         ints |= {
@@ -434,8 +436,8 @@ class CellEpochs(ArenaKernels):
     def renew_constants(self) -> bool:
         model = self.model
         flows = model.constant_b.any() or model.constant_g.any()
-        own = all(lists.of_own_cells for _, lists in self._with_lists)
-        if not own or (flows and not self._inflow):
+        unshared = all(lists.of_own_cells for _, lists in self._with_lists)
+        if not unshared or (flows and not self._inflow):
             return False
         if self._at_sites:
             self._put_constants()
@@ -471,7 +473,9 @@ class CellEpochs(ArenaKernels):
         only_sites = len(self._at_sites) == len(self.launches)
         self._num_layers = 0 if only_sites else regions.add(self.network, arenas)
         detectors = inverse(detector_order(variables, self.layout))
-        self._detectors = np.split(detectors, [len(self.model.soma)])  # of somas, and others
+        self._detectors = np.split(
+            detectors, [len(self.model.soma)]
+        )  # somas' detectors, and others
         add_turns(self.model, arenas["mem"], self._steps + 2)
         self._rounds = 0
         if self.model.diffusions:
@@ -512,8 +516,8 @@ class CellEpochs(ArenaKernels):
     def _compile_lists(self, launch: PlanLaunch, spec: ArenaSpec, leads: bool) -> None:
         plan, lists = launch.plan.spec, launch.lists
         assert lists is not None
-        known = lists, self.run.variables, self.network, self._steps
-        launch.spec, numbers = with_lists(plan, spec, *known, leads)
+        values = lists, self.run.variables, self.network, self._steps
+        launch.spec, numbers = with_lists(plan, spec, *values, leads)
         launch.spec = replace(
             launch.spec, joins=self._others.groups, ends_later=self._others.later,
             layers=self._num_layers, diffusing_rounds=self._rounds, leads=leads,
@@ -580,17 +584,17 @@ class CellEpochs(ArenaKernels):
 
     # -- values --------------------------------------------------------------------------------
 
-    def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
+    def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
         """See `ArenaKernels`; also in lists that cells do not share."""
         if self._at_sites and name in self.model.kinds[k].singles:
             return []  # a literal
         for launch in self.launches:
             text = launch.given_to(k, name)
             if text.startswith("p[") and launch.lists is not None and launch.lists.of_own_cells:
-                found.append(launch.storage(k, name))
+                in_arenas.append(launch.storage(k, name))
             elif text and not text.startswith("numbers."):
                 return []
-        return found
+        return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:
         """See `ArenaKernels`; numbers for all instances are a kernel argument."""
@@ -613,12 +617,12 @@ class CellEpochs(ArenaKernels):
         self.run.times.put(first, count)
         steps = self._steps
         for done in range(0, count, self.epoch):
-            some = min(self.epoch, count - done)
+            epoch = min(self.epoch, count - done)
             if self.artificial is not None:
-                self.artificial.launch(some, first + done - self.run.times.steps.start, row + done)
+                self.artificial.launch(epoch, first + done - self.run.times.steps.start, row + done)
                 self._publish()
-            for step in range(0, some + self._others.later, steps):
-                each = min(steps, some - step)
+            for step in range(0, epoch + self._others.later, steps):
+                each = min(steps, epoch - step)
                 self._launch_cells(first + done + step, each, row + done + step, not step)
             self._publish()
 

@@ -32,7 +32,7 @@ _ENDS = ("after_solve", "before_step", "before_breakpoint")
 _MOST_CLASSES = 3  # most classes of nodes with their own statements
 _FEW_CLASSES = 8  # with more classes none has its own statements
 _FEW_LISTS = 128  # with fewer lists per launch statements of classes do not pay for compiling
-_LONG = 8  # a launch of so many steps may compute the states of one more
+_LONG = 8  # launches of so many steps may compute the states of one more
 _MOST_NUMBERS = 256  # most numbers that are kernel arguments
 
 

@@ -277,7 +277,9 @@ class CellTable:
         unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
         template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]
         flat = self.rows.rows[template].reshape(len(nodes), -1)
-        at = (flat <= inside[:, None]).sum(axis=1) - 1  # empty rows begin where the next one does
+        at = (flat <= inside[:, None]).sum(
+            axis=1
+        ) - 1  # empty rows begin together with the next one
         most = self.rows.rows.shape[-1]
         column = inside - flat[np.arange(len(nodes)), at]
         leaf = at >= most

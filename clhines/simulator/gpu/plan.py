@@ -160,13 +160,13 @@ def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpe
     return replace(spec, kinds=tuple(kinds), local_lines=lists.local_lines)
 
 
-MAX_DENSE = 16  # most nodes of a tree that are solved by the inverse of their matrix
+MAX_DENSE = 16  # most nodes of a tree for a solve by the inverse matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment; the first that suffices is used
 _SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
 _FULL = 4  # with so many cells per compute unit throughput counts, not the time of one
 
 
-# lanes per work-group (0: those of one cell) and registers per work-item then, by precision and
+# lanes per work-group (0: one cell's) and registers per work-item then, by precision and
 # whether factors are constant; measured, see bench/notes/epochs.md
 _BUSY = {
     ("double", True): (128, 128),

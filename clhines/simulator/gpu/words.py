@@ -10,7 +10,7 @@ SITE = Word(place=12, cell=4, slot=15)  # an instance: place in the cell; cell, 
 SLOT_RUN = Word(first=16, number=15)  # slots of a node's instances
 RECORDED = Word(lane=16, node=15)  # node: index in the lane's segment
 MAX_UNITS = SITE.most("cell") + 1
-LIST_HEAD = 5  # numbers of a list of nodes before the counts of point kinds
+LIST_HEAD = 5  # numbers of a list before the counts of point kinds
 MAX_DENSITIES = 31  # density kinds, a bit each
 SPECIAL = 1 << 30  # bit of a node's word: it has detectors or played parameters
 HAS_SPECIAL = -(1 << 31)  # bit of a list: one of its nodes is special

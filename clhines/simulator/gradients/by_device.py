@@ -40,7 +40,7 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver
 
-_VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on the conditions of vectors of 64
+_VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on conditions with vectors of 64
 _GROUP = 128  # work-items
 _REGISTERS = 64  # per work-item
 _SECTOR = 32  # bytes per memory access of a GPU
@@ -176,7 +176,7 @@ class DeviceSteps:
         if self.spec.events:
             of_events = self.connections.arrays(self.host.variables, self.dtype)
             detector = self.layout.packed(of_events["detector"])
-            detector[:, self.layout.count :] = -1  # of copies that fill up
+            detector[:, self.layout.count :] = -1  # repeated copies have none
             of_events |= {"detector": detector, "num_copies": num(self.layout.count)}
             for name, values in of_events.items():
                 is_array = isinstance(values, np.ndarray)

@@ -86,10 +86,10 @@ class GradientKind:
     first_target: int  # index of its first target; -1: it receives no events
     recorded: tuple[tuple[str, int], ...]  # states, and the entries before each
     ions: frozenset[str]  # ion variables that are part of the state
-    late_ions: frozenset[str]  # those of `ions` that an earlier kind sets in ``advance``
+    late_ions: frozenset[str]  # members of `ions` that an earlier kind sets in ``advance``
     per_area: CopyColumn | None  # factor of an ion current to a density; None: it is one
     states: tuple[str, ...]
-    first_state: int  # entries of voltages and of states before its own
+    first_state: int  # entries before its own states
     columns: tuple[tuple[str, CopyColumn], ...]  # of parameters and ion variables
     factor_column: CopyColumn
     tables: tuple[tuple[str, int], ...]  # names and begins
@@ -285,9 +285,9 @@ class GradientSpec(TemplateSpec):
     events: bool  # spikes act on targets
     outside: bool  # events from outside, too
     surrogate: bool  # spikes have the slope of a sigmoid
-    directions: tuple[tuple[int, str, int], ...]  # kind, parameter, where its seeds begin
+    directions: tuple[tuple[int, str, int], ...]  # kind, parameter, first seed
     registers: int  # most per work-item (NVIDIA's compiler); 0: its choice
-    columns: tuple[tuple[str, CopyColumn], ...]  # of the matrix, see `MATRIX`
+    columns: tuple[tuple[str, CopyColumn], ...]  # the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
     ions: tuple[ChangingIon, ...]
     recorded_ions: tuple[tuple[str, int], ...]  # variables of ions, and the entries before each

@@ -303,7 +303,7 @@ class GradientPlan:
         changing = frozenset(name for ion in self.ions for name in ion.variables)
         made = functions_of(mechanism, wanted, changing, real, self.layout.width, single)
         text, blocks = made
-        given = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
+        columns = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
         tables, by = list[tuple[str, int]](), list[tuple[str, int]]()
         for table in mechanism.program.tables:
             rows = self._variables.tables[k][table.name].reshape(-1)
@@ -332,7 +332,7 @@ class GradientPlan:
             per_area=per_area,
             states=states,
             first_state=self.entries,
-            columns=tuple(given.items()),
+            columns=tuple(columns.items()),
             factor_column=self.columns.add(kind.factor),
             tables=tuple(tables),
             by=tuple(by),
@@ -344,13 +344,13 @@ class GradientPlan:
 
     def _columns(self, k: int, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
         """Return where the values of a kind's parameters and ions are."""
-        found: dict[str, CopyColumn] = {}
+        columns: dict[str, CopyColumn] = {}
         for a in arguments:
-            if a.name in found or a.direction != "in":
+            if a.name in columns or a.direction != "in":
                 continue
             if a.role == "parameter":
                 values = self._variables.parameters[k][a.name]
-                found[a.name] = self.columns.add(values, a.name in kind.singles)
+                columns[a.name] = self.columns.add(values, a.name in kind.singles)
             elif a.role == "ion" and all(a.name not in ion.variables for ion in self.ions):
-                found[a.name] = self.columns.add(self._variables.ions[a.name][kind.node])
-        return found
+                columns[a.name] = self.columns.add(self._variables.ions[a.name][kind.node])
+        return columns

@@ -32,7 +32,7 @@ class Quantities:
 
     network: Network
     model: Model
-    groups: Sequence[Group]  # of the network, with current values
+    groups: Sequence[Group]  # the network's, with current values
     of: Sequence[GradientQuantity]
 
     @classmethod

@@ -66,13 +66,13 @@ class KindBlocks:
     outputs: tuple[str, ...]
     queue: int
     emits: bool
-    ions: tuple[str, ...]  # of the network
+    ions: tuple[str, ...]  # all ions in the network
     weights: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()  # by statement that sends: event, self or move
     watch_flags: tuple[float, ...] = ()
     for_netcons: int = 0
     has_net: bool = False  # receives events at exact times
-    summed: bool = False  # receives the sum of the weights of a step's events
+    summed: bool = False  # receives the summed weights of a step's events
     vectors: tuple[tuple[str, str], ...] = ()  # block and its function for `ArenaSpec.width`
     rows: bool = False  # at most one instance per node
     last: tuple[str, ...] = ()  # states that all instances read from the last one
@@ -375,7 +375,7 @@ class ArenaSpec(TemplateSpec):
     real: str  # ``double`` or ``float``
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
-    regions: tuple[str, ...]  # names of the entries of `at`: offsets of regions, and counts
+    regions: tuple[str, ...]  # names of `at`: offsets of regions, and counts
     secondorder: bool
     second_order_currents: bool
     noise: str  # OpenCL source of `mechanisms.normal`

@@ -174,7 +174,7 @@ def unit_of(total: float, most: float, target: int) -> float:
     if not math.isfinite(total):
         raise InputError(f"weights at a target sum up to {total}; expected a finite sum")
     bits = _SUM_BITS - math.frexp(total)[1]
-    if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # what rounding can add
+    if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # room for rounding
         bits -= 1
     bits = min(1000, bits)
     if math.ldexp(most, bits) < 2.0**_LEAST_BITS and bits < 1000:

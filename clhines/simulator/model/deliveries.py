@@ -29,7 +29,7 @@ from clhines.simulator.network.times import (
 )
 from clhines.simulator.network.wiring import Wiring
 
-RING_STEPS = 2**13  # of a delay, for which a ring of sums of events always has room
+RING_STEPS = 2**13  # longest delay for which a ring of sums always has room
 MOST_RING = 2**26  # most sums in a ring that is longer than RING_STEPS
 
 

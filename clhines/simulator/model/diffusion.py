@@ -27,10 +27,10 @@ class Diffusion:
     """Diffusing states of a kind, each by itself, along the same instance trees."""
 
     kind: int
-    names: tuple[str, ...]  # of states, or of concentrations of ions
+    names: tuple[str, ...]  # states, or concentrations of ions
     parent: np.ndarray  # (count,) int64: the parent instance, or -1
     up: np.ndarray  # (count,) float64, 1/µm²: factor of D / volume in the parent's row
-    down: np.ndarray  # likewise in its own row
+    down: np.ndarray  # likewise in the instance's row
 
     @cached_property
     def rows(self) -> np.ndarray:

@@ -229,14 +229,14 @@ class Model:
     instances: Sequence[tuple[int, np.ndarray]]
     num_targets: int  # instances that receive events
     connections: GridConnections  # connections in whole steps, in the order of the calls
-    numbers: np.ndarray  # (k,) int64: places of the weights of `connections` in `given_weights`
+    numbers: np.ndarray  # (k,) int64: indices of `connections`' weights in `given_weights`
     exact_numbers: np.ndarray  # (m,) int64: likewise of `netcons`, without events from outside
-    given_weights: np.ndarray  # (w,) float64: of all connections in the order of the calls
+    given_weights: np.ndarray  # (w,) float64: all connections', in the order of the calls
     events: Events
     sources: ModelSources  # the cells' somas first
     dt: float  # ms
     secondorder: bool
-    seed: int  # of the noise
+    seed: int  # for noise
     first_cell: int = 0  # index of cell 0 in the network; not 0 in a part of one
     netcons: NetCons = field(default_factory=NetCons.none)  # connections with exact times
     celsius: float = 6.3
@@ -247,7 +247,7 @@ class Model:
     steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)  # weights set
     read: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # variables read
     played: tuple[Played, ...] = ()
-    # by kind and name: ids of each instance's stream of Random123, (count, 3) uint32
+    # by kind and name: ids of instances' Random123 streams, (count, 3) uint32
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0  # the global index of Random123
     diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
@@ -262,7 +262,7 @@ class Model:
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     stored: frozenset[tuple[str, str]] = frozenset()  # see `Changes`
     needs: frozenset[str] = frozenset()  # see `simulator.model.needs`
-    alike: Alike | None = None  # of identical copies
+    alike: Alike | None = None  # if copies are identical
 
     @property
     def once(self) -> Model:

@@ -233,12 +233,12 @@ def _event(block: str) -> str:
 
 def _points_in_states(model: Model, k: int) -> bool:
     """Whether states or events read voltage pointers; currents and BEFORE BREAKPOINT may."""
-    ours = ("initial", "current", "before_breakpoint")
+    allowed = ("initial", "current", "before_breakpoint")
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return any(
         a.role == "pointer" and (k, a.name) in model.pointers
         for name, arguments in blocks
-        if name not in ours
+        if name not in allowed
         for a in arguments
     )
 
@@ -387,7 +387,8 @@ def check_read(model: Model) -> None:
         kinds = model.kinds[k], model.kinds[to.kind]
         loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
         is_elsewhere = loose or (kinds[0].node != kinds[1].node[to.instance]).any()
-        if is_elsewhere and any(reads & {*some} and sets & {*some} for some in (_FIRST, _SECOND)):
+        kernels = {*_FIRST}, {*_SECOND}
+        if is_elsewhere and any(reads & blocks and sets & blocks for blocks in kernels):
             raise InputError(refusal("network.pointer-read-at-another-node", said=said))
         _check_not_set(model, to, reads, said)
 

@@ -255,7 +255,7 @@ def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([arrays[rank], *others])
 
 
-def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
+def _stand_in(local: Model, rank: int, parts: Sequence[RankCells]) -> Model:
     """Return the network as far as decisions read it: trees, instances, their factors.
 
     The cells of this rank come first, with their numbers; trees are in the order of their gids.
@@ -291,15 +291,15 @@ def _stand_in(own: Model, rank: int, parts: Sequence[RankCells]) -> Model:
             first_target=kind.first_target,
             first_instance=kind.first_instance,
         )
-        for k, kind in enumerate(own.kinds)
+        for k, kind in enumerate(local.kinds)
     )
-    root = np.flatnonzero(parent < 0) - bounds[:-1]  # of each tree
+    root = np.flatnonzero(parent < 0) - bounds[:-1]  # each tree's root
     return replace(
-        own,
+        local,
         forest=forest,
         soma=forest.cell_offsets[:-1] + root[forest.shape_of_cell],
         kinds=kinds,
-        of_nodes=NodeValues({"capacitance": np.array([own.solved_dt])}, forest.num_nodes),
+        of_nodes=NodeValues({"capacitance": np.array([local.solved_dt])}, forest.num_nodes),
     )
 
 

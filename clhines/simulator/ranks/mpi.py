@@ -63,7 +63,7 @@ class Ranks:
         self.rank, self.size = comm.rank, comm.size
         self.spin, self._capacity = _SPIN, _CAPACITY
         self.meet(call)
-        self._number = next(numbers)  # of this object; all ranks count alike
+        self._number = next(numbers)  # all ranks number their objects alike
         machines = self.comm.allgather(platform.node())
         here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
         self.local_rank, self.local_size = here.index(self.rank), len(here)

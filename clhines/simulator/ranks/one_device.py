@@ -57,7 +57,7 @@ class WholeRun:
         if records:
             self._widths = [len(part) for part in records]
             pairs = zip(self._parts, records, strict=True)
-            self._records = [part.record(one) for part, some in pairs for one in some]
+            self._records = [part.record(one) for part, local in pairs for one in local]
 
     def _by_rank(self, values: list[np.ndarray]) -> list[list[np.ndarray]]:
         ends = np.cumsum([0, *self._widths]).tolist()
@@ -76,7 +76,7 @@ class WholeRun:
         self._step = step + count
         values = self._by_rank(chunk.values)
         return [
-            (count, part.chunk(chunk, some)) for part, some in zip(self._parts, values, strict=True)
+            (count, part.chunk(chunk, rows)) for part, rows in zip(self._parts, values, strict=True)
         ]
 
     def save(self, _: object) -> list[StateArrays]:

@@ -96,7 +96,7 @@ def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
         )
     try:
         size = comm.size
-    except Exception as error:  # of mpi4py
+    except Exception as error:  # mpi4py's own
         raise InputError(
             f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
         ) from error

@@ -21,7 +21,7 @@ from clhines.simulator.state.chunk import Chunk
 class RankedRun:
     """Advances a rank's cells and exchanges events; its values are those of its cells."""
 
-    device: Any  # that of its run
+    device: Any  # its run's device
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._guard, self.run = exchange, exchange.guard, exchange.run
@@ -102,7 +102,7 @@ class SharedRun(RankedRun):
         self.whole, self._first_cell = mine.whole, mine.cells.start
         self._records = RankRecords(self._ranks, mine.record)
         if any(kind.mechanism.program.begun for kind in self.whole.kinds):
-            saved = self.save()  # of all ranks
+            saved = self.save()  # collective
             with self._ranks.agreed():
                 for k, kind in enumerate(self.whole.kinds) if saved else ():
                     kind_here = replace(kind, last=None)
