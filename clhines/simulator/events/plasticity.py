@@ -268,9 +268,11 @@ class Plasticity:
     def _place(self, field: Field) -> tuple[cla.Array, slice]:
         count = self.connections.count if field.per == "plastic" else self.connections.num_sources
         side, row = split_name(field.name)
-        if field.what == "plastic_trace":
+        if field.family == "plastic_trace":
             return self._traces[side], slice(row * count, (row + 1) * count)
-        return self._steps[side] if field.what == "plastic_step" else self._weight, slice(0, count)
+        return self._steps[side] if field.family == "plastic_step" else self._weight, slice(
+            0, count
+        )
 
     def _of(self, field: Field) -> np.ndarray:
         array, place = self._place(field)

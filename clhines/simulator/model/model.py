@@ -406,7 +406,7 @@ class Model:
             yield from plastic_fields(connections.rule)
         for ion in self.ions:
             for name in (*ion.variables, f"d{ion.variables[3]}"):
-                yield Field(name, "node", what="ion")
+                yield Field(name, "node", family="ion")
         for k, kind in enumerate(self.kinds):
             if self.exact and kind.mechanism.program.net is not None:
                 yield from queue_of(k)
@@ -418,8 +418,8 @@ class Model:
     def _instance_fields(self) -> Iterator[Field]:
         for k, kind in enumerate(self.kinds):
             program = kind.mechanism.program
-            for what, values in (("state", program.states), ("output", program.outputs)):
-                yield from (Field(q.name, "instance", "real", k, what) for q in values)
+            for family, values in (("state", program.states), ("output", program.outputs)):
+                yield from (Field(q.name, "instance", "real", k, family) for q in values)
 
     def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
         """Yield group, name and ids, (count, 3) uint32, of all random streams."""

@@ -30,7 +30,7 @@ class Field:
     per: str
     dtype: str = "real"  # ``real``: the simulation's dtype
     kind: int | None = None  # index of a `Kind` in the model
-    what: str = ""  # family, such as ``state`` or ``queue``; or none
+    family: str = ""  # family, such as ``state`` or ``queue``; or none
     rows: str = ""
     refers: str = ""  # ``connection`` if the values are indices of connections, -1 for none
 
@@ -38,7 +38,7 @@ class Field:
     def key(self) -> str:
         """Name of the array in a file, such as ``v``, ``ion_cai`` or ``state3_m``."""
         number = "" if self.kind is None else str(self.kind)
-        return f"{self.what}{number}_{self.name}" if self.what else self.name
+        return f"{self.family}{number}_{self.name}" if self.family else self.name
 
     def dtype_in(self, real: DTypeLike) -> np.dtype:
         return np.dtype(real if self.dtype == "real" else self.dtype)
@@ -66,14 +66,14 @@ _QUEUE = (
 
 def plastic_fields(rule: Rule) -> Iterator[Field]:
     """Yield a rule's fields: weights, then traces (``pre``, ``pre1``) with their last step."""
-    yield Field("weight", "plastic", "float64", what="plastic")
+    yield Field("weight", "plastic", "float64", family="plastic")
     for side, names in rule.kept.items():
         for k in range(len(names)):
             name = f"{side}{k or ''}"
-            yield Field(name, _PLASTIC[side], "float64", what="plastic_trace")
+            yield Field(name, _PLASTIC[side], "float64", family="plastic_trace")
     for side, names in rule.kept.items():
         if names:
-            yield Field(side, _PLASTIC[side], "int32", what="plastic_step")
+            yield Field(side, _PLASTIC[side], "int32", family="plastic_step")
 
 
 def split_name(name: str) -> tuple[str, int]:
@@ -100,13 +100,13 @@ class Schema:
     def _families(self) -> dict[tuple[str, int | None], list[Field]]:
         families: dict[tuple[str, int | None], list[Field]] = {}
         for field in self._fields:
-            families.setdefault((field.what, field.kind), []).append(field)
+            families.setdefault((field.family, field.kind), []).append(field)
         return families
 
-    def of(self, what: str, kind: int | None = None) -> list[Field]:
-        return self._families.get((what, kind), [])
+    def of(self, family: str, kind: int | None = None) -> list[Field]:
+        return self._families.get((family, kind), [])
 
     def named(
-        self, saved: Mapping[str, np.ndarray], what: str, kind: int | None = None
+        self, saved: Mapping[str, np.ndarray], family: str, kind: int | None = None
     ) -> dict[str, np.ndarray]:
-        return {field.name: saved[field.key] for field in self.of(what, kind)}
+        return {field.name: saved[field.key] for field in self.of(family, kind)}

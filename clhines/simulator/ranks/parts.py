@@ -102,7 +102,7 @@ class RankPart:
     def put(self, arrays: StateArrays, whole: StateArrays) -> None:
         """Put the rank's arrays, except events, into the joined state."""
         for field in self.layout.fields:
-            if (field.name in _OF_EVENTS and not field.what) or field.per == "remote":
+            if (field.name in _OF_EVENTS and not field.family) or field.per == "remote":
                 continue
             values = arrays[field.key]
             if field.refers:
@@ -135,7 +135,7 @@ class RankPart:
         """Return the rank's arrays at a time, ms."""
         arrays = StateArrays()
         for field in self.layout.fields:
-            if field.name in ("ring", "count") and not field.what:
+            if field.name in ("ring", "count") and not field.family:
                 continue
             if field.per == "remote":
                 arrays[field.key] = whole["v"][self._pointed]

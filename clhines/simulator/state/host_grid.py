@@ -143,12 +143,12 @@ class HostGrid:
 
     def save(self) -> dict[str, np.ndarray]:
         fields = [
-            f for f in self.model.schema if f.key == "incoming" or f.what.startswith("plastic")
+            f for f in self.model.schema if f.key == "incoming" or f.family.startswith("plastic")
         ]
         return {f.key: self.owner(f)[f.name] for f in fields}
 
     def owner(self, field: Field) -> dict[str, np.ndarray]:
         """Return the dict that holds a field's array under the field's name."""
-        if field.what == "plastic_trace":
+        if field.family == "plastic_trace":
             return self._trace
-        return self._last if field.what == "plastic_step" else vars(self)
+        return self._last if field.family == "plastic_step" else vars(self)

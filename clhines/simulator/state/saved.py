@@ -177,9 +177,9 @@ Bounds = tuple[float | np.ndarray | None, float | np.ndarray | None]
 def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
     rule, connections = model.connections.rule, model.connections
     assert rule is not None  # only models with a rule have these fields
-    if field.what == "plastic_step":
+    if field.family == "plastic_step":
         return -1, step
-    if field.what == "plastic_trace":  # a spike count grows by one per step at most
+    if field.family == "plastic_trace":  # a spike count grows by one per step at most
         side, number = split_name(field.name)
         return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
     low, high = (
@@ -196,16 +196,16 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
         return 0, model.detector_hold
     if field.key == "incoming":
         return _incoming(model)
-    if field.what.startswith("plastic"):
+    if field.family.startswith("plastic"):
         return _plastic_bounds(model, field, step)
     if field.dtype != "int64":
         return None, None
     if field.refers:
         return -1, length(model, field.refers) - 1
-    if field.what == "queue":
+    if field.family == "queue":
         most = length(model, "event", field.kind)
         return (0, most) if field.name == "size" else (-1, most - 1)
-    return 0, _MOST_DRAWN if field.what == "drawn" else _MOST
+    return 0, _MOST_DRAWN if field.family == "drawn" else _MOST
 
 
 def _incoming(model: Model) -> Bounds:

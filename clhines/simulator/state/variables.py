@@ -412,18 +412,18 @@ class Variables:
     def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
         """Return the dict that holds a field's array, and its key."""
         if one.kind is None:
-            if one.key == "incoming" or one.what.startswith("plastic"):
+            if one.key == "incoming" or one.family.startswith("plastic"):
                 assert self.grid is not None
                 return self.grid.owner(one), one.name
             exact = vars(self.exact)
             place = exact if one.name in exact else vars(self)
-            return self.ions if one.what == "ion" else place, one.name
-        if one.what == "queue":
+            return self.ions if one.family == "ion" else place, one.name
+        if one.family == "queue":
             return vars(self.queues[one.kind]), one.name
-        if one.what == "drawn":
+        if one.family == "drawn":
             return self.drawn, (one.kind, one.name)
         kinds = {"state": self.states, "output": self.outputs, "played": self.parameters}
-        return kinds[one.what][one.kind], one.name
+        return kinds[one.family][one.kind], one.name
 
     def copy(self) -> Variables:
         """Copy the containers but share the arrays; replace arrays one by one."""
@@ -588,7 +588,7 @@ def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
     variables_here, copies = variables.copy(), alike(model)
     variables_here.model, variables_here.wires = model, wires
     for one in variables.model.schema:
-        if one.what in ("queue", "drawn") or one.per not in ("node", "cell", "instance"):
+        if one.family in ("queue", "drawn") or one.per not in ("node", "cell", "instance"):
             variables_here.put(one, copies.tiled(one, variables.array(one)))
     return variables_here
 

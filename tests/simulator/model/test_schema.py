@@ -17,7 +17,7 @@ pytestmark = pytest.mark.core
 
 
 def test_keys_and_families():
-    voltage, gate = Field("v", "node"), Field("m", "instance", kind=3, what="state")
+    voltage, gate = Field("v", "node"), Field("m", "instance", kind=3, family="state")
     schema = Schema([voltage, gate, *EXACT, gate, *queue_of(2)])
     keys = [field.key for field in schema]
     assert len(keys) == len({*keys}) and keys[:3] == ["v", "state3_m", "weight"]
