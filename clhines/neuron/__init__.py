@@ -1,22 +1,22 @@
-"""Models of NEURON: from its memory to a `Network`, and results back into it.
+"""NEURON models: read from NEURON's memory as a `Network`, with results written back.
 
-Any script, hoc or Python, builds the model as ever; then NEURON's memory is read, with the source
-texts of mechanisms that it holds. Words: *tree*, the compartments of all sections; *instances*, all
-of one mechanism; *origin*, a source of events; *place*, where a variable is in memory; *rejected*,
-what cannot be simulated.
+A script, in hoc or Python, builds its model as usual. clhines then reads NEURON's memory, including
+the NMODL texts that NEURON keeps. Words: *tree*, the compartments of all sections; *instances*, all
+copies of one mechanism; *origin*, a source of events; *place*, the address of a variable;
+*rejected*, a construct that is not supported.
 
 Who owns what
-    `memory`: NEURON's memory, by ctypes. `read`: parts of what is in it; `model`: all of it;
-    `reading` puts that together, with what is rejected; `mechanisms`: those of a model, and what
-    their POINTERs point to; `extracellular`: potentials outside of cells. `convert` (texts to
-    mechanisms), `importer` (a model to a network), `connections` (its sources and NetCons). `back`:
-    values in and out, records, events.
-    `kept`: a model between two calls of `run`, compared with what NEURON has by its `fingerprint`.
-    `stepping`: a model's own code of each step, `frameworks`: BMTK's. `entry`: `run`,
-    `from_neuron`, `check`; `rank_calls`: what MPI ranks do together in these; `calls`: how many
-    steps a call takes.
-    `switch`: `enable`, `disable`, by hoc's functions that `memory.redirect` replaces, and the
-    estimate who ends a call sooner.
+    `memory`: NEURON's private memory, by ctypes. `read`: the parts of a model; `model`: the whole
+    model; `reading` assembles it and lists the rejections. `mechanisms`: mechanisms and the
+    targets of their POINTERs; `extracellular`: potentials outside of cells. `convert` (NMODL texts
+    to mechanisms), `importer` (model to network), `connections` (sources and NetCons). `back`:
+    results into NEURON's memory.
+    `kept`: a model between two calls of `run`; its `fingerprint` detects changes in NEURON.
+    `stepping`: hoc and Python code that runs in each step, `frameworks`: BMTK and LFPy. `entry`:
+    `run`, `from_neuron`, `check`; `rank_calls`: agreements of MPI ranks; `calls`: how many steps a
+    call takes.
+    `switch`: `enable` and `disable`, which redirect hoc's functions by `memory.redirect`, and the
+    estimate of who ends a call sooner.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines
@@ -30,8 +30,8 @@ Who owns what
 >>> model = clhines.from_neuron()  # doctest: +SKIP
 >>> model.simulation.record("v", model[soma(0.5)])  # doctest: +SKIP
 
-To add something that NEURON keeps: read it in a module of `read`, with its `Rejected` where it
-cannot be simulated, and give it to the network in `importer`.
+To support another NEURON construct, read it in a module of `read`, reject the forms that are not
+supported, and add it to the network in `importer`.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from clhines.neuron.memory.session import interpreter, load_stdrun
     from clhines.neuron.switch import disable, enable
 
-# Where each name is defined: a script whose runs NEURON takes needs none of the readers.
+# Module of each public name: a script that NEURON runs need not import the readers.
 _HOMES = {
     "convert": "Rejected RejectedError",
     "entry": "ImportedModel check from_neuron run",

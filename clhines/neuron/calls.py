@@ -1,4 +1,4 @@
-"""Calls of NEURON that run a model: how many steps they take, and how they are to be run."""
+"""How many steps NEURON's calls (`continuerun`, `psolve`, `batch_run`) take, and their options."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from clhines.core.errors import InputError, say_to_caller, shown
 from clhines.neuron.memory.session import Hoc
 
 _MOST_STEPS = 2**30  # of a run
-
-_FEW = 3  # steps that psolve takes one by one
+_FEW = 3  # psolve counts up to this many steps one by one
 
 
 class RunOptions(NamedTuple):
     device: object
     dtype: str
     engine: str
-    calls: bool = True  # a model's own advance() and step(), as continuerun() does
-    solves: bool = False  # as psolve() does
+    calls: bool = True  # run the model's own advance() and step(), as continuerun() does
+    solves: bool = False  # the call is psolve()
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
-        """Return a request with the name of a dtype, which `Simulation` checks."""
+        """Return options with the dtype's name; `Simulation` checks it."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
         except (TypeError, ValueError):
@@ -36,13 +35,13 @@ class RunOptions(NamedTuple):
 
 
 class NeuronError(InputError):
-    """NEURON itself would not come to an end in a call, or would end the process."""
+    """NEURON itself would never end the call, or would end the process."""
 
     is_refusal = False
 
 
 def clock(t: float, dt: float, steps: int) -> np.ndarray:
-    """Return NEURON's times, (steps + 1,) float64, ms; each step adds two halves."""
+    """Return NEURON's times, (steps + 1,) float64, ms; NEURON adds two half steps for each step."""
     return half_steps(t, dt, 2 * steps)[::2]
 
 
@@ -54,7 +53,7 @@ def as_step(fixed_step: object) -> float | None:
 
 
 def fix_steps(h: Hoc, step: float | None) -> None:
-    """Turn CVode's variable steps off, where they are on and there is a step for it."""
+    """Turn CVode's variable steps off if they are on and `step` (ms) is set."""
     if step is None or not h.CVode().active():
         return
     if h.t:
@@ -64,29 +63,29 @@ def fix_steps(h: Hoc, step: float | None) -> None:
         )
     h.CVode().active(0)
     h.dt = step
-    if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
+    if h.name_declared("using_cvode_"):  # settings of stdrun.hoc, for its next init and run
         h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
-    h.frecord_init()  # Vectors now record in fixed steps
+    h.frecord_init()  # Vectors now record at fixed steps
     say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
 
 
 def check_dt(h: Hoc) -> None:
-    """Refuse a step with which NEURON would never come to an end."""
+    """Raise a NeuronError if NEURON would never end with this `h.dt`."""
     if not 0 < h.dt < math.inf:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
 
 def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
-    """Return what counts the steps that ``continuerun(tstop)`` still takes.
+    """Return a function that counts the remaining steps of ``continuerun(tstop)``.
 
-    It ends half a step before that time, of the step with which it began.
+    continuerun ends half a step before `tstop`, by the step length with which it began.
     """
-    begun = list[float]()
+    first_dt = list[float]()
 
     def count() -> int:
-        if not begun:
-            begun.append(float(h.dt))
-        return num_steps(h, tstop, begun[0])
+        if not first_dt:
+            first_dt.append(float(h.dt))
+        return num_steps(h, tstop, first_dt[0])
 
     return count
 
@@ -99,22 +98,25 @@ def check_end(h: Hoc, tstop: float) -> None:
         )
 
 
-def num_steps(h: Hoc, tstop: float, begun: float | None = None) -> int:
+def num_steps(h: Hoc, tstop: float, first_dt: float | None = None) -> int:
     tstop = as_number("tstop", tstop, "ms")
-    if h.CVode().active():  # `dt` is no step of it; one asks for a run, which is rejected
+    if h.CVode().active():  # variable steps have no dt: count 1, so that a run rejects them
         return int(h.t < tstop)
     check_dt(h)
     t, dt = float(h.t), float(h.dt)
-    if begun is None or begun == dt:
+    if first_dt is None or first_dt == dt:
         steps = max(math.ceil((tstop - 0.5 * dt - t) / dt - 1e-6), 0)
     else:
-        steps = _steps_before(t, dt, tstop - 0.5 * begun - h.float_epsilon)  # hoc's t < end
-    together = int(getattr(h, "nstep_steprun", 1) or 1)
-    return -(-steps // together) * together
+        steps = _steps_before(t, dt, tstop - 0.5 * first_dt - h.float_epsilon)  # hoc's t < end
+    group = int(getattr(h, "nstep_steprun", 1) or 1)
+    return -(-steps // group) * group
 
 
 def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
-    """Return how many steps ``ParallelContext.psolve(tstop)`` takes; `t`, `dt`: its last step's."""
+    """Return the number of steps of ``ParallelContext.psolve(tstop)``.
+
+    `t` and `dt` (ms) belong to NEURON's last step, from which psolve continues.
+    """
     end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
     if h.CVode().active():
         return int(h.t < end)
@@ -136,7 +138,7 @@ def _steps_of_solve(t: float, dt: float, end: float) -> int:
 
 
 def batch_steps(h: Hoc, tstop: float) -> int:
-    """Return how many steps ``batch_run(tstop, tstep)`` takes."""
+    """Return the number of steps of ``batch_run(tstop, tstep)``."""
     if h.stoprun:
         raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
@@ -147,6 +149,6 @@ def batch_steps(h: Hoc, tstop: float) -> int:
 
 
 def _steps_before(t: float, dt: float, end: float) -> int:
-    """Return how many of NEURON's steps begin before a time, ms."""
+    """Return how many steps begin before `end` (ms) on NEURON's clock."""
     most = max(math.ceil((end - t) / dt), 0) + _FEW
     return int(np.searchsorted(clock(t, dt, most), end))

@@ -1,4 +1,4 @@
-"""Connections of a `Network`: a model's sources, NetCons, pending events, and POINTERs."""
+"""Add a NEURON model's sources, NetCons, pending events and POINTERs to its `Network`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def add_sources(
     model: NeuronModel, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Sources | Group, int]]:
     origins, trains = model.wires.origins, model.trains
-    at = [k for k, o in enumerate(origins) if o.sender is None]
+    detected = [k for k, o in enumerate(origins) if o.sender is None]
     detectors = network.add_detector(
-        np.array([origins[k].node for k in at], np.int64),
-        np.array([origins[k].threshold for k in at], np.float64),
+        np.array([origins[k].node for k in detected], np.int64),
+        np.array([origins[k].threshold for k in detected], np.float64),
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
-    made = network.spike_source([trains.times.get(s, ()) for s in stims])
+    spike_source = network.spike_source([trains.times.get(s, ()) for s in stims])
     sources: list[tuple[Sources | Group, int]] = []
-    places = {k: place for place, k in enumerate(at)}
-    numbers = {sender: place for place, sender in enumerate(stims)}
+    detector_of = {k: place for place, k in enumerate(detected)}
+    train_of = {sender: place for place, sender in enumerate(stims)}
     for k, origin in enumerate(origins):
         if origin.sender is None:
-            sources.append((detectors, places[k]))
-        elif origin.sender in numbers:
-            sources.append((made, numbers[origin.sender]))
+            sources.append((detectors, detector_of[k]))
+        elif origin.sender in train_of:
+            sources.append((spike_source, train_of[origin.sender]))
         else:
             name, instance = origin.sender
             sources.append((groups[name], instance))
@@ -46,39 +46,39 @@ def connect(
     groups: dict[str, Group],
     sources: list[tuple[Sources | Group, int]],
 ) -> np.ndarray:
-    wires, made = model.wires, list[np.ndarray]()
+    wires, netcons = model.wires, list[np.ndarray]()
     is_group = np.array([name in groups for name in wires.senders.names], bool)
     name = wires.senders.name[wires.target]
-    some = np.flatnonzero((wires.origin >= 0) & is_group[name])
-    parts = {id(source): source for source, _ in sources}
-    numbers = {key: k for k, key in enumerate(parts)}
-    part = np.array([numbers[id(source)] for source, _ in sources], np.int64)
+    connected = np.flatnonzero((wires.origin >= 0) & is_group[name])
+    source_parts = {id(source): source for source, _ in sources}
+    part_number = {key: k for k, key in enumerate(source_parts)}
+    part = np.array([part_number[id(source)] for source, _ in sources], np.int64)
     place = np.array([k for _, k in sources], np.int64)
-    key = part[wires.origin[some]] * len(is_group) + name[some]
+    key = part[wires.origin[connected]] * len(is_group) + name[connected]
     keys, first = np.unique(key, return_index=True)
-    for one in keys[np.argsort(first)].tolist():
-        chosen = some[key == one]
-        group = groups[wires.senders.names[one % len(is_group)]]
+    for group_key in keys[np.argsort(first)].tolist():
+        chosen = connected[key == group_key]
+        group = groups[wires.senders.names[group_key % len(is_group)]]
         network.connect(
-            [*parts.values()][one // len(is_group)],
+            [*source_parts.values()][group_key // len(is_group)],
             group,
             index=wires.senders.instance[wires.target[chosen]],
             weight=_rows(model, chosen),
             delay=wires.read.delay[chosen],
             source_index=place[wires.origin[chosen]],
         )
-        made.append(chosen)
-    return np.concatenate([*made, _connect_pending(model, network, groups)]).astype(np.int64)
+        netcons.append(chosen)
+    return np.concatenate([*netcons, _connect_pending(model, network, groups)]).astype(np.int64)
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Give each pending event a source of its own, except those of `waiting`.
+    """Give each pending event a source of its own, except the events in `waiting`.
 
-    If events change weights, all events of a NetCon without a source share one source.
+    If events change weights, all pending events of a NetCon without a source share one source.
     """
-    made = list[int]()
+    netcons = list[int]()
     pending = model.pending.netcons if model.bins is None else model.pending.binned
-    before = max(float(model.h.t) - float(model.h.dt), 0.0)  # when those in bins count as sent
+    before = max(float(model.h.t) - float(model.h.dt), 0.0)  # binned events count as sent then
     for name, group in groups.items():
         chosen = [(k, t) for k, t in pending if model.wires.target_of(k)[0] == name]
         net = group.mechanism.program.net
@@ -86,7 +86,7 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
         if not chosen and not silent:
             continue
         if changes_weights(model, group):
-            made += _connect_alone(model, network, group, chosen, silent)
+            netcons += _connect_alone(model, network, group, chosen, silent)
             continue
         numbers = np.array([k for k, _ in chosen], np.int64)
         times = np.array([t for _, t in chosen])
@@ -98,29 +98,31 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
             weight=_rows(model, numbers),
             delay=times - sent,
         )
-        made += [-1 - k for k, _ in chosen]
-    return made
+        netcons += [-1 - k for k, _ in chosen]
+    return netcons
 
 
 def steer(
     model: NeuronModel, network: Network, groups: dict[str, Group], connections: np.ndarray
 ) -> None:
-    """Let events set weights of other NetCons, to which POINTERs point."""
-    for (name, pointer), to in model.steered.items():
-        at = place_of(connections, to[:, 0])
-        inside(network).added.steered.append((groups[name].number, pointer, at, to[:, 1]))
+    """Let events set weights of other NetCons through POINTERs."""
+    for (name, pointer), targets in model.steered.items():
+        at = place_of(connections, targets[:, 0])
+        inside(network).added.steered.append((groups[name].number, pointer, at, targets[:, 1]))
 
 
 def changes_weights(model: NeuronModel, group: Group) -> bool:
-    of = [model.wires.target[to[:, 0]] for to in model.steered.values()]
+    steered_targets = [model.wires.target[to[:, 0]] for to in model.steered.values()]
     senders = model.wires.senders
-    if any(senders.names[n] == group.mechanism.name for to in of for n in senders.name[to]):
+    if any(
+        senders.names[n] == group.mechanism.name for to in steered_targets for n in senders.name[to]
+    ):
         return True
     return group.mechanism.program.sets_weights
 
 
 def _silent(model: NeuronModel, name: str) -> list[int]:
-    """Return NetCons to a mechanism without a source: FOR_NETCONS visits them, too."""
+    """Return the NetCons without a source to a mechanism; FOR_NETCONS visits them, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
     return np.flatnonzero(
@@ -135,7 +137,7 @@ def _connect_alone(
     chosen: Sequence[tuple[int, float]],
     silent: Sequence[int],
 ) -> list[int]:
-    """Connect NetCons without a source to one that has their events on their way, or none."""
+    """Connect each NetCon without a source to a source of its pending events (or of none)."""
     wires, times = model.wires, {k: list[float]() for k in silent}
     if model.bins is not None and chosen:
         raise rejected_on_way(model, group.mechanism.name)
@@ -169,47 +171,50 @@ def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:
 
 
 def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
-    """Let POINTERs read voltages, which ``target_var`` may bring, and variables of mechanisms."""
+    """Connect POINTERs that are read (also by ``target_var``): to voltages or variables."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))
     for gap in model.gaps:
         node = gap.node - first if gap.node >= 0 else -1
-        if gap.node >= 0 and gap.node not in model.nodes:  # those of other ranks follow its own
+        if gap.node >= 0 and gap.node not in model.nodes:  # nodes of other ranks come after ours
             at = int(np.searchsorted(remote, gap.node))
             v[at] = model.every[gap.owner].values(gap.name)[gap.instance]
             node = len(model.nodes) + at
         set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = node
-    for (name, pointer), to in model.pointed.items():
-        if to and to[0].owner:
-            _to_variables(network, groups, (name, pointer), to)
+    for (name, pointer), targets in model.pointed.items():
+        if targets and targets[0].owner:
+            _to_variables(network, groups, (name, pointer), targets)
             continue
         node_of_gap = set_by_gap.get((name, pointer), {})
-        nodes = [node_of_gap.get(k, variable.number) for k, variable in enumerate(to)]
+        nodes = [node_of_gap.get(k, variable.number) for k, variable in enumerate(targets)]
         network.set_pointer(groups[name], pointer, np.array(nodes, np.int64))
 
 
 def write_by_pointers(
     model: NeuronModel, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Group, list[int]]]:
-    """Let POINTERs write variables of mechanisms; an element of a Vector is an instance, too."""
+    """Connect POINTERs that are written: to mechanism variables or Vector elements.
+
+    Each Vector element becomes an instance of a mechanism that keeps one number.
+    """
     written = model.written
     added = list[tuple[Group, list[int]]]()
     if written.elements:
-        of_element = {
+        node_of = {
             v.number: groups[name].nodes[k]
             for (name, _), targets in written.targets.items()
             for k, v in enumerate(targets)
             if v.owner == ELEMENT
         }
-        nodes = np.array([of_element[n] for n in written.elements], np.int64)
+        nodes = np.array([node_of[n] for n in written.elements], np.int64)
         added.append((network.add(Mechanism.from_nmodl(KEPT_NUMBER), nodes), written.elements))
-    place = {number: k for k, number in enumerate(written.elements)}
+    element_index = {number: k for k, number in enumerate(written.elements)}
     for (name, pointer), targets in written.targets.items():
         if not targets:
             continue
         if targets[0].owner == ELEMENT:
-            to = added[0][0], "x", np.array([place[v.number] for v in targets], np.int64)
+            to = added[0][0], "x", np.array([element_index[v.number] for v in targets], np.int64)
             network.set_pointer(groups[name], pointer, to)
         else:
             _to_variables(network, groups, (name, pointer), targets)
@@ -217,9 +222,9 @@ def write_by_pointers(
 
 
 def _to_variables(
-    network: Network, groups: dict[str, Group], of: tuple[str, str], targets: Sequence[Variable]
+    network: Network, groups: dict[str, Group], key: tuple[str, str], targets: Sequence[Variable]
 ) -> None:
-    """Let a POINTER, by mechanism and name, point to a variable of another mechanism."""
+    """Point a POINTER, `key` = (mechanism, name), to a variable of another mechanism."""
     first, numbers = targets[0], np.array([v.number for v in targets], np.int64)
     shown = first.name if first.place is None else f"{first.name}[{first.place}]"
-    network.set_pointer(groups[of[0]], of[1], (groups[first.owner], shown, numbers))
+    network.set_pointer(groups[key[0]], key[1], (groups[first.owner], shown, numbers))

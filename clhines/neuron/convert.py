@@ -1,4 +1,4 @@
-"""From NEURON's source texts to mechanisms, and the list of what cannot be simulated."""
+"""Convert NMODL texts to mechanisms, or list the constructs that are not supported."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from clhines.simulator.refusals import Sentence, id_of, sentence_of, way_out_of
 
 @dataclass(frozen=True)
 class Rejected:
-    """Something of a model that cannot be simulated.
+    """A construct of a model that is not supported.
 
     Attributes
     ----------
     mechanism : str
-        Empty where it is none.
+        Empty if the construct belongs to no mechanism.
     construct : str
     way_out : str
-        Empty if there is none.
+        What to do instead; empty if there is nothing.
     file : str
     line : int
-        0 where there is none.
+        0 if unknown.
     """
 
     mechanism: str
@@ -62,7 +62,7 @@ class Rejected:
 
     @property
     def id(self) -> str:
-        """The id of its sentence in the catalogue, `simulator.refusals`."""
+        """The sentence's id in the catalogue of refusals (`simulator.refusals`)."""
         return id_of(self.construct)
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Rejected:
 
 
 class RejectedError(InputError):
-    """A model that cannot be simulated.
+    """A model with constructs that are not supported.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def converted(
     kept: Sequence[str] = (),
     draws: bool = False,
 ) -> Mechanism | list[Rejected]:
-    """Return a mechanism, or the reasons why it cannot be simulated."""
+    """Return the mechanism, or its constructs that are not supported."""
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
         options = use_tables, secondorder, function_tables, queue, kept, draws, changes
@@ -116,7 +116,7 @@ def _way_out(r: Rejection) -> str:
 
 
 def split_name(quantity: Quantity) -> tuple[str, int | None]:
-    """Return a variable's name for hoc, and the place in it of an array's element."""
+    """Return the name of a variable in hoc, and the index if it is an array element."""
     name = quantity.public or quantity.name
     if not name.endswith("]"):
         return name, None
@@ -125,21 +125,21 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 
 
 def function_tables_of(text: str) -> dict[str, int]:
-    """Return how many arguments each FUNCTION_TABLE of an NMODL text has, by name."""
+    """Return the number of arguments of each FUNCTION_TABLE of an NMODL text, by name."""
     try:
         blocks = parse(text).blocks if "FUNCTION_TABLE" in text else {}
     except Refused:
-        return {}  # said where the text is converted
+        return {}  # reported when the text is converted
     return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
 
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A TABLE of a file: names of its columns in C and of DEPEND, its rows.
+    """A TABLE of an NMODL file: C names of its columns, DEPEND variables, number of rows.
 
-    `settled`: a FUNCTION's, of GLOBAL variables alone that no block but INITIAL sets. `beyond`:
-    what it is made of and is not in DEPEND; `begun`: what INITIAL sets of all that it is made of.
-    `aside`: what else is set where it is made, and used elsewhere. `early`: INITIAL calls it.
+    `settled`: a FUNCTION of GLOBAL variables that only INITIAL sets. `beyond`: inputs that DEPEND
+    does not list; `begun`: inputs that INITIAL sets. `aside`: other variables that filling the
+    TABLE sets and other blocks use. `early`: INITIAL calls the block.
     """
 
     columns: tuple[str, ...]
@@ -152,14 +152,14 @@ class MadeTable:
     early: bool
 
     def with_values(self, values: np.ndarray) -> FunctionTable:
-        """Return the table with these values, (rows, columns), as a mechanism takes it."""
+        """Return the table with values (rows, columns) as a mechanism's FunctionTable."""
         axes = tuple(tuple(map(float, range(n))) for n in values.shape)
         return FunctionTable(axes, tuple(values.ravel().tolist()))
 
 
-@lru_cache(maxsize=64)  # an import asks several times
+@lru_cache(maxsize=64)  # an import calls it several times per text
 def tables_of(text: str, path: str) -> dict[str, MadeTable]:
-    """Return the TABLEs of an NMODL text, by block."""
+    """Return the TABLEs of an NMODL text by block name."""
     file, tables = parse(text, path, Includes(Path(path).parent)), dict[str, MadeTable]()
     for name, block in file.blocks.items():
         for s in block.body:
@@ -182,12 +182,12 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
         block_of_table.body,
         *(file.blocks[name].body for name in _called_by(block_of_table.body, file.blocks)),
     ]
-    made_of = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}
-    made_of -= set_by(block_of_table.body, file.blocks)
-    made_of = {name for name in made_of if any(uses(body, name) for body in bodies)}
+    inputs = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}
+    inputs -= set_by(block_of_table.body, file.blocks)
+    inputs = {name for name in inputs if any(uses(body, name) for body in bodies)}
     initial = file.main["INITIAL"].body if "INITIAL" in file.main else []
-    begun = frozenset(made_of & set_by(initial, file.blocks))
-    beyond = frozenset(made_of.difference(depends))
+    begun = frozenset(inputs & set_by(initial, file.blocks))
+    beyond = frozenset(inputs.difference(depends))
     aside = _set_aside(file, block_of_table) - {*names}
     early = block in _called_by(initial, file.blocks)
     analysis = settled, beyond, begun, aside, early
@@ -195,7 +195,7 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
 
 
 def _changing(file: File, block_of_table: Block) -> set[str]:
-    """Return names that may change in a run, and names of other blocks."""
+    """Return the names that may change during a run, including other blocks."""
     changing = {name for name, block in file.blocks.items() if block is not block_of_table}
     changing |= {"v", "t", *file.pointers, *file.range}
     changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
@@ -206,7 +206,7 @@ def _changing(file: File, block_of_table: Block) -> set[str]:
 
 
 def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
-    """Return the variables that a block or what it calls sets, and that any other one uses."""
+    """Return the variables that a block (or its callees) sets and other blocks use."""
     within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
     declared = (s.names for s in block_of_table.body if s.kind == "local")
     local = {name for names in declared for name, _ in cast("Sequence[tuple[str, object]]", names)}
@@ -221,7 +221,7 @@ def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
 
 
 def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[str]:
-    """Return the names of blocks that statements call, and of those that these call."""
+    """Return the names of all blocks that statements call, directly or indirectly."""
     called, new = set[str](), {name for name in blocks if uses(body, name)}
     while new:
         called |= new
@@ -230,9 +230,10 @@ def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[st
 
 
 def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) -> np.ndarray | None:
-    """(rows, columns): a TABLE as a mechanism fills it; None where it takes more than parameters.
+    """Return a TABLE's rows (rows, columns) as a mechanism computes them.
 
-    `now` gives the value of a variable of the file.
+    `now(name)` gives the present value of a variable of the file. Returns None if the rows depend
+    on more than parameters.
     """
     program = mechanism.program
     table = next(t for t in program.tables if t.name == block)
@@ -262,7 +263,7 @@ def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) ->
 
 
 def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str], float]) -> str:
-    """Return the first variable that differs from the value of INITIAL; empty if none does."""
+    """Return the first variable whose value differs from the one INITIAL sets; empty if none."""
     writes = mechanism.compiled.bodies["initial"].writes
     shared = (q for q in mechanism.program.parameters if q.is_global)
     parameters = {"celsius": now("celsius"), **{q.name: now(split_name(q)[0]) for q in shared}}
@@ -274,7 +275,7 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
 
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:
-    """Return the constant TABLEs with a row so near to 0/0 that rounding decides it."""
+    """Return the constant TABLEs with a row so close to 0/0 that rounding decides its value."""
     rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"
@@ -290,7 +291,7 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
 
 
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
-    """Return the lengths of a file's arrays by name, and 0 for each other variable."""
+    """Return the array length of each variable of a file by name, 0 for scalars."""
     file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     return {name: variable.length for name, variable in file.variables.items()}
 
@@ -306,17 +307,17 @@ def constructed(
     draws: bool = False,
     changes: FileChanges | None = None,
 ) -> Mechanism:
-    """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
+    """Return the mechanism of a text; CONSTRUCTOR is ignored, as NEURON has run it."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
     language = replace(language, constructed=True, queue=queue, kept=tuple(kept), draws=draws)
     return Mechanism(text, replace(language, changes=changes or FileChanges()))
 
 
-@lru_cache(maxsize=64)  # a fingerprint asks in each call
+@lru_cache(maxsize=64)  # a fingerprint calls it in each run
 def statics_of(text: str) -> list[str]:
-    """Return the static variables of C's int of an NMODL text, outside of its blocks."""
+    """Return the static C ints that VERBATIM declares outside of blocks."""
     try:
         blocks = parse(text).verbatim if "static" in text else []
     except Refused:
-        return []  # said where the text is converted
+        return []  # reported when the text is converted
     return [name for _, c in blocks for name in statics_in(c)]

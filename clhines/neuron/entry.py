@@ -1,4 +1,4 @@
-"""Functions for users: `run`, `from_neuron`, `check`."""
+"""The public functions `run`, `from_neuron` and `check`."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     Parameters
     ----------
     vectors : dict of VecStim -> Vector, optional
-        Times of VecStim whose Vector cannot be found.
+        Times of VecStims whose Vector cannot be found.
 
     Returns
     -------
     list of Rejected
-        Empty where all can; each prints as a line.
+        Empty if everything is supported; each item prints as one line.
     """
     h = supported()
     with without_redirects(), uncollected():
-        # what is gone while NEURON's memory is read would be missed
+        # objects that Python deleted while memory is read would be missed
         ranks = ranks_of(h, "clhines.neuron.check()")
         uncalled = list[Rejected]()
         try:
@@ -66,16 +66,16 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
             _try_start(model, ranks)
         except RejectedError as error:
             return error.rejected + uncalled
-        except RankError as error:  # the other rank lists what it has
+        except RankError as error:  # the other rank lists its own
             return [Rejected("", refusal("neuron.other-rank", error=error)), *uncalled]
     return uncalled
 
 
 def _try_start(model: NeuronModel, ranks: Ranks) -> None:
-    """Start a run of the model as `run` does; a RejectedError lists the refusals.
+    """Do everything that `run` does before its first step, except compiling kernels.
 
-    Everything before the first step happens here, but that kernels are compiled: their text is
-    printed. Not all engines that `auto` tries deliver events in bins: with these it is one of them.
+    Kernels are only printed. Not every engine that `auto` tries delivers events in bins, so a
+    model with bins uses `auto`.
     """
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)
@@ -83,14 +83,14 @@ def _try_start(model: NeuronModel, ranks: Ranks) -> None:
     with joints.telling():
         try:
             if _is_before_zero(model.h, ranks):
-                return  # NEURON takes the steps up to 0 ms, where a run reads the model again
+                return  # NEURON takes the steps up to 0 ms, then a run reads the model again
             for kind in begin(kept, joints).model.kinds:
                 kind.mechanism.functions("double")
         except InputError as error:
             if isinstance(error, RejectedError):
                 raise
             raise RejectedError([Rejected("", sentence_of(error))]) from None
-        ranks.exchange(NO_WORDS)  # in which those wait that have started
+        ranks.exchange(NO_WORDS)  # ranks that have started wait in this exchange
 
 
 def from_neuron(
@@ -101,28 +101,28 @@ def from_neuron(
     copies: int = 1,
     **options: object,
 ) -> ImportedModel:
-    """Make a simulation of the model in NEURON's memory, which starts from its present state.
+    """Create a simulation of the model in NEURON's memory, starting from its present state.
 
     Parameters
     ----------
     dtype, device, engine
         See `Simulation`.
     vectors : dict of VecStim -> Vector, optional
-        Times of VecStim whose Vector cannot be found.
+        Times of VecStims whose Vector cannot be found.
     copies : int
-        Copies of the model that do not interact, one after another: ``model[segment, copy]``.
+        Number of independent copies of the model, addressed as ``model[segment, copy]``.
     **options
-        Of `Simulation`.
+        Other options of `Simulation`.
 
     Returns
     -------
     ImportedModel
-        ``model.simulation``, and where things are: ``model[segment]``.
+        ``model.simulation``, and the node of each segment: ``model[segment]``.
 
     Raises
     ------
     RejectedError
-        An `InputError` that lists everything that cannot be simulated.
+        An `InputError` that lists every construct that is not supported.
     """
     copies = as_whole_number("copies", copies, 1)
     if options.get("comm") is not None:
@@ -139,7 +139,7 @@ def from_neuron(
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     """Yield constructs that only `run` supports."""
-    for t in model.pending.statements:  # NEURON's queue has them a quarter of a step before
+    for t in model.pending.statements:  # NEURON's queue holds them a quarter of a step earlier
         what = refusal("neuron.cvode-event-statement", t=t + model.h.dt / 4)
         yield Rejected("", what)
     for used, thing in (
@@ -181,7 +181,7 @@ def _settings_of(h: Hoc) -> dict[str, float]:
 
 
 def save_network(path: Path) -> None:
-    """Write the network of the model in NEURON's memory to a file, with its settings."""
+    """Save the network of the model in NEURON's memory to a file, with its settings."""
     h = supported()
     with without_redirects(), uncollected():
         model = read_model(h, None)
@@ -204,10 +204,10 @@ def run(
 ) -> None:
     """Advance the model in NEURON's memory, in place of ``h.continuerun(tstop)``.
 
-    It goes on from NEURON's present state, after ``h.finitialize()``. Vectors that record are
-    filled as by NEURON, and voltages, states, concentrations, weights, events on their way and
-    ``h.t`` are written back, so that NEURON can go on. NEURON takes the last step itself,
-    which sets currents and all other ASSIGNED variables.
+    The run continues from NEURON's present state, after ``h.finitialize()``. It fills recording
+    Vectors as NEURON does, and writes voltages, states, concentrations, weights, pending events
+    and ``h.t`` back, so that NEURON can continue. NEURON itself takes the last step, which sets
+    currents and all other ASSIGNED variables.
 
     Parameters
     ----------
@@ -215,18 +215,18 @@ def run(
     device, dtype, engine
         See `Simulation`.
     progress : bool
-        Say what is read, made and compiled, and show a bar; of MPI ranks the first does.
+        Print phases and show a progress bar (MPI rank 0 only).
     vectors : dict of VecStim -> Vector, optional
-        Times of VecStim whose Vector cannot be found.
+        Times of VecStims whose Vector cannot be found.
     fixed_step : float, ms, optional
-        What has turned CVode's variable steps on runs by steps of this length instead: a warning
-        says so, and CVode stays off.
+        If CVode's variable steps are on, turn them off and run at fixed steps of this length; a
+        warning says so.
 
     Raises
     ------
     RejectedError
-        An `InputError` that lists everything that cannot be simulated; NEURON's memory is as it
-        was.
+        An `InputError` that lists every construct that is not supported; NEURON's memory is
+        unchanged.
     """
     h = supported()
     h.stoprun = 0
@@ -249,7 +249,7 @@ def advance(
     vectors: dict[Hoc, Hoc] | None = None,
     tell: Callable[[int, KeptModel], object] = lambda *_: None,
 ) -> None:
-    """Advance by `count()` steps as `run` does; `tell` is called with each number that is done."""
+    """Advance by `count()` steps as `run` does; call `tell` after each stretch of steps."""
     ranks = ranks_of(h)
     if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
         raise InputError(
@@ -270,7 +270,7 @@ def _advance(
     ranks: Ranks,
     tell: Callable[[int, KeptModel], object],
 ) -> None:
-    """Take stretches of steps; NEURON takes the last step of each."""
+    """Take stretches of steps; NEURON itself takes the last step of each."""
     rest = same_on(ranks, count, h)
     while rest:
         with uncollected():
@@ -293,7 +293,7 @@ def _advance(
             _check_step(h, before[0])
         if ranks.any(bool(h.stoprun)):
             break
-        changed = (h.dt, h.t) != before  # by code of an event
+        changed = (h.dt, h.t) != before  # code of an event has set them
         rest = same_on(ranks, count if changed else partial(int, rest), h)
 
 
@@ -306,15 +306,15 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return how many steps, `most` at most, come before NEURON must be called."""
-    if _refuse_waiting(kept, ranks):  # what the step sets is read again
+    """Return how many steps, up to `most`, can be taken before NEURON must act."""
+    if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
         most = 1
     return together(ranks, kept, kept.steps_ahead(most))
 
 
 def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
-    """Return whether NEURON is to take the next step itself; refuse that on MPI ranks."""
+    """Return whether NEURON must take the next step itself; on several MPI ranks, refuse that."""
     waits = ranks.any(kept.waits())
     if waits and ranks.size > 1:
         what = refusal("neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
@@ -323,12 +323,12 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
 
 
 def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
-    """Return whether NEURON is to take steps that begin before 0 ms, in a single process."""
+    """Return whether the next step begins before 0 ms; NEURON takes it, in a single process."""
     return ranks.size == 1 and h.t < 0 and step_of(h, h.dt) < 0
 
 
 def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
-    """Refuse a model by what its functions did in NEURON's step."""
+    """Raise the rejections that came up while NEURON called the model's functions in its step."""
     with ranks.agreed():
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
@@ -337,7 +337,7 @@ def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
 def kept_or_read(
     h: Hoc, request: RunOptions, vectors: dict[Hoc, Hoc] | None, ranks: Ranks
 ) -> KeptModel:
-    """Return the model that is kept, or read it."""
+    """Return the kept model if it is still valid; otherwise read the model."""
     with ranks.agreed():
         kept = kept_model(request) if vectors is None else None
     kept = kept_by_all(ranks, kept)
@@ -358,17 +358,17 @@ def kept_or_read(
 
 
 def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield constructs that psolve does not support: NEURON's ``h.t`` stays as before in it."""
+    """Yield constructs that psolve does not support: it does not advance ``h.t`` until its end."""
     if any(r.times is not None and r.variable is None for r in model.plays.recorders):
         what = refusal("neuron.vector-record-t-in-psolve")
         yield Rejected("", what)
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
-    """Take the steps before NEURON's own; all MPI ranks call it, also for none."""
+    """Take the steps before NEURON's own; all MPI ranks call it, even for no steps."""
     joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
-    t = clock(float(h.t), float(h.dt), steps)[:-1]  # at which NEURON draws for Random.play
+    t = clock(float(h.t), float(h.dt), steps)[:-1]  # when NEURON draws for Random.play
     with draws.ahead(t), joints.telling():
         if kept.sim is None and (steps or (ranks.size > 1 and not kept.is_tried)):
             begin(kept, joints)
@@ -377,7 +377,7 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> No
 
 
 def begin(kept: KeptModel, joints: Joints) -> Simulation:
-    """Make the simulation of a model, from NEURON's present state."""
+    """Create the simulation of a model from NEURON's present state."""
     once = network_of(kept.model)
     arguments = joined(joints, once, kept.request)
     sim, imported = _simulation(once, kept.request.dtype, arguments)

@@ -1,8 +1,8 @@
-"""What a model was when it was read: NEURON's memory and settings, compared bit by bit.
+"""Detect changes of a model: compare NEURON's memory and settings with an earlier reading.
 
-`Words` and `Column` compare memory, without NEURON's code; `ReadValue` compares what a function
-reads. A `Fingerprint` has all of a model: structure, parameters and values that move. It holds
-nothing of NEURON's.
+`Words` and `Column` compare memory bit by bit without calling NEURON; `ReadValue` compares the
+result of a function. A `Fingerprint` covers the whole model: structure, parameters and values that
+a run changes. It holds no reference to NEURON's objects.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from clhines.neuron.stepping.advance import step_code_of
 from clhines.simulator.mechanisms import Program
 from clhines.simulator.mechanisms.nmodl import VECTOR_OF_COUNTER, counts_crossings
 
-_COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
+_COUNTERS = (  # variables of NEURON's library that count changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
     "diam_changed", "n_memb_func", "cvode_active_",
 )  # fmt: skip
 _TEMPLATE_WORDS = 8
-_PLACE_WORDS = 4  # of a place that is no variable, at most
-_BLOCK = 1 << 13  # addresses whose words are read at once
+_PLACE_WORDS = 4  # of a dparam slot, at most
+_BLOCK = 1 << 13  # addresses per part
 
 
 class ReadValue:
@@ -59,7 +59,7 @@ class ReadValue:
 
 
 class Words:
-    """Runs of `width` words at each of some addresses."""
+    """Groups of `width` words, one at each address."""
 
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width
@@ -73,13 +73,13 @@ class Words:
 
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
-        """Return parts that are small enough for the cache."""
+        """Return parts small enough for the processor's cache."""
         blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
         return [cls(block, width) for block in blocks]
 
 
 class Column:
-    """NEURON's column of a variable of `count` instances; elements in `played` are not compared."""
+    """NEURON's column of a variable of `count` instances; elements in `played` may change."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self.size = WORD.from_address(address), 8 * count
@@ -114,12 +114,12 @@ def _take(parts: Sequence[FingerprintPart]) -> None:
 
 
 def _same(parts: Sequence[FingerprintPart]) -> bool:
-    """Whether all are as they were; the first that is not leaves the addresses of others unread."""
+    """Whether all parts are unchanged; stops at a change, after which addresses may be stale."""
     return all(part.same() for part in parts)
 
 
 class Fingerprint:
-    """A model as it was read: structure, parameters and moving values, compared bit by bit."""
+    """A model's structure, parameters and moving values, for comparison with NEURON's memory."""
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self.covers_all = model, True
@@ -143,7 +143,7 @@ class Fingerprint:
         ]
         self._parameters: list[tuple[str, FingerprintPart]] = []
         stepped = [p.variable for p in model.plays.players if not p.continuous]
-        self._stepped = {(v.owner, v.name) for v in stepped}  # parameters that a run sets, too
+        self._stepped = {(v.owner, v.name) for v in stepped}  # parameters that a run changes
         self._played: list[FingerprintPart] = []
         self._clock: list[FingerprintPart] = [
             ReadValue(lambda: float(model.h.t)),
@@ -187,7 +187,7 @@ class Fingerprint:
     def _add_columns(
         self, name: str, instances: Instances, program: Program | None
     ) -> dict[str, Column]:
-        """Add RANGE variables: parameters, variables that a run changes, and fixed ones."""
+        """Add the RANGE variables: parameters, moving values and fixed values."""
         model = self._model
         parameters = (
             {split_name(q)[0] for q in program.parameters} if program is not None else set()
@@ -209,7 +209,7 @@ class Fingerprint:
     def _add_places(
         self, name: str, instances: Instances, program: Program | None
     ) -> tuple[str, ...]:
-        """Add the targets of POINTERs; return their names."""
+        """Add the targets of POINTERs; return the names of the POINTERs."""
         pointers: tuple[str, ...] = ()
         if program is not None:
             pointers = *program.pointers, *program.written, *program.steered, *program.picked
@@ -221,7 +221,7 @@ class Fingerprint:
     def _of_program(
         self, name: str, instances: Instances, program: Program
     ) -> Iterator[FingerprintPart]:
-        """Yield the values outside of a mechanism that it depends on, which must not change."""
+        """Yield values outside of a mechanism that it depends on and that must not change."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))
@@ -235,7 +235,7 @@ class Fingerprint:
             yield ReadValue(partial(model.statics, name))
 
     def _add_globals(self, name: str, instances: Instances, program: Program) -> None:
-        """Add GLOBAL variables; of those that blocks set, only the ones that they keep."""
+        """Add the GLOBAL variables: fixed ones, parameters, and states that blocks set and keep."""
         parameters = {split_name(q)[0] for q in program.parameters}
         first = {"usetable", *self._model.beyond.get(name, ())}
         set_here = {split_name(q)[0] for q in program.states} - {*first, *parameters}
@@ -267,7 +267,7 @@ class Fingerprint:
             self._moving += Words.by_blocks(layers.addresses)
 
     def follow_recordings(self) -> None:
-        """Update the Vectors of sources, if nothing else of the sources has changed."""
+        """Update the Vectors that sources record into, if nothing else of the sources changed."""
         before, now = self._sources.value, self._sources.read()
         assert isinstance(before, np.ndarray) and isinstance(now, np.ndarray)
         if before.shape != now.shape:
@@ -282,21 +282,21 @@ class Fingerprint:
             self._sources.take()
 
     def structure_is_same(self) -> bool:
-        """Whether the structure is as before: all but parameters and moving values."""
+        """Whether everything but parameters and moving values is unchanged."""
         return self._first.same() and _same(self._fixed)
 
     def take_parameters(self) -> list[str]:
-        """Update the parameters; return the mechanisms whose parameters have changed."""
+        """Update the parameters; return the mechanisms whose parameters changed."""
         changed = {part for _, part in self._parameters if not part.same()}
         _take([*changed])
         return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
 
     def values_are_same(self) -> bool:
-        """Whether the values that a run changes are as before; the structure must be."""
+        """Whether moving values, time and pending events are unchanged, in the same structure."""
         return _same(self._clock) and self.state_is_same()
 
     def state_is_same(self) -> bool:
-        """Whether these values, without the time and pending events, are as before."""
+        """Whether the moving values are unchanged, apart from time and pending events."""
         return _same(self._moving)
 
     def take_values(self) -> None:
@@ -304,7 +304,7 @@ class Fingerprint:
 
 
 def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
-    """Return NEURON's counts of the objects of some classes: present, and ever made."""
+    """Return NEURON's object counters (existing and ever created) of some classes."""
     template = memory.symbols.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
     vector = h.Vector(1)
@@ -319,7 +319,7 @@ def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.
 def _columns(
     memory: NeuronMemory, instances: Instances, played: Sequence[Variable] = ()
 ) -> dict[str, Column]:
-    """Return all variables of a mechanism that NEURON has in columns, by name."""
+    """Return the columns of all variables of a mechanism, by name."""
     numbers = instances.columns.numbers()
     rows, column_of = int(numbers.max()) + 1, {}
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}
@@ -344,7 +344,7 @@ def _streams(model: NeuronModel, name: str, variable: str) -> np.ndarray:
     try:
         streams = model.streams(name, variable)
     except RejectedError:
-        return np.zeros(0)  # an instance has none any more
+        return np.zeros(0)  # an instance has lost its stream
     return np.hstack([streams.ids(), streams.distribution()])
 
 

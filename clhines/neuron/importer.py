@@ -1,4 +1,4 @@
-"""From a model as read from NEURON's memory to a `Network`."""
+"""Build a `Network` from a model read from NEURON's memory."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class NeuronNetwork:
-    """A model of NEURON's memory as a network, in `copies` one after another.
+    """A NEURON model as a network, in `copies` one after another.
 
-    `connections` has the NetCon of each, or -1 - k for an event of NetCon k on its way; `crossed`
-    are sources above threshold that NEURON has not seen yet.
+    `connections` holds the NetCon of each connection, or -1 - k for a pending event of NetCon k.
+    `crossed` lists sources that are above threshold but that NEURON has not noticed yet.
     """
 
     model: NeuronModel
@@ -56,31 +56,31 @@ class NeuronNetwork:
     groups: dict[str, Group]
     sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
     connections: np.ndarray
-    # numbers of Vectors that POINTERs write, and their addresses
+    # groups of Vector elements that POINTERs write, and the elements' addresses
     elements: tuple[tuple[Group, list[int]], ...] = ()
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """(k,) int64: source of the network that each origin is."""
-        place = dict[int, list[int]]()
+        """(k,) int64: the network's source number of each origin."""
+        positions = dict[int, list[int]]()
         for at, (source, _) in enumerate(self.sources):
-            place.setdefault(id(source), []).append(at)
+            positions.setdefault(id(source), []).append(at)
         numbers = np.zeros(len(self.sources), np.int64)
-        for some in place.values():
-            which = np.array([self.sources[at][1] for at in some])
-            numbers[some] = self.network.source_numbers(self.sources[some[0]][0], which)
+        for members in positions.values():
+            index = np.array([self.sources[at][1] for at in members])
+            numbers[members] = self.network.source_numbers(self.sources[members[0]][0], index)
         return numbers
 
     @cached_property
     def netcons(self) -> np.ndarray:
-        """(m,) int64: the NetCon of each connection, also of one for an event on its way."""
+        """(m,) int64: the NetCon of each connection, pending events included."""
         return np.where(self.connections < 0, -1 - self.connections, self.connections)
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
-        """Return the sources of each origin that is a voltage, one a copy, by its address."""
+        """The source numbers (one per copy) of each origin that is a voltage, by its address."""
         detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:
@@ -90,7 +90,7 @@ class NeuronNetwork:
 
 
 def _counted_twice(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield recorded currents of ions that NEURON adds up once more after a step."""
+    """Yield recorded ion currents that NEURON adds a second time after a step."""
     recorded = {r.variable.name for r in model.plays.recorders if r.variable is not None}
     for name, mechanism in model.mechanisms.items():
         program = mechanism.program
@@ -119,13 +119,13 @@ def network_of(model: NeuronModel) -> NeuronNetwork:
         structure = replace(structure, given_axis=tree.axis())
     network = Network(structure)
     network.celsius = float(model.h.celsius)
-    added = inside(network).added
-    added.exact, added.bins = True, model.bins is not None
+    additions = inside(network).added
+    additions.exact, additions.bins = True, model.bins is not None
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
         if (last := _last_instance(model, name, instances)) is not None:
-            added.last[groups[name].number] = last
+            additions.last[groups[name].number] = last
     _add_ions(model, network)
     index = int(model.h.Random().Random123_globalindex())
     for name, group in groups.items():
@@ -146,25 +146,25 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
         raise RejectedError([Rejected(name, what)])
     network = copies_of(once.network, copies)
     copied_parts, parts = inside(network), inside(once.network)
-    named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
+    copy_of = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
     pairs = zip(parts.added.sources, copied_parts.added.sources, strict=True)
-    made: dict[int, Sources | Group] = {**named, **{id(old): new for old, new in pairs}}
+    source_copies: dict[int, Sources | Group] = {**copy_of, **{id(old): new for old, new in pairs}}
     at = copied_parts.copy_numbers.connections
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
     return NeuronNetwork(
         once.model,
         network,
-        {name: named[id(group)] for name, group in once.groups.items()},
-        [(made[id(source)], k) for source, k in once.sources],
+        {name: copy_of[id(group)] for name, group in once.groups.items()},
+        [(source_copies[id(source)], k) for source, k in once.sources],
         connections,
-        tuple((named[id(group)], at) for group, at in once.elements),
+        tuple((copy_of[id(group)], at) for group, at in once.elements),
         copies,
     )
 
 
 def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
-    """(1,) uint64: address of a LOCAL outside of blocks; (0,) of others, and if it is not found."""
+    """Return the address of a file-level LOCAL, (1,) uint64; (0,) if it is none or is not found."""
     (base, element), entry = split_name(quantity), model.every[name].entry
     at = None
     if quantity.is_global and base not in entry.globals_:
@@ -181,7 +181,7 @@ def _group(model: NeuronModel, network: Network, name: str, instances: Instances
 
 
 def _last_instance(model: NeuronModel, name: str, instances: Instances) -> int | None:
-    """Return the instance whose variables NEURON wrote last, if the mechanism depends on it."""
+    """Return the instance that NEURON wrote last, if the mechanism depends on it."""
     program = model.mechanisms[name].program
     if not len(instances.nodes) or not (program.last or program.begun):
         return None
@@ -213,7 +213,7 @@ def values_of(
 def _restore(model: NeuronModel, name: str, table: str) -> None:
     """Set parameters to the values that a TABLE keeps, as NEURON's next look-up would do.
 
-    All others keep their values.
+    All other variables keep their values.
     """
     instances = model.every[name]
     entry = instances.entry
@@ -228,7 +228,7 @@ def _restore(model: NeuronModel, name: str, table: str) -> None:
 def _parameter(
     model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
-    """Return a parameter from NEURON's memory; None if it is the network's, or not there."""
+    """Return a parameter from NEURON's memory; None if the network has it, or memory lacks it."""
     base, place = split_name(quantity)
     instances = model.every[name]
     entry = instances.entry
@@ -241,7 +241,7 @@ def _parameter(
         return float(value if place is None else value[place])
     if quantity.name in model.mechanisms[name].program.external:
         return float(getattr(model.h, base))
-    hidden = model.hidden_of(name)  # what VERBATIM alone sets
+    hidden = model.hidden_of(name)  # variables that only VERBATIM sets
     if base in hidden.columns and len(instances):
         return _single(hidden.values(base, place))
     return None
@@ -289,7 +289,7 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
 
 
 def _parameter_of(group: Group | None, variable: Variable) -> str:
-    """Return the name of the parameter that a variable is; empty if it is none."""
+    """Return the name of a group's parameter that matches a variable; empty if none does."""
     if group is None or not (variable.number >= 0 or variable.number == EVERY):
         return ""
     wanted, quantities = (variable.name, variable.place), group.mechanism.program.parameters
@@ -297,7 +297,7 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
 
 
 def _to_come(model: NeuronModel) -> list[Player]:
-    """Return the players from their next values on: past ones may have changed since."""
+    """Return the players from their next values on; past values may have changed since."""
     events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
     due = {event.address: event.time for event in events}
     players = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
@@ -307,7 +307,7 @@ def _to_come(model: NeuronModel) -> list[Player]:
 def _drive(
     model: NeuronModel, network: Network, players: Sequence[Player], every: Sequence[Player]
 ) -> None:
-    """Add the currents that potentials outside drive along cells; `every`: all that is played."""
+    """Add the currents that outside potentials drive along cells; `every`: all played variables."""
     outside = model.outside
     coupling, e = outside.coupling(), outside.potentials()
     stays = e == 0
@@ -324,7 +324,7 @@ def _drive(
 def _copy(
     model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
 ) -> None:
-    """Add an instance for each current that potentials drive which a mechanism sets."""
+    """Add a current instance for each coupling whose outside potential a mechanism sets."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
     chosen = np.flatnonzero(instance >= 0)
@@ -344,12 +344,12 @@ def _copy(
 
 
 def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence[Player]) -> None:
-    """Add a current at each node for each way in which potentials change: all alike are summed."""
+    """Add one given current per node and time course, summing the couplings that share both."""
     alike = dict[tuple[bytes, bool], list[Player]]()
     for player in players:
         alike.setdefault((player.t.tobytes(), player.continuous), []).append(player)
     ways, values = [*alike.values()], [np.array([p.y for p in some]) for some in alike.values()]
-    way, row = np.zeros(len(e), np.int64), np.zeros(len(e), np.int64)  # way 0: it stays
+    way, row = np.zeros(len(e), np.int64), np.zeros(len(e), np.int64)  # way 0: constant
     for number, some in enumerate(ways, 1):
         played = [player.variable.number for player in some]
         way[played], row[played] = number, np.arange(len(some))
@@ -368,7 +368,7 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
 
 
 def waiting(imported: NeuronNetwork) -> list[tuple[int, float]]:
-    """Return NetCons with pending events, ms, that count as sent by their sources."""
+    """Return NetCons and times (ms) of pending events that count as sent by their sources."""
     model, events = imported.model, list[tuple[int, float]]()
     for k, t in model.pending.netcons if model.bins is None else ():
         name, _ = model.wires.target_of(k)

@@ -1,8 +1,8 @@
 """A model and its simulation, kept from one call of `run` to the next.
 
-A call takes all steps but the last, which is NEURON's own. Where NEURON's memory is then as that
-step has left it, the next call goes on from the simulation's state; where only values differ, they
-are taken again; all else is read anew. Nothing of NEURON's is held between calls.
+A call takes all steps but the last, which NEURON takes itself. If NEURON's memory is unchanged at
+the next call, the simulation continues from its own state. If only values differ, they are read
+again. Otherwise the whole model is read again. No NEURON object is held between calls.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from clhines.simulator.ranks import ONE_PROCESS, Joints
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation, leave_warnings
 
-_LOOKED_AHEAD = 1 << 20  # steps at once where statements come, at most
-_MOST_START = 1 << 26  # bytes of a simulation's start that are kept
+_LOOKED_AHEAD = 1 << 20  # steps at once if statements are pending, at most
+_MOST_START = 1 << 26  # bytes; a larger initial state is not kept
 
 
 class ModelRun:
-    """A simulation of a model, and what puts its results into NEURON's memory.
+    """A simulation of a model, with writers of its results to NEURON's memory.
 
-    `lag`: steps that NEURON has taken since; `delivered`, ms: up to when it has delivered events.
+    `lag`: steps that NEURON has taken since the simulation's last; `delivered`: the time (ms) up to
+    which NEURON has delivered events.
     """
 
     def __init__(
         self, model: NeuronModel, sim: Simulation, imported: NeuronNetwork, joints: Joints
     ) -> None:
-        leave_warnings(sim)  # to `Runaways`, which see more voltages
+        leave_warnings(sim)  # `Runaways` warns, as it sees more voltages
         self.sim, self._model, self._imported, self._joints = sim, model, imported, joints
         self._records = Records(sim, imported)
         self._runaways = Runaways(sim, imported, self._records)
@@ -56,7 +57,7 @@ class ModelRun:
         self.lag, self.delivered = 0, -np.inf
 
     def begin(self) -> None:
-        """Go on from NEURON's values, which the simulation has now."""
+        """Continue from NEURON's values, which the simulation now has."""
         if (exchange := self._joints.exchange) is not None:
             crossed = np.array(self._imported.crossed, np.int64)
             times = np.full(len(crossed), float(self._model.h.t) + SPIKE_LATE)
@@ -64,7 +65,7 @@ class ModelRun:
         self.lag, self.delivered = 0, -np.inf
 
     def restart(self, changed: list[str]) -> bool:
-        """Start from NEURON's values and parameters of `changed`; False if it cannot."""
+        """Restart from NEURON's values and parameters of `changed`; False if not possible."""
         if not self._can_restart(bool(changed)) or not all(map(self._set, changed)):
             return False
         start = self._start
@@ -73,31 +74,31 @@ class ModelRun:
                 self.sim.reset()
                 start = self.sim.arrays()
             if sum(a.nbytes for a in start.values()) <= _MOST_START:
-                self._start = start  # the parameters are the same as long as it is kept
+                self._start = start  # valid as long as the parameters stay
         take_values(self.sim, self._imported, {name: a.copy() for name, a in start.items()})
         self.begin()
         return True
 
     def _can_restart(self, has_changed: bool) -> bool:
-        """Whether the run can begin again at 0 ms, with other parameters if they have changed."""
+        """Whether the run can start again at 0 ms, also with changed parameters."""
         model, imported = self._model, self._imported
         if any((float(imported.network.settings["t"]), float(model.h.t))):
             return False
-        trains = {*model.trains.names} - {OF_GID}  # of other ranks there are no times
+        trains = {*model.trains.names} - {OF_GID}  # times of other ranks are not known here
         if model.pending.netcons or trains or (imported.connections < 0).any():
             return False
         if any(not p.continuous for p in model.plays.players) or not self._runaways.are_seen():
             return False
-        exchange = self._joints.exchange  # other ranks would have to make a new run as well
+        exchange = self._joints.exchange  # other ranks would have to create a new run, too
         return exchange is None or (exchange.can_restart and not has_changed)
 
     def _set(self, name: str) -> bool:
-        """Give the simulation the parameters of a mechanism; False if it cannot take them."""
+        """Give the simulation the parameters of a mechanism; False if that is not possible."""
         model = self._model
         if any(p.variable.owner == name for p in model.plays.players):
-            return False  # some of them are those of the play
+            return False  # some of them are played values
         if name in model.outside.drivers:
-            return False  # whose copies have them, too
+            return False  # copies of the mechanism have them, too
         parameters = list(model.mechanisms[name].program.parameters)
         self._start = None
         try:
@@ -109,13 +110,13 @@ class ModelRun:
     def advance(
         self, steps: int, progress: bool, calls: bool, gathering: Gathering | None
     ) -> float:
-        """Take steps, and write the results; return the seconds that the simulation took.
+        """Take steps and write the results back; return the seconds that the simulation took.
 
-        `calls`: call the model's own code of each step.
+        `calls`: run the model's own code of each step.
         """
         sim, h = self.sim, self._model.h
         begin, dt = float(h.t), sim.model.dt
-        first = self.lag + (1 if sim.step == 0 else 0)  # rows that NEURON has
+        first = self.lag + (1 if sim.step == 0 else 0)  # rows that NEURON already has
         now = time.perf_counter()
         result = sim.run((steps + self.lag) * dt, progress)
         seconds = time.perf_counter() - now
@@ -130,12 +131,12 @@ class ModelRun:
         for instances in (*self._model.every.values(), *self._model.contents.others):
             instances.columns.refresh()
         with self._joints.agreed():
-            check_values(sim, self._imported, arrays)  # before any rank has written
+            check_values(sim, self._imported, arrays)  # before any rank writes
         if exchange is not None:
-            queue.exchange(begin)  # NEURON's last step's, which `sim` has as well
+            queue.exchange(begin)  # of NEURON's last step, which `sim` has taken as well
         h.t = float(clock(begin, dt, steps)[-1])
         if exchange is not None:
-            queue.exchange(float(h.t))  # of none, but NEURON counts steps from it
+            queue.exchange(float(h.t))  # empty, but NEURON counts steps from it
         with self._joints.agreed(), _writing():
             self._write(result, first, begin, last_delivery(begin, dt, steps), arrays)
         self._imported.crossed.clear()
@@ -143,7 +144,7 @@ class ModelRun:
         return seconds
 
     def _write(self, result: Result, first: int, begin: float, last: float, arrays: Arrays) -> None:
-        self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
+        self._counters.fill(result, first)  # before the final values are in NEURON's memory
         self._records.fill(result, begin, first)
         self._records.fill_spikes(result, begin, self.delivered, last)
         put_values(self.sim, self._imported, arrays)
@@ -157,12 +158,12 @@ class KeptModel:
         self._run: ModelRun | None = None
         self.joints = Joints(ONE_PROCESS)
         self.gathering = Gathering(model) if model.gathers else None
-        self.calls = request.calls  # code of each step
+        self.calls = request.calls  # run the model's own code of each step
         self.fingerprint: Fingerprint | None = None
-        self.run_seconds = 0.0  # in which the simulation took steps
+        self.run_seconds = 0.0  # that the simulation took
 
     def is_of(self, request: RunOptions) -> bool:
-        """Whether NEURON still has this model; parts that change in a run are read again."""
+        """Whether NEURON still has this model; reads again the parts that a run changes."""
         if self.fingerprint is None or request[:3] != self.request[:3]:
             return False
         self.fingerprint.follow_recordings()
@@ -171,7 +172,7 @@ class KeptModel:
         changed = self.fingerprint.take_parameters()
         same = not changed and self.fingerprint.values_are_same()
         trains = self.model.trains
-        self.model.refresh(not same or self._run is None)  # after steps of NEURON's alone
+        self.model.refresh(not same or self._run is None)  # or after steps by NEURON alone
         if not self.model.trains.follow(trains):
             self._run = None
         if not same and self._run is not None and not self._run.restart(changed):
@@ -184,7 +185,7 @@ class KeptModel:
 
     @property
     def lag(self) -> int:
-        """Steps that the simulation is behind NEURON; -1 if there is none."""
+        """Steps by which the simulation is behind NEURON; -1 if there is no simulation."""
         return -1 if self._run is None else self._run.lag
 
     def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints) -> None:
@@ -195,11 +196,11 @@ class KeptModel:
         self._run.begin()
 
     def drop_run(self) -> None:
-        """Forget the simulation: the next one begins with NEURON's values."""
+        """Drop the simulation, so that the next one starts from NEURON's values."""
         self._run = None
 
     def advance(self, steps: int, progress: bool) -> None:
-        """Take steps with the simulation that `start` has got."""
+        """Take steps with the present simulation."""
         if self._run is None:
             raise RuntimeError("advance() before start()")
         self.run_seconds += self._run.advance(steps, progress, self.calls, self.gathering)
@@ -209,13 +210,13 @@ class KeptModel:
             self.gathering.begin(solves)
 
     def waits(self) -> bool:
-        """Whether NEURON must take the next step, after which a new simulation begins."""
+        """Whether NEURON must take the next step before a new simulation can start."""
         return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
-        """Return steps to take at once; NEURON takes those with transfers or code of events."""
+        """Return the number of steps to take at once; NEURON takes those with event code."""
         if self.model.memory.transfers and self.model.waits_for_transfer():
-            self._run = None  # it would begin with the voltages of now
+            self._run = None  # it would start from the present voltages
             return 1
         h, statements = self.model.h, self.model.pending.statements
         if self._is_late or not self.is_tried:
@@ -233,11 +234,11 @@ class KeptModel:
         return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
-        """Take a step by NEURON, with the model's own code of each step."""
+        """Take one step with NEURON, including the model's own code of each step."""
         self.call(self._step)
 
     def call(self, step: Callable[[], object]) -> None:
-        """Take a step, and call the model's code after it."""
+        """Take one step, then run the model's own code."""
         if self.gathering is not None:
             with self.gathering.watched():
                 step()
@@ -252,42 +253,42 @@ class KeptModel:
         return self.gathering is None or self.gathering.is_tried
 
     def _step(self) -> None:
-        """Take a step, which sets all ASSIGNED variables and runs code of events at its end."""
+        """Take one step, which sets all ASSIGNED variables and runs event code at its end."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]
         have_acted = self._watch(due, begin) if due else bool
-        if self.joints.ranks.size > 1:  # NEURON's exchange, which would set its time, comes later
+        if self.joints.ranks.size > 1:  # NEURON's exchange comes later; it would set its time
             self.model.queue.put_exchange_off(end)
         h.fadvance()
         rest, acted = [t for t in pending.statements if t > end], have_acted()
-        if due and not acted:  # but for calls of the next ones
+        if due and not acted:  # only pending calls of later times may remain
             rest, of_points = self.model.queue.statements()
-            acted = bool(of_points)  # which are rejected when all is read
+            acted = bool(of_points)  # rejected when the model is read again
         if not acted and not self._is_late:
             self._take_print()
-        elif self._is_late or min(due) <= begin:  # they come before the step: all is read again
+        elif self._is_late or min(due) <= begin:  # due before the step: read the model again
             self.fingerprint = None
         pending.statements = rest
         if self._run is not None:
-            self._run.delivered = float(h.t)  # what is due until the end of its step
+            self._run.delivered = float(h.t)  # events due until the end of its step
             self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
-        """Return a function that tells after the step whether statements changed anything."""
+        """Return a function that tells, after the step, whether statements changed anything."""
         queue, acted, before = self.model.queue, [True], list[np.ndarray]()
         alone = np.sum(queue.columns().time == min(due)) == 1
-        if not alone or min(due) <= begin:  # an earlier event would put others in its place
+        if not alone or min(due) <= begin:  # an earlier event would reorder the others
             return lambda: True
 
         def begins() -> None:
             self._take_print()
             before[:] = queue.others()
 
-        def ends() -> None:  # the last of its time, and before an exchange
+        def ends() -> None:  # runs last at its time, before an exchange
             same = self.fingerprint is not None and self.fingerprint.state_is_same()
             pairs = zip(before, queue.others(), strict=True)
-            times, _ = queue.statements()  # none that is due may still come
+            times, _ = queue.statements()  # none that is due may be left
             same &= min(times, default=np.inf) > max(due)
             acted[0] = not same or not all(starmap(np.array_equal, pairs))
 
@@ -297,16 +298,16 @@ class KeptModel:
         return lambda: acted[0]
 
     def _take_print(self) -> None:
-        """Take the fingerprint of NEURON's memory as it is now."""
+        """Update the fingerprint from NEURON's present memory, or create it."""
         if self.fingerprint is not None:
             self.fingerprint.take_values()
         elif self._is_free:
-            with suppress(OSError):  # something is not found: it is read again each time
+            with suppress(OSError):  # something is not found: read the model in each call
                 self.fingerprint = Fingerprint(self.model)
 
     @property
     def _is_late(self) -> bool:
-        """Whether NEURON's bins of events are right only after a step of its own."""
+        """Whether NEURON's bins of events are only right after a step of its own."""
         return self.model.bins is not None and self.model.bins.late
 
     @property
@@ -317,13 +318,13 @@ class KeptModel:
 
     @property
     def can_stay(self) -> bool:
-        """Whether it can be kept: all of it can be compared."""
+        """Whether the model can be kept: the fingerprint covers all of it."""
         return self._is_free and self.fingerprint is not None and self.fingerprint.covers_all
 
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Raise errors as ClhinesError: NEURON's memory is written in part, so none is a refusal."""
+    """Raise any error as a ClhinesError: memory is partly written, so it is not a refusal."""
     try:
         yield
     except Exception as error:
@@ -334,7 +335,7 @@ _kept: list[KeptModel] = []
 
 
 def kept_model(request: RunOptions) -> KeptModel | None:
-    """Return the model that is kept, if NEURON has it still; it is kept no more."""
+    """Remove and return the kept model if NEURON still has it; None otherwise."""
     kept, same = _kept.pop() if _kept else None, False
     try:
         same = kept is not None and kept.is_of(request)

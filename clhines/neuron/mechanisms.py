@@ -1,4 +1,4 @@
-"""Mechanisms of a model, converted from their NMODL, and what their POINTERs point to."""
+"""Convert a model's mechanisms from NMODL, and find the targets of their POINTERs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from clhines.simulator.mechanisms.nmodl import (
 )
 from clhines.simulator.refusals import refusal
 
-_ROWS = 1e-12  # relative: rows of TABLEs that differ by more are not of rounding
-_EACH = 8  # self events that an instance may have under way for each of its connections
-_MOST_EVENTS = 1 << 24  # of all instances of a mechanism
+_ROWS = 1e-12  # relative: rows of TABLEs may differ by this much (rounding)
+_EACH = 8  # pending self events per connection of an instance, at most
+_MOST_EVENTS = 1 << 24  # pending self events of all instances of a mechanism
 
 
 def convert_all(model: NeuronModel) -> None:
@@ -59,19 +59,20 @@ def convert_all(model: NeuronModel) -> None:
 def mechanism_of(
     model: NeuronModel, name: str, kept: Sequence[str] = (), draws: bool = False
 ) -> Mechanism | list[Rejected]:
-    """Return a mechanism that keeps some of its variables, to which POINTERs of others point.
+    """Return a mechanism as a run needs it, or the constructs that are not supported.
 
-    `draws`: it is the one that draws from NEURON's one generator, whatever its parameters say.
+    `kept` names variables that POINTERs of other mechanisms read. `draws`: it draws from NEURON's
+    shared generator, whatever its parameters say.
     """
     entry, tables = _entry_of(model, name), model.function_tables(name)
     pointers = sorted({g.name for g in model.gaps if g.owner == name})
     use_tables = "usetable" not in entry.globals_ or bool(getattr(model.h, f"usetable_{name}"))
     second = int(model.h.secondorder) > 0 and entry.channel is None
     queue = _room_for_events(model, name)
-    more = queue, kept, draws
+    options = queue, kept, draws
 
     def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
-        return converted(entry, pointers, use_tables, second, tables, *more)
+        return converted(entry, pointers, use_tables, second, tables, *options)
 
     mechanism = convert(entry)
     while not isinstance(mechanism, Mechanism) and (block := _refused_table(mechanism[0])):
@@ -102,24 +103,24 @@ def mechanism_of(
 
 
 def _refused_table(rejected: Rejected) -> str:
-    """Return the block of a TABLE that depends on a changing variable; empty for other refusals."""
+    """Return the block of a TABLE that was refused for a changing variable; empty otherwise."""
     return rejected.construct.split()[2] if rejected.id == "mod.table" else ""
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
-    """Return NEURON's TABLEs that have a row near 0/0, where rounding decides."""
+    """Return NEURON's own values of TABLEs with a row near 0/0, where rounding decides."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {MADE.format(block): table for block, table in made.items() if table is not None}
 
 
 def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
-    """Return an entry whose C has the present values of static variables."""
+    """Return an entry with the present values of the static variables of its C code."""
     entry, statics = model.every[name].entry, tuple(model.statics(name).items())
     return replace(entry, changes=replace(entry.changes, statics=statics))
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:
-    """Whether parameters say that a mechanism draws from the generator, and bar nothing else."""
+    """Whether parameters make a mechanism draw from the generator, and nothing else bars it."""
     mechanism = model.mechanisms[name]
     said, numbers = mechanism.program.unless, set[int]()
     for block in UNLESS:
@@ -127,13 +128,13 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
             try:
                 flags = refusal_flags(mechanism, block, _present(model, name, block))
             except LookupError:
-                return False  # said where a simulation takes NEURON's values
+                return False  # reported when a simulation takes NEURON's values
             numbers |= {number for number, where in flags if where.any()}
     return bool(numbers) and all(ONE_GENERATOR in said[number] for number in numbers)
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return NEURON's values of a block's inputs; a LookupError: one is hidden."""
+    """Return NEURON's values of a block's inputs; raise a LookupError if one is hidden."""
     program, instances = model.mechanisms[name].program, model.every[name]
     entry, values = instances.entry, dict[str, np.ndarray]()
     wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
@@ -156,15 +157,15 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
 def _other_tables(
     model: NeuronModel, name: str, mechanism: Mechanism
 ) -> tuple[dict[str, FunctionTable], list[Rejected]]:
-    """Return TABLEs in which NEURON has other rows than would be made now, and what is refused.
+    """Return TABLEs whose rows in NEURON differ from rows computed now, and rejections.
 
-    NEURON fills a TABLE again when a DEPEND variable changes, and before INITIAL sets variables.
+    NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
     """
     tables, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
     texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
     for table in mechanism.program.tables:
         block, text = table.name, texts.get(table.name)
-        if table.made or table.columns == ("x",):  # the latter is made again in each call
+        if table.made or table.columns == ("x",):  # the latter is filled in each call
             continue
         refused += _differing(model, name, block, table.depends)
         if text is not None and text.aside:
@@ -193,31 +194,31 @@ def _other_tables(
 def _differing(
     model: NeuronModel, name: str, block: str, depends: Sequence[str]
 ) -> Iterator[Rejected]:
-    """Yield variables after DEPEND that are not the same in all instances."""
+    """Yield the DEPEND variables that differ between instances."""
     entry = model.every[name].entry
-    for one in sorted({*depends} & {*entry.ranges}):
-        if np.ptp(model.every[name].values(one)):
-            what = refusal("neuron.table-differs", block=block, one=one)
+    for variable in sorted({*depends} & {*entry.ranges}):
+        if np.ptp(model.every[name].values(variable)):
+            what = refusal("neuron.table-differs", block=block, one=variable)
             way_out = f"give all one value, or set usetable_{name} = 0"
             yield Rejected(name, what, way_out, entry.file)
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
-    """Return how many self events of an instance may be under way: some of each connection."""
+    """Return the size of each instance's queue of self events: some for each connection."""
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
     if "net_send" not in model.every[name].entry.text or name not in senders.names:
         return MAX_QUEUE
     instance = senders.instance[target[senders.name[target] == senders.names.index(name)]]
     targets = [event.target for event in model.pending.selves]
-    waiting = np.array([k for owner, k in targets if owner == name], np.int64)
-    most = _EACH * np.bincount(instance, minlength=count) + np.bincount(waiting, minlength=count)
+    pending = np.array([k for owner, k in targets if owner == name], np.int64)
+    most = _EACH * np.bincount(instance, minlength=count) + np.bincount(pending, minlength=count)
     room = 1 << (int(most.max(initial=1)) - 1).bit_length()
     return max(MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
 
 
 def find_external(model: NeuronModel) -> None:
-    """Refuse EXTERNAL variables that something sets in a step."""
+    """Reject EXTERNAL variables that something sets during a step."""
     played = {(p.variable.owner, p.variable.name) for p in model.players}
     for name, mechanism in [*model.mechanisms.items()]:
         for external in mechanism.program.external:
@@ -236,14 +237,14 @@ def find_external(model: NeuronModel) -> None:
 
 
 def _set_in_steps(entry: CatalogueEntry) -> set[str]:
-    """Return names of variables that blocks other than INITIAL of a file set."""
+    """Return the variables that blocks other than INITIAL set."""
     file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
     return {name for body in bodies for name in set_by(body, file.blocks)}
 
 
 def find_pointed(model: NeuronModel) -> None:
-    """Find the targets of POINTERs that are read; their mechanisms keep these variables."""
+    """Find the targets of POINTERs that are read; their mechanisms then keep these variables."""
     gap_nodes = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
     model.pointed, rejected = read_pointed(*read, gap_nodes)
@@ -255,20 +256,20 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Let mechanisms keep variables that others read."""
+    """Convert mechanisms again so that they keep variables which others read."""
     kept = dict[str, set[str]]()
-    for one in variables:
-        kept.setdefault(one.owner, set()).add(one.name)
+    for variable in variables:
+        kept.setdefault(variable.owner, set()).add(variable.name)
     for name, names in kept.items():
         mechanism = mechanism_of(model, name, sorted(names))
         if isinstance(mechanism, Mechanism):
             model.mechanisms[name] = mechanism
-        else:  # as where a TABLE depends on a parameter that is a variable then
+        else:  # e.g. a TABLE depends on a parameter that becomes a variable
             model.rejected += mechanism
 
 
 def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) -> Iterator[Rejected]:
-    """Yield why a POINTER cannot read a variable of a mechanism."""
+    """Yield reasons why a POINTER cannot read a variable of a mechanism."""
     owner, variable = target.owner, target.name
     pointing = model.outside.pointing.get(owner)
     if pointing is not None and variable in pointing.unknown:
@@ -290,7 +291,7 @@ def find_written(model: NeuronModel) -> None:
     parts = model.memory, model.places, model.every, model.mechanisms
     model.written = read_written(*parts, plays.in_use)
     model.rejected += model.written.rejected
-    hoc_variables = set[int]()  # variables of hoc
+    hoc_variables = set[int]()
     for recorder in plays.recorders:
         variable = recorder.variable
         if variable is not None and variable.owner == ELEMENT:
@@ -304,7 +305,7 @@ def find_written(model: NeuronModel) -> None:
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:
-    """Find what is played into a variable after DEPEND of a TABLE as NEURON has it, or makes it."""
+    """Reject Vectors that play into a DEPEND variable of a TABLE with NEURON's own values."""
     rejected, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
     made = [(name, block) for name, blocks in model.made.items() for block in blocks]
     for name, block in [*made, *model.aside]:
@@ -317,7 +318,7 @@ def check_made(model: NeuronModel) -> list[Rejected]:
 
 
 def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:
-    """Find where NEURON keeps self events and WATCH conditions; reject the mechanism if unknown."""
+    """Find where NEURON keeps self events and WATCH conditions; reject the mechanism on failure."""
     net, instances = mechanism.program.net, model.every[name]
     if net is None or not (net.watches or net.sends):
         return []

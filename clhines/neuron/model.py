@@ -1,4 +1,4 @@
-"""A model as read from NEURON's memory."""
+"""A NEURON model, read from memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class NeuronModel:
-    """Everything read from NEURON's memory; `watched` are the armed WATCH conditions."""
+    """Everything read from NEURON's memory; `watched` lists the armed WATCH conditions."""
 
     h: Hoc
     memory: NeuronMemory
@@ -65,38 +65,36 @@ class NeuronModel:
     draws: Draws
     outside: Outside
     gaps: list[Gap] = field(default_factory=list)
-    nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
+    nodes: range = range(0)  # this rank's node numbers among `all_nodes` of all MPI ranks
     all_nodes: int = 0
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     written: PointerTargets = field(default_factory=PointerTargets)
-    # by mechanism and POINTER that events set, (count, 2): NetCons, and which of their weights
+    # by mechanism and POINTER that events set, (count, 2): NetCons and their weight indices
     steered: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
-    # by mechanism and name: what each instance's POINTER points to that it reads
+    # by mechanism and POINTER that is read: the target of each instance
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
-    hidden: dict[str, HiddenVariables] = field(
-        default_factory=dict
-    )  # variables that hoc does not see
-    point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
-    made: dict[str, list[str]] = field(default_factory=dict)  # TABLEs as NEURON has them, by block
-    beyond: dict[str, set[str]] = field(default_factory=dict)  # what TABLEs are made of but DEPEND
-    # by mechanism and block: TABLEs that set what others use, beside their columns
+    hidden: dict[str, HiddenVariables] = field(default_factory=dict)  # that hoc does not show
+    point_names: tuple[str, ...] = ()  # all that NEURON knows, artificial cells included
+    made: dict[str, list[str]] = field(default_factory=dict)  # blocks of TABLEs NEURON has filled
+    beyond: dict[str, set[str]] = field(default_factory=dict)  # inputs of TABLEs outside DEPEND
+    # mechanism and block of TABLEs that also set variables which other blocks use
     aside: list[tuple[str, str]] = field(default_factory=list)
-    step_code: StepCode | None = None  # that runs after each step of continuerun()
-    draws_graphs: bool = False  # advance() or Plot() of its own does, which a run leaves out
+    step_code: StepCode | None = None  # runs after each step of continuerun()
+    draws_graphs: bool = False  # its own advance() or Plot() draws; a run leaves that out
     uncalled: list[Rejected] = field(default_factory=list)  # of advance(), step() and Plot()
-    gathers: bool = False  # whether functions are called in the middle of each step
-    lone: Hoc | None = None  # section of a model of artificial cells alone, held here
+    gathers: bool = False  # functions are called in the middle of each step
+    lone: Hoc | None = None  # section created for a model of artificial cells alone
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that are played into variables."""
+        """Vectors and Randoms that play into variables."""
         return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:
-        """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
+        """Whether `target_var` holds voltages of an earlier step; all MPI ranks call it."""
         names = {(gap.owner, gap.name) for gap in self.gaps}
         before = {(o, n): self.every[o].values(n).copy() for o, n in names}
         self.memory.transfer()
@@ -106,9 +104,9 @@ class NeuronModel:
         return any(changed)
 
     def waits_for_tables(self, begun: bool = False) -> bool:
-        """Whether the next step fills a TABLE again, and sets variables that other blocks use.
+        """Whether the next step fills a TABLE again and so sets variables that other blocks use.
 
-        `begun`: where INITIAL would not have made it before.
+        `begun`: INITIAL may have filled it before.
         """
         for name, block in self.aside:
             entry = self.every[name].entry
@@ -122,7 +120,7 @@ class NeuronModel:
         return False
 
     def is_behind(self) -> bool:
-        """Whether an event is due before the next step, which may send others that are due, too."""
+        """Whether an event is due before the next step; it may send others that are due, too."""
         pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
         return self.bins is None and min(times, default=np.inf) < begin
@@ -144,7 +142,7 @@ class NeuronModel:
         return tables
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
-        """Return a TABLE as NEURON has filled it; None if it has not, or would fill it again."""
+        """Return a TABLE as NEURON filled it; None if it is not filled or would be filled again."""
         instances = self.every[name]
         entry, number = instances.entry, instances.entry.number
         table = tables_of(entry.text, entry.file)[block]
@@ -156,14 +154,14 @@ class NeuronModel:
             if any(self._is_hidden(name, n) for n in saved) and all(
                 (x == x[0]).all() for x in map(np.atleast_1d, now.values())
             ):
-                self._make_table(name, block, table.columns)  # as where a step begins
+                self._make_table(name, block, table.columns)  # as at the begin of a step
                 saved = depended(number, block)
             if saved is not None and all((now[n] == x).all() for n, x in saved.items()):
                 values = read_made(number, table.columns, table.rows)
         return None if values is None else table.with_values(values)
 
     def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
-        """Call a block with a TABLE for the first instance, whose variables stay as they are."""
+        """Call a TABLE's block for the first instance, and restore the instance's variables."""
         instances, before = self.every[name], list[Callable[[], None]]()
         for column in columns:
             variable, _, place = column.partition(".")
@@ -183,16 +181,16 @@ class NeuronModel:
             restore()
 
     def _is_hidden(self, name: str, variable: str) -> bool:
-        """Whether a variable of instances is one that hoc does not see."""
+        """Whether a variable of instances is hidden from hoc."""
         seen = self.every[name].entry.ranges
         return variable not in seen and variable in self.hidden_of(name).columns
 
     def first_of(self, name: str, variable: str) -> float:
-        """Return a variable of a mechanism's first instance, NaN where it is none."""
+        """Return a variable of a mechanism's first instance; NaN if there is none."""
         return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
-        """Return the values of a variable of a mechanism, NaN where it is none that is found."""
+        """Return the values of a mechanism's variable; NaN if it is not found."""
         entry = self.every[name].entry
         if variable in entry.ranges:
             return self.every[name].values(variable)
@@ -203,7 +201,7 @@ class NeuronModel:
         return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
 
     def statics(self, name: str) -> dict[str, int]:
-        """Return the values of static variables of a mechanism's C that are found."""
+        """Return the values of static C variables of a mechanism, as far as they are found."""
         entry = self.every[name].entry
         at = {n: static_at(n, entry.number) for n in statics_of(entry.text)}
         return {n: ctypes.c_int.from_address(a).value for n, a in at.items() if a}
@@ -211,7 +209,7 @@ class NeuronModel:
     def hidden_of(self, name: str) -> HiddenVariables:
         if name not in self.hidden:
             instances = self.every[name]
-            lengths = cache(lambda: lengths_of(instances.entry))  # where there are arrays
+            lengths = cache(lambda: lengths_of(instances.entry))
             self.hidden[name] = HiddenVariables(self.memory, instances, lengths)
         return self.hidden[name]
 
@@ -231,7 +229,7 @@ class NeuronModel:
             ) from None
 
     def pointers(self, name: str) -> np.ndarray:
-        """(k,) int64: targets of the POINTER that VERBATIM draws from, for each instance."""
+        """(k,) int64: the address in each instance's POINTER that VERBATIM draws from."""
         return self.slots.pointers(self.every[name], self._width())
 
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
@@ -239,7 +237,7 @@ class NeuronModel:
         try:
             pointers = [self.pointers(name) for _ in variables]
         except OSError:
-            return []  # said where streams are read
+            return []  # reported when streams are read
         return [v for v, each in zip(variables, pointers, strict=True) if not each.all()]
 
     @cached_property
@@ -247,7 +245,7 @@ class NeuronModel:
         return int(self.h.Random().Random123_globalindex())
 
     def _width(self) -> int:
-        """Return the size in bytes of a place that is no variable, from any point process."""
+        """Return the size in bytes of a dparam slot, as any point process shows it."""
         for one in self.every.values():
             if one.entry.kind == "point":
                 return self.memory.points.slots_of(self.memory.object_address(one.things[0]))[1]
@@ -264,7 +262,7 @@ class NeuronModel:
         return np.array(sorted(n for n in nodes if n not in self.nodes), np.int64)
 
     def refresh(self, values: bool) -> None:
-        """Read again the parts that change in a run: Vectors, and `values` if they differ."""
+        """Read again the parts that change in a run: Vectors, and with `values` everything else."""
         h, memory = self.h, self.memory
         self.plays.refresh()
         if values or self.trains.names:
@@ -289,7 +287,7 @@ class NeuronModel:
             self.bins = Bins(self.memory, self.queue, float(self.h.t), float(self.h.dt))
 
     def forget(self) -> None:
-        """Drop all references to NEURON's objects, which would keep these alive."""
+        """Drop all references to NEURON's objects, so that NEURON can delete them."""
         self.tree.forget()
         self.plays.forget()
         mechanisms = self.contents.density, self.contents.points

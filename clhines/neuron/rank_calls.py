@@ -1,4 +1,4 @@
-"""Calls that all MPI ranks of NEURON make together: what they agree on, and how they are joined."""
+"""Agreements of NEURON's MPI ranks before a run, and the joining of their networks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clhines.simulator.ranks import ONE_PROCESS, Joints, Ranks, world
 
 
 def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
-    """Return NEURON's MPI ranks if they exchange anything, or this process alone."""
+    """Return NEURON's MPI ranks if they exchange anything; otherwise this process alone."""
     if not on_ranks(h):
         return ONE_PROCESS
     comm, size = world(), int(h.ParallelContext().nhost())
@@ -31,7 +31,7 @@ def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
 
 
 def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
-    """Count steps, whose number must be the same on all ranks, as must NEURON's clock."""
+    """Return the number of steps; it and NEURON's clock must be the same on all ranks."""
     with ranks.agreed():
         steps = count()
     ranks.same(lambda: {"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
@@ -39,7 +39,7 @@ def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
 
 
 def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
-    """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
+    """Return the kept model if every rank has one and the transferred voltages are the same."""
     if ranks.all(kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
         same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
@@ -51,7 +51,7 @@ def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
 
 
 def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
-    """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
+    """Return the steps that all ranks take; all continue their runs, or all start again."""
     if ranks.size == 1:
         return steps
     t, dt = float(kept.model.h.t), float(kept.model.h.dt)
@@ -68,14 +68,14 @@ def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
 
 
 def joined(joints: Joints, once: NeuronNetwork, request: RunOptions) -> dict[str, object]:
-    """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
+    """Return the arguments of `Simulation` that depend on whether ranks are joined."""
     if joints.ranks.size == 1:
         return {"device": request.device, "engine": request.engine}
-    number, origins = once.numbers, once.model.wires.origins
+    source_number, origins = once.numbers, once.model.wires.origins
     gid = np.array([origin.gid for origin in origins], np.int64)
-    heard = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
-    sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~heard
-    joints.join(number[sent], gid[sent], number[heard], gid[heard])
+    receives = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
+    sends = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~receives
+    joints.join(source_number[sends], gid[sends], source_number[receives], gid[receives])
     joints.point(once.model.nodes, once.model.remote)
     joints.in_steps = once.model.h.ParallelContext().spike_compress() > 0
     return joined_options(joints, request.device, request.dtype, request.engine)

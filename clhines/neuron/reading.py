@@ -1,4 +1,4 @@
-"""Reads a model from NEURON's memory, and lists what cannot be simulated."""
+"""Read a model from NEURON's memory, and list the constructs that are not supported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from clhines.simulator.refusals import refusal
 def read_model(
     h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool = False, ranks: Ranks = ONE_PROCESS
 ) -> NeuronModel:
-    """Read the model and list its rejections; `every`: Vectors that record later, too."""
+    """Read the model and its rejections; `every`: include Vectors that record or play later."""
     with ranks.agreed():
         if vectors is not None and not isinstance(vectors, dict):
             raise InputError(f"vectors is {shown(vectors)}; expected a dict of VecStim to Vector")
@@ -99,7 +99,7 @@ def read_model(
 
 
 def _number_nodes(model: NeuronModel, ranks: Ranks) -> None:
-    """Give numbers to the nodes of all ranks, which must all transfer voltages, or none."""
+    """Assign node numbers across ranks; either all ranks transfer voltages, or none does."""
     count = model.tree.num_nodes
     counts = ranks.gather_numbers([count, model.memory.transfers])
     if np.ptp(counts[:, 1]):
@@ -111,7 +111,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks) -> None:
 def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
-    lone = _checked(h, catalogue, ranks.size > 1)
+    lone = _checked(catalogue, ranks.size > 1)
     try:
         memory = NeuronMemory(h)
         queue, sources = EventQueue(memory), EventSources(h, memory)
@@ -150,9 +150,9 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks) -> NeuronM
     return model
 
 
-def _checked(h: Hoc, catalogue: Catalogue, shared: bool) -> Hoc | None:
+def _checked(catalogue: Catalogue, is_shared: bool) -> Hoc | None:
     lone, first = None, next(iter(all_sections()), None)
-    if first is None and (shared or catalogue.has_artificial()):
+    if first is None and (is_shared or catalogue.has_artificial()):
         from neuron import nrn  # hoc may have a variable `Section`, too
 
         lone = nrn.Section(name="lone")
@@ -178,7 +178,7 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 
 def _branches(tree: Tree) -> list[Rejected]:
-    """Reject sections that stand for several branches alike."""
+    """Reject sections with `rallbranch`, which stand for several equal branches."""
     several = [section for section in tree.sections if section.rallbranch != 1]
     if not several:
         return []
@@ -187,7 +187,7 @@ def _branches(tree: Tree) -> list[Rejected]:
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
-    """Reject mechanisms that draw from a Random that is played, and Random.play on MPI ranks."""
+    """Reject mechanisms that draw from a played Random, and Random.play on MPI ranks."""
     if not model.draws:
         return
     if ranks.size > 1:
@@ -201,7 +201,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
 
 
 def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
-    """Let the one instance that draws from NEURON's one generator do so, and reject several."""
+    """Convert the one instance that draws from NEURON's shared generator; reject several."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
     asking = [name for name in programs if asks_generator(model, name)]
     drawing = [name for name, p in programs.items() if GENERATOR in p.random or name in asking]
@@ -221,7 +221,7 @@ def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
 
 
 def _late(model: NeuronModel) -> list[Rejected]:
-    """Refuse bins of events that wait for a step of NEURON's own, on several MPI ranks."""
+    """Reject bins of events that need a step by NEURON first, on several MPI ranks."""
     if model.bins is None or not model.bins.late or not on_ranks(model.h):
         return []
     return [Rejected("", refusal("neuron.old-bins-on-ranks", what=LATE))]

@@ -1,9 +1,9 @@
-"""NEURON's memory, read by ctypes: places are located by an example, never assumed.
+"""NEURON's private memory, read by ctypes; fields are located by an example, never assumed.
 
-`session`: NEURON itself. `symbols`: its library, and names of hoc; `objects`: objects of hoc,
-places of variables, point processes; `memory`: all of it, with the lists that the interpreter does
-not show. `sources`: sources of events, NetCons; `raw`: words and records; `fields`: sections,
-nodes, data and values of mechanisms, all at once; `channels`: texts of KSChan; `streams`: random
-numbers; `tables`: those of FUNCTION_TABLE, and LOCALs. `redirect`: functions of hoc that others
-replace; `versions`: the self-test of a version of NEURON.
+`session`: importing NEURON. `symbols`: its library, and hoc's symbols; `objects`: hoc objects,
+addresses of variables, point processes; `memory`: all of these, with the lists that the interpreter
+does not show. `sources`: event sources and NetCons; `raw`: words and records; `fields`: layout of
+sections, nodes and mechanism data; `channels`: KSChans as NMODL; `streams`: random numbers;
+`tables`: FUNCTION_TABLEs, TABLEs and LOCALs. `redirect`: replacing functions of hoc; `versions`:
+self-tests of a NEURON version.
 """

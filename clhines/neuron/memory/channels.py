@@ -1,7 +1,7 @@
-"""Channels that hoc builds (KSChan, as ChannelBuilder does), written as NMODL.
+"""Write channels that hoc builds (KSChan, ChannelBuilder) as NMODL.
 
-The texts follow kschan.cpp of NEURON 9: *hh* gates, of one state, go on by exponentials with rates
-of the present voltage; kinetic schemes (*ks*) take a step of implicit Euler in any `secondorder`.
+The texts follow kschan.cpp of NEURON 9: *hh* gates (one state) advance by exponentials with rates
+at the present voltage; kinetic schemes (*ks*) take an implicit Euler step for any `secondorder`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from clhines.simulator.mechanisms.nmodl import KEYWORDS, FunctionTable
 from clhines.simulator.refusals import Sentence, refusal
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_USED = {  # by NMODL, or the text
+_USED = {  # names that NMODL or the text itself uses
     *KEYWORDS,
     *"v t dt celsius area diam exp fabs nrn_ghk FORALL RESET SENS PUTQ GETQ MATCH".split(),
 }
 _TABLE, _PAIR = 7, (5, 6)  # types of functions: a table; Borg-Graham's inf and tau
-_FORMS = (  # of each type of function, and how many numbers it has
+_FORMS = (  # by type of function: its text and its number of coefficients
     ("1", 0),
     ("{0}", 1),
     ("{0}*{p}exp({1}*(v - {2}))", 3),
@@ -32,9 +32,9 @@ _FORMS = (  # of each type of function, and how many numbers it has
     ("{p}inf({0}, {3}, {x}*{2}*(v - {1}))", 5),
     ("(1/{p}sum({0}, {3}, {x}*{2}*(v - {1})) + {4})", 5),
 )
-_OUTSIDE = 2  # type of transitions that a concentration outside drives; those of 3, inside
-_SAMPLES = 50  # voltages at which a table is compared with what hoc says
-_E_OVER_K = 1.602176634e-19 / 1.380649e-23 / 1000  # K/mV, of CODATA 2018 as NEURON has it
+_OUTSIDE = 2  # transition type: driven by an outside concentration (3: inside)
+_SAMPLES = 50  # voltages at which a table is compared with hoc
+_E_OVER_K = 1.602176634e-19 / 1.380649e-23 / 1000  # K/mV, CODATA 2018 as in NEURON
 _HELPERS = """
 FUNCTION {p}exp(x) {{ LOCAL y
     y = x
@@ -50,16 +50,16 @@ FUNCTION {p}inf(a, y, x) {{ {p}inf = a*{p}exp(y*x)/{p}sum(a, y, x) }}
 
 
 class Channel(NamedTuple):
-    """NMODL of a channel with its tables, or why there is none."""
+    """NMODL text of a channel with its tables, or the reason why it is not supported."""
 
     text: str
     tables: dict[str, FunctionTable]
-    variables: dict[str, str]  # hoc's name of each by that of its column
+    variables: dict[str, str]  # hoc's name by column name
     refused: Sentence | None = None
 
 
 def channels_of(h: Hoc) -> dict[str, Hoc]:
-    """Return all KSChan by the names of their mechanisms."""
+    """Return all KSChans by mechanism name."""
     return {str(ks.name()): ks for ks in h.List("KSChan")}
 
 
@@ -146,7 +146,7 @@ class _Writer:
         return f"p*nrn_ghk(v, {ion}i, {ion}o, {z}){unit}"
 
     def _gates(self) -> list[str]:
-        """Return the factor of each gate, without those that are 1."""
+        """Return the factor of each gate, except factors of 1."""
         factors = list[str]()
         for gate in map(self._ks.gate, range(int(self._ks.ngate()))):
             first, power = int(gate.sindex()), int(gate.power())
@@ -157,13 +157,13 @@ class _Writer:
         return factors
 
     def _first(self) -> list[str]:
-        """Return where kinetic schemes start: each gate in its first state."""
+        """Return the initial values of kinetic schemes: each gate is in its first state."""
         firsts = {int(self._ks.gate(k).sindex()) for k in range(int(self._ks.ngate()))}
         states = enumerate(self._names[self._hh :], self._hh)
         return [f"{name} = {int(k in firsts)}" for k, name in states]
 
     def _hh_lines(self) -> tuple[list[str], list[str]]:
-        """Return the lines that start the hh states, and those of a step."""
+        """Return the lines that initialise the hh states, and the lines of a step."""
         p, start, step = self._p, list[str](), list[str]()
         for name, t in zip(self._names, self._of_hh, strict=False):
             a, b = self._function(t, 0), self._function(t, 1)
@@ -188,12 +188,12 @@ class _Writer:
         return reactions
 
     def _ligand(self, t: Hoc) -> tuple[str, str]:
-        """Return ion and concentration of a transition."""
+        """Return the ion and the concentration of a transition."""
         name = str(t.ligand())
         return name[:-1], name
 
     def _second(self, t: Hoc) -> str:
-        """Return the second function: of a pair NEURON takes both from the numbers of the first."""
+        """Return the second function; NEURON computes both of a pair from the same coefficients."""
         pair = (t.ftype(0), t.ftype(1)) == _PAIR
         return self._function(t, 0, _PAIR[1]) if pair else self._function(t, 1)
 
@@ -231,5 +231,5 @@ class _Writer:
 
 
 def _number(x: float) -> str:
-    """Return a number for NMODL, with all its bits."""
+    """Return a number as NMODL with all its bits."""
     return f"({float(x)!r})" if x < 0 else repr(float(x))

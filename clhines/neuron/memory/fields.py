@@ -1,8 +1,8 @@
 """The layout of NEURON's sections, nodes and mechanism data in memory.
 
 One section, whose contents NEURON's functions and Python show, gives the offset of each
-field. NEURON has one array for each variable of a mechanism, its *column*, and each
-instance has a *row* in it: NumPy reads and sets all at once.
+field. NEURON stores each variable of a mechanism in one array, its *column*, and each
+instance has a *row* in it, so that NumPy reads and sets all instances at once.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc, Section, all_sections
 
-_SECTION, _NODE, _DATA = 8, 12, 10  # words of each object that are searched
-_COUNT = 0xFFFF  # a section's number of nodes has 16 bits
+_SECTION, _NODE, _DATA = 8, 12, 10  # words of each object to search
+_COUNT = 0xFFFF  # mask: a section stores its number of nodes in 16 bits
 
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Words of objects, and 32-bit halves where a name has ``half``; data is NEURON's Prop."""
+    """Word offsets in NEURON's objects (32-bit offsets: ``half``); *data* is a Prop."""
 
-    parent: int  # of a section; -1 where all sections are roots
-    count_half: int  # number of a section's nodes
-    nodes: int  # where the addresses of a section's nodes are
-    parent_node: int  # at which a section starts
-    row: int  # of a node: what has its row in columns
-    rinv: int  # axial conductance of a node to its parent, µS
-    data: int  # first of the data of mechanisms of a node
-    next: int  # of such data: the next of the node
-    type_half: int  # of such data: of the mechanism
-    row_of_data: int  # what has its row in the mechanism's columns
-    places: int  # of such data: what is no variable
+    parent: int  # section: its parent; -1 if all sections are roots
+    count_half: int  # section: its number of nodes
+    nodes: int  # section: address of its nodes
+    parent_node: int  # section: node at which it starts
+    row: int  # node: what holds its row in columns
+    rinv: int  # node: axial conductance to its parent, µS
+    data: int  # node: its first mechanism data
+    next: int  # data: the node's next data
+    type_half: int  # data: number of the mechanism
+    row_of_data: int  # data: what holds its row in the mechanism's columns
+    places: int  # data: its dparam slots (everything but variables)
     is_point: np.ndarray  # of each mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return node counts of sections, addresses from the parent's end on, and first nodes."""
+        """Return sections' node counts, nodes from the parent's end on, and start nodes."""
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
         nodes = self._word(begin + 8 * np.arange(number.sum()), 0)
         return number, nodes, self._word(sections, self.parent_node)
 
     def parents_of(self, sections: np.ndarray) -> np.ndarray:
-        """(s,) int64: addresses of the parents of sections, 0 of a root."""
+        """(s,) int64: addresses of the sections' parents, 0 for a root."""
         if self.parent < 0:
             return np.zeros(len(sections), np.int64)
         return self._word(sections, self.parent)
@@ -58,7 +58,7 @@ class Fields:
     def g_axial(self, nodes: np.ndarray) -> np.ndarray:
         """(k,) float64, µS: axial conductances of nodes to their parents, as ``1 / seg.ri()``."""
         inverse = raw.numbers_at(nodes + 8 * self.rinv)
-        ri = np.full(len(nodes), 1e30)  # MOhm, as NEURON says where there is none
+        ri = np.full(len(nodes), 1e30)  # MOhm, NEURON's value for no connection
         np.divide(1.0, inverse, out=ri, where=inverse != 0)
         return 1.0 / ri
 
@@ -74,7 +74,7 @@ class Fields:
         return self._word(nodes, self.row)
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
-        """Return the data of mechanisms in membranes and of ions in some nodes, or of points."""
+        """Return the mechanism data in some nodes: membranes and ions, or point processes."""
         most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
         at, parts = np.arange(len(nodes), dtype=np.int32), []
@@ -94,15 +94,20 @@ class Fields:
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
-        """Return data of point processes (C++ objects) in order, 0 where there is none."""
+        """Return the data of point processes (C++ objects) in order, zeros for none."""
         _, node, data, owner = raw.gather(points, 4).astype(np.int64).T
         rows = np.zeros((len(points), 5), np.int64)
-        here = data != 0
-        if (raw.gather(owner[here], 2)[:, 1].astype(np.int64) != points[here]).any():
+        has_data = data != 0
+        if (raw.gather(owner[has_data], 2)[:, 1].astype(np.int64) != points[has_data]).any():
             raise OSError("a point process is not as expected")
-        at = data[here]
-        columns = node[here], node[here] * 0, self._half(at, self.type_half), *self._places(at)
-        rows[here] = np.column_stack(columns)
+        at = data[has_data]
+        columns = (
+            node[has_data],
+            node[has_data] * 0,
+            self._half(at, self.type_half),
+            *self._places(at),
+        )
+        rows[has_data] = np.column_stack(columns)
         return Data(*rows.T)
 
     @staticmethod
@@ -117,26 +122,26 @@ class Fields:
 
 
 class Data(NamedTuple):
-    """Data of mechanisms (Prop) in nodes; mechanism after mechanism, of each node after node."""
+    """Mechanism data (Prop) in nodes, sorted by mechanism, then by node."""
 
-    node: np.ndarray  # which of the nodes
-    depth: np.ndarray  # where in the node's order
+    node: np.ndarray  # index among the nodes
+    depth: np.ndarray  # position in the node's list
     type_: np.ndarray  # number of the mechanism
     row: np.ndarray  # address of its row
-    places: np.ndarray  # address of what is no variable
+    places: np.ndarray  # address of its dparam slots
 
     def of(self, type_: int) -> Data:
         begin, end = np.searchsorted(self.type_, np.array([type_, type_ + 1], self.type_.dtype))
         return Data(*(column[begin:end] for column in self))
 
     def types(self) -> list[int]:
-        """Return the mechanisms, in the order in which they are first met."""
+        """Return the mechanisms in the order of their first occurrence."""
         numbers, first = np.unique(self.type_, return_index=True)
         return numbers[np.lexsort((self.depth[first], self.node[first]))].tolist()
 
 
 def find_fields(memory: NeuronMemory) -> Fields:
-    """Find the fields from a section and one that has a parent; OSError if not as expected."""
+    """Locate the fields in one section and one section with a parent; OSError on failure."""
     try:
         return _fields_of_example(memory, all_sections()[0], _parent_word(memory))
     except (ValueError, IndexError):
@@ -153,7 +158,7 @@ def _parent_word(memory: NeuronMemory) -> int:
 
 
 def _nodes_of(node_at: Callable[[float], int], nseg: int, far: float) -> list[int]:
-    """Return a section's nodes from the end at its parent to the `far` one, 0 or 1."""
+    """Return a section's nodes from its parent's end to the `far` end, 0 or 1."""
     nodes = [node_at((k + 0.5) / nseg) for k in range(nseg)]
     return [*(nodes if far else nodes[::-1]), node_at(far)]
 
@@ -165,7 +170,7 @@ def _first(places: Iterable[int]) -> int:
 
 
 def _only(places: Iterable[int]) -> int:
-    """Return the one place; a ValueError: there are none or several."""
+    """Return the single place; raise a ValueError for none or several."""
     (place,) = places
     return place
 
@@ -212,7 +217,7 @@ def _fields_of_example(memory: NeuronMemory, section: Section, parent: int) -> F
 
 
 class DataColumns:
-    """Variables of instances of one mechanism; `rows` are addresses, (k,) int64."""
+    """Variables of all instances of one mechanism; `rows` are addresses, (k,) int64."""
 
     def __init__(self, memory: NeuronMemory, things: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._things, self.rows = memory, things, rows
@@ -220,7 +225,7 @@ class DataColumns:
         self._places: dict[tuple[str, int | None], raw.Place | None] = {}
 
     def refresh(self) -> None:
-        """Read the numbers of rows again: NEURON sorts its columns when a model changes."""
+        """Read the row numbers again: NEURON sorts its columns when a model changes."""
         self._numbers = None
 
     def values(self, name: str, place: int | None) -> np.ndarray | None:
@@ -235,16 +240,14 @@ class DataColumns:
         return True
 
     def addresses(self, name: str, place: int | None) -> np.ndarray | None:
-        """(k,) int64: where a variable of each instance is now; None where it is in no column."""
+        """(k,) int64: address of each instance's variable now; None if it is in no column."""
         column_and_rows = self._find(name, place)
-        return (
-            None
-            if column_and_rows is None
-            else column_and_rows[0].ctypes.data + 8 * column_and_rows[1]
-        )
+        if column_and_rows is None:
+            return None
+        return column_and_rows[0].ctypes.data + 8 * column_and_rows[1]
 
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return a column and the places of the instances in it, where hoc sees the same there."""
+        """Return a column and the instances' indices in it, if hoc shows the same values."""
         key = name, place
         if key not in self._places:
             self._places[key] = self._look_up(name, place)
@@ -276,6 +279,6 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return a column of NEURON's, float64, as long as the largest of some rows needs."""
+    """Return one of NEURON's columns, float64, up to the largest of some rows."""
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

@@ -1,7 +1,7 @@
-"""Facts that NEURON's interpreter does not give, read from its memory with `ctypes`.
+"""Read facts from NEURON's memory, by `ctypes`, that its interpreter does not show.
 
-Where a field is in an object is located by an example whose contents are set here, never assumed.
-Where that fails, `NeuronMemory` raises OSError.
+The offset of a field is located by an example whose contents are set here, never assumed. If that
+fails, `NeuronMemory` raises an OSError.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from clhines.neuron.memory.symbols import HocSymbols
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
 _FIRST = "_Z31_nrn_mechanism_get_param_handleP4PropN6neuron9container11field_indexE"
-_REBUILT = {  # flags of a stale structure, and NEURON's functions that renew it
+_REBUILT = {  # flags of a stale structure, and NEURON's functions that rebuild it
     "tree_changed": "_Z14setup_topologyv",
     "v_structure_change": "_Z15v_setup_vectorsv",
     "diam_changed": "_Z11recalc_diamv",
 }
-_EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a statement, or 0
-_WORDS = {  # that do not change as long as it records or plays; the others are where it is
+_EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a statement or 0
+_WORDS = {  # words that stay the same during recording or playing; others hold the position
     "TvecRecord": range(9), "YvecRecord": range(9), "VecRecordDt": range(11),
     "VecRecordDiscrete": range(11), "VecPlayStep": (*range(11), 12, 13),
     "VecPlayContinuous": (*range(11), 13, 14),
 }  # fmt: skip
-_SCALAR, _BUILT_IN = 5, 2  # of hoc's name_declared; of a symbol of a variable of NEURON's own
-_INDEX = 11  # word of "VecPlayStep" that says how far it is
+_SCALAR, _BUILT_IN = 5, 2  # name_declared() of hoc's scalars; symbol type of NEURON's variables
+_INDEX = 11  # word of "VecPlayStep" with its position
 _ALL = np.ones(16, np.uint64)
-_LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
+_LISTS = 4  # words of NEURON's object with the lists of fixed-step recorders and players
 
 
 class _VariableHandle(ctypes.Structure):
-    """NEURON's place of a variable: its row, what holds that, its column, and more."""
+    """NEURON's handle of a variable: its row, what holds that, its column, and more."""
 
     _fields_ = (("words", ctypes.c_uint64 * 8),)
 
 
 class NeuronMemory(Objects):
-    """Reads NEURON's lists; OSError where the library is not as expected."""
+    """Read NEURON's lists; raises an OSError if the library is not as expected."""
 
     EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent", "HocEvent")
 
@@ -57,17 +57,16 @@ class NeuronMemory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Return the columns of a mechanism's variables by name: a reference moves over them."""
+        """Return a mechanism's columns by variable name, by moving a reference over them."""
         at = raw.WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = raw.WORD.from_address(id(reference) + 8 * (self.reference + 3))
         first, own_shape, columns = at.value, shape.value, dict[str, int]()
         owner = _NAMED.match(repr(reference))
         if owner is None:
             return {}
-        readable = raw.Readable(8)  # a column may begin anywhere: what is missed would not be set
-        shape.value = (
-            1  # not an array's: NEURON ends the process where a column's size is no multiple
-        )
+        readable = raw.Readable(8)  # a column may begin anywhere
+        # of an array NEURON would end the process if a column's size is no multiple of the shape
+        shape.value = 1
         try:
             for step in (8, -8):
                 at.value = first
@@ -82,7 +81,7 @@ class NeuronMemory(Objects):
         return columns
 
     def columns_in(self, segment: Segment, type_: int) -> dict[str, int]:
-        """Return the same of a mechanism in a segment of which hoc may show no variable."""
+        """Return the same for a mechanism in a segment, even if hoc shows none of its variables."""
         word = ctypes.c_void_p
         node_at = self.function("_Z10node_exactP7Sectiond", word, word, ctypes.c_double)
         data_at = self.function("_Z13nrn_mechanismiP4Node", word, ctypes.c_int, word)
@@ -93,14 +92,14 @@ class NeuronMemory(Objects):
             return self.columns(reference)
 
     def named(self, place: raw.Place) -> tuple[str, str]:
-        """Return mechanism and name of a variable that has a row; empty of another one."""
+        """Return mechanism and name of a variable that has a row; empty for other variables."""
         with self._pointing(place.row, place.column) as reference:
             match = _NAMED.match(repr(reference))
         return (match[1], match[2]) if match is not None else ("", "")
 
     @contextmanager
     def _pointing(self, row: int, column: int) -> Iterator[Hoc]:
-        """Give a reference that points to a row of a column, until the end of the block."""
+        """Yield a reference to a row of a column, valid until the end of the block."""
         reference = raw.ref(self._h, "t")
         words = [raw.WORD.from_address(id(reference) + 8 * (self.reference + k)) for k in (0, 2, 3)]
         kept = [word.value for word in words]
@@ -116,7 +115,7 @@ class NeuronMemory(Objects):
         return self.place(raw.ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
-        """Find where a wrapped reference and a recorder keep the place of a variable."""
+        """Locate the variable's handle in a wrapped reference and in a recorder."""
         h = self._h
         section = next(iter(all_sections()), None)
         if section is None:
@@ -147,11 +146,11 @@ class NeuronMemory(Objects):
 
     @property
     def transfers(self) -> bool:
-        """Whether voltages are transferred in every step, by `ParallelContext.setup_transfer`."""
+        """Whether `ParallelContext.setup_transfer` transfers voltages in every step."""
         return bool(raw.WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as in a step, by a method: C++'s exceptions end a caller by ctypes."""
+        """Transfer voltages as a step does, through a hoc method, because it may throw in C++."""
         sources = raw.WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()
@@ -170,7 +169,7 @@ class NeuronMemory(Objects):
             thing.value, method.value, messages.value = kept
 
     def variables_of_hoc(self) -> list[int]:
-        """Return the addresses of the variables that hoc's statements have made, less arrays."""
+        """Return the addresses of scalar variables that hoc statements have created."""
         if self.symbols.class_of("celsius") != _BUILT_IN:
             raise OSError("variables of hoc are not as expected")
         h, class_of = self._h, self.symbols.class_of
@@ -181,7 +180,7 @@ class NeuronMemory(Objects):
     # -- mechanisms -----------------------------------------------------------------------
 
     def order(self) -> list[int]:
-        """Return the types of mechanisms in the order in which NEURON calls them."""
+        """Return the mechanism types in NEURON's calling order."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = raw.WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
@@ -191,23 +190,23 @@ class NeuronMemory(Objects):
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
 
     def num_places(self, type_: int) -> int:
-        """Return how many places an instance of a mechanism has that are no variables."""
+        """Return the number of dparam slots of an instance of a mechanism."""
         sizes = raw.words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 
     def has_order(self, order: float, dt: float) -> bool:
-        """Whether NEURON's steps are of the order of time, as it sets them for dt."""
+        """Whether NEURON's steps have this order (`secondorder`), as it sets them for dt."""
         _, step, factor = self.clock()
-        never = step != dt or not dt or not factor  # it sets them again, or has not yet
+        never = step != dt or not dt or not factor  # it will set them, or has not yet
         return never or factor == _factor(order, dt)
 
     def clock(self) -> ctypes.Array[ctypes.c_double]:
-        """Return the time of NEURON's steps, their dt, and the `_factor` of both."""
+        """Return NEURON's thread time, its dt, and the capacitance `_factor` of both."""
         return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
 
 
 class VectorLists:
-    """Vectors, and NEURON's lists of what records and plays."""
+    """Vectors, and NEURON's lists of recorders and players."""
 
     def __init__(self, h: Hoc, memory: NeuronMemory) -> None:
         self._h, self._memory = h, memory
@@ -223,7 +222,7 @@ class VectorLists:
         return raw.vector_at(self._list())
 
     def acting(self) -> list[int]:
-        """Return recorders and players that act; later ones wait for h.finitialize()."""
+        """Return active recorders and players; others wait for h.finitialize()."""
         entries = self.entries()
         listed, acting = {*entries}, set[int]()
         for word in raw.words_at(self._memory.variable("net_cvode_instance"), _LISTS):
@@ -235,7 +234,7 @@ class VectorLists:
         return [entry for entry in entries if entry in acting]
 
     def played(self, every: bool = False) -> list[raw.PlayEntry]:
-        """Read what records and plays; with `every` also what does not act yet."""
+        """Read the recorders and players; with `every`, inactive ones too."""
         plays = []
         for address in self.entries() if every else self.acting():
             words = raw.words_at(address, 16)
@@ -252,14 +251,14 @@ class VectorLists:
         return plays
 
     def play_words(self) -> np.ndarray:
-        """(n, 17) uint64: addresses and words of all that records or plays, without how far."""
+        """(n, 17) uint64: addresses and words of recorders and players, positions masked."""
         address = np.array(self.acting(), np.int64)
         words = raw.gather(address, 16)
         kept = np.array([self._play_masks.get(int(t), _ALL) for t in words[:, 0]]).reshape(-1, 16)
         return np.column_stack([address.astype(np.uint64), words * kept])
 
     def by_address(self) -> dict[int, Hoc]:
-        """Return all Vectors by the address of their C++ objects."""
+        """Return all Vectors by the address of their C++ object."""
         memory, vectors = self._memory, list(self._h.List("Vector"))
         addresses = memory.insides_of(memory.objects_of(vectors))
         return dict(zip(addresses.tolist(), vectors, strict=True))
@@ -269,7 +268,7 @@ class VectorLists:
         return np.array(raw.vector_at(self.words_of(address)), np.uint64)
 
     def words_of(self, address: int) -> int:
-        """Return where a Vector has the begin and end of its numbers, by its C++ object."""
+        """Return where a Vector stores the begin and end of its numbers."""
         if not self._vector_word:
             vector = self._h.Vector(1)
             begin = self._memory.place(raw.ref(vector, "x")[0]).column
@@ -278,5 +277,5 @@ class VectorLists:
 
 
 def _factor(order: float, dt: float) -> float:
-    """Return by what NEURON multiplies capacitances, 1/ms."""
+    """Return NEURON's factor of capacitances, 1/ms."""
     return (2.0 if order else 1.0) / dt

@@ -1,4 +1,4 @@
-"""Objects, variables and point processes of NEURON, by address."""
+"""Addresses of NEURON's objects, variables and point processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clhines.neuron.memory.raw import WORD, Place, gather, ref, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.symbols import Library
 
-POINTER = 2  # word of a place that has an address, where it has one
+POINTER = 2  # word of a dparam slot that holds an address
 
 
 class _Handle(ctypes.Structure):
@@ -21,7 +21,7 @@ class _Handle(ctypes.Structure):
 
 
 class Objects(Library):
-    """Objects of hoc and places of variables; base of `NeuronMemory`, which finds `reference`."""
+    """Addresses of hoc objects and variables; base of `NeuronMemory`, which finds `reference`."""
 
     reference: int
 
@@ -36,7 +36,7 @@ class Objects(Library):
 
     @staticmethod
     def insides_of(objects: np.ndarray) -> np.ndarray:
-        """(n,) int64: addresses of the C++ objects behind hoc objects, by theirs."""
+        """(n,) int64: addresses of the C++ objects behind hoc objects (given by address)."""
         return gather(objects, 2)[:, 1].astype(np.int64)
 
     def object_address(self, thing: Hoc) -> int:
@@ -44,11 +44,11 @@ class Objects(Library):
         return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:
-        """Return the place of a variable; `reference` as ``segment._ref_v``."""
+        """Return the place of a variable from a reference such as ``segment._ref_v``."""
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
     def known_place(self, thing: Hoc, name: str, size: int = 1) -> Place | None:
-        """Return the place of a variable; None if hoc has none of this name."""
+        """Return the place of a variable; None if hoc has no variable of this name."""
         try:
             return self.place(ref(thing, name, size))
         except (AttributeError, RuntimeError, TypeError, LookupError):
@@ -67,7 +67,7 @@ class Objects(Library):
         return float(self.number(place).value)
 
     def number(self, place: Place) -> ctypes.c_double:
-        """Return the number at a place, which is there until NEURON moves it."""
+        """Return the number at a place, valid until NEURON moves it."""
         at = place.column
         if place.row:
             entry = self.row(place) * place.size + place.place
@@ -83,7 +83,7 @@ class Objects(Library):
 
 
 class PointProcesses:
-    """The data (Prop) of point processes, which are given as the addresses of C++ objects."""
+    """The data (Prop) of point processes, addressed by their C++ objects."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -96,7 +96,7 @@ class PointProcesses:
         return data
 
     def fields_of(self, point: int) -> list[int]:
-        """Return the addresses of all variables of a point process, in the order of its file."""
+        """Return the addresses of a point process's variables, in the order of its file."""
         data = self._property(point)
         pointer, whole = ctypes.c_void_p, ctypes.c_int
         count = self._library.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)
@@ -105,7 +105,7 @@ class PointProcesses:
         return [field(data, k, 0) for k in range(count(data))]
 
     def slots_of(self, point: int) -> tuple[int, int, int]:
-        """Return begin, width in bytes and number of places; the second has the point's address."""
+        """Return address, width in bytes and number of dparam slots; slot 1 holds the point."""
         data = self._property(point)
         places, kind, sizes = self._of_property
         size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value
@@ -117,7 +117,7 @@ class PointProcesses:
 
     @cached_property
     def _of_property(self) -> tuple[Any, Any, int]:
-        """Return NEURON's functions for places and type of a Prop, and its place counts."""
+        """NEURON's functions for the slots and the type of a Prop, and its slot counts."""
         pointer = ctypes.c_void_p
         places = self._library.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
         kind = self._library.function("_Z23_nrn_mechanism_get_typeP4Prop", ctypes.c_int, pointer)
@@ -125,10 +125,10 @@ class PointProcesses:
 
 
 def on_ranks(h: Hoc) -> bool:
-    """Whether NEURON has several MPI ranks, each with cells of its own, which exchange anything.
+    """Whether NEURON has several MPI ranks that exchange events or voltages.
 
-    Events they do where `set_maxstep` came before ``finitialize()``; else each runs alone, as the
-    jobs of `ParallelContext.submit` do.
+    Ranks exchange events if `set_maxstep` came before ``finitialize()``. Otherwise each runs alone,
+    as the jobs of `ParallelContext.submit` do.
     """
     if int(h.ParallelContext().nhost()) < 2:
         return False

@@ -1,4 +1,4 @@
-"""Words of memory, and what `memory` reads from them."""
+"""Words of memory, and the records that `memory` reads from them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import numpy as np
 from clhines.neuron.memory.session import Hoc
 
 WORD = ctypes.c_uint64
-SEARCHED = 40  # words of an object that are searched
-# of bytes at two addresses: 0 where they are equal; as `ctypes.memmove`, without Python's lock
+SEARCHED = 40  # words of an object to search
+# compare bytes at two addresses, 0 if equal; like `ctypes.memmove`, without Python's lock
 compare = ctypes.CDLL(None if os.name == "posix" else "msvcrt").memcmp
 compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 
 
 def ref(thing: object, name: str, size: int = 1) -> Hoc:
-    """Return NEURON's reference to a variable; of an array, to its first element."""
+    """Return NEURON's reference to a variable, or to the first element of an array."""
     reference = getattr(thing, f"_ref_{name}")
     return reference[0] if size > 1 else reference
 
 
 class Place(NamedTuple):
-    """A variable in NEURON's memory: a column, where its number of the row is, place in arrays."""
+    """Address of a variable: its column, where its row number is, and its index if an array."""
 
     column: int
     row: int
@@ -37,51 +37,51 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayEntry:
-    """One entry of NEURON's list of what records or plays."""
+    """One entry of NEURON's list of recorders and players."""
 
-    what: str  # its class, as ``YvecRecord``
+    what: str  # its class, such as ``YvecRecord``
     place: Place
-    words: tuple[int, ...]  # what follows in the object, and nothing behind it: vectors, times, ...
-    event: int  # address of the event by which `Vector.play` acts, 0 of what records
-    calls: bool  # whether that calls a statement
+    words: tuple[int, ...]  # the object's next words: vectors, times, ...
+    event: int  # address of the event that drives `Vector.play`, 0 for a recorder
+    calls: bool  # it calls a statement
     how_far: int  # address of the index of the next value, if it plays in steps
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source of events (PreSyn): a variable's place, or None of an object that sends events."""
+    """A source of events (PreSyn): the place of a variable, or None if an object sends events."""
 
     address: int
     place: Place | None
-    object: int  # address of that hoc object
-    times: int  # address of the vector that records, 0 for none
-    numbers: int  # likewise
-    record_as: int  # what is appended to `numbers`
+    object: int  # address of the sending hoc object
+    times: int  # address of the Vector that records times, 0 for none
+    numbers: int  # address of the Vector that records numbers, 0 for none
+    record_as: int  # number appended to `numbers`
     gid: int  # -1 for none
     is_sent: bool  # to other ranks that listen to the gid
     is_called: bool  # `NetCon.record` calls a statement or a function
 
 
 class QueueEvent(NamedTuple):
-    """An event in NEURON's queue, or arrays of all."""
+    """An event in NEURON's queue, or arrays of all events."""
 
     what: Any  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
     time: Any  # ms
-    address: Any  # of the event, for a NetCon that of the NetCon
+    address: Any  # of the event, or of its NetCon
     item: Any  # address of its entry in the queue
     flag: Any  # of a self event
     target: Any  # address of a self event's point process
     weight: Any  # address of a self event's first weight, or 0
-    bin_order: Any  # place in NEURON's bins, see `back.queue`; -1 for none
+    bin_order: Any  # position in NEURON's bins, see `back.queue`; -1 for none
 
     @property
     def has_statement(self) -> bool:
-        """Whether an event of another kind runs hoc or Python code."""
+        """Whether an event, neither NetCon nor self event, runs hoc or Python code."""
         return self.what in ("HocEvent", "other") and bool(words_at(self.address, 2)[1])
 
     @property
     def is_between_steps(self) -> bool:
-        """Whether its code runs at the end of a step: it is of no point process."""
+        """Whether its code runs at the end of a step, as it belongs to no point process."""
         return self.what == "HocEvent" and not words_at(self.address, 3)[2]
 
 
@@ -95,7 +95,7 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
 
 
 class _WordView:
-    """Runs of words from each word on, as an array of NumPy, which reads only the words in use."""
+    """A run of words at every word, as a NumPy array that reads only what is indexed."""
 
     def __init__(self, address: int, count: int, width: int) -> None:
         self.__array_interface__ = {
@@ -105,7 +105,7 @@ class _WordView:
 
 
 def gather(addresses: np.ndarray, count: int = 1) -> np.ndarray:
-    """(n, count) uint64: the words at each of some addresses, none of which is 0."""
+    """(n, count) uint64: `count` words at each address; no address may be 0."""
     runs, at = _words(addresses, count)
     return runs[at].view(np.uint64).reshape(-1, count)
 
@@ -115,32 +115,32 @@ def numbers_at(addresses: np.ndarray) -> np.ndarray:
 
 
 def put_numbers(addresses: np.ndarray, values: np.ndarray) -> None:
-    """Set the number at each of some addresses; where one is there twice, to the last."""
+    """Set the number at each address; the last value wins if an address occurs twice."""
     numbers, at = numbers_in(addresses)
     numbers[at] = values
 
 
 def put_words(addresses: np.ndarray, words: np.ndarray) -> None:
-    """Set the word, uint64, at each of some addresses."""
+    """Set the word, uint64, at each address."""
     every, at = words_in(addresses)
     every[at] = words
 
 
 def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of numbers, and the indices of some addresses in it."""
+    """Return memory as an array of float64, and the addresses' indices in it."""
     words, at = words_in(addresses)
     return words.view(np.float64), at
 
 
 def words_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of words, uint64, and the indices of some addresses in it."""
+    """Return memory as an array of uint64, and the addresses' indices in it."""
     return _words(addresses, 1)
 
 
 def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return runs of words from the first of some addresses to the last, and where these are.
+    """Return memory as an array of word runs, and the addresses' indices in it.
 
-    A run is one item: NumPy copies it as a whole.
+    Each run is one item, so that NumPy copies it as a whole.
     """
     addresses = np.asarray(addresses, np.int64)
     if not addresses.size:
@@ -151,9 +151,9 @@ def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run_in(words: list[int], wanted: list[int]) -> int:
-    """Return where a run of words is first among words; ValueError where it is not.
+    """Return the index of the first occurrence of a run of words; ValueError if there is none.
 
-    Words beyond the end of an object may be those of an earlier one: the first are the object's.
+    Words beyond the end of an object may belong to an earlier one: the first are the object's.
 
     >>> run_in([7, 1, 2, 3, 1, 2], [1, 2])
     1
@@ -190,7 +190,7 @@ def word_behind(word: int) -> int:
 
 
 class Readable:
-    """Addresses that `room` bytes can be read from, by Linux's maps; none elsewhere."""
+    """Addresses from which `room` bytes can be read, by Linux's memory maps; none elsewhere."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -218,7 +218,7 @@ class Readable:
         )
 
     def likely(self, word: int) -> bool:
-        """Whether a word is such an address, or may be where the system does not tell."""
+        """Whether a word is a readable address; without memory maps, whether it may be one."""
         return word in self if self._ranges else is_address(word)
 
     def among(self, words: np.ndarray) -> np.ndarray:
@@ -229,7 +229,7 @@ class Readable:
         return (at >= 0) & (words <= end[at] - np.uint64(self._room)) & (words % np.uint64(8) == 0)
 
     def of_file(self, path: str) -> list[tuple[int, int]]:
-        """Return begin and end of a library's variables, of those without a value in it, too."""
+        """Return the address ranges of a library's variables, uninitialised ones included."""
         ranges = list[tuple[int, int]]()
         for (begin, end), file in zip(self._ranges, self._files, strict=True):
             follows = not file and bool(ranges) and begin == ranges[-1][1]

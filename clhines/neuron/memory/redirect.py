@@ -1,4 +1,4 @@
-"""Other functions in place of hoc's own, in NEURON's tables."""
+"""Replace functions of hoc in NEURON's tables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from clhines.neuron.memory.symbols import Library
 
-FUNCTION = ctypes.CFUNCTYPE(None)  # of hoc
-METHOD = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)  # of a class of hoc
+FUNCTION = ctypes.CFUNCTYPE(None)  # type of a hoc function
+METHOD = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)  # type of a method of a hoc class
 _suspended_in_runs: list[Redirect] = []
 
 
 class HocArguments:
-    """Arguments of the function that hoc calls now, and its result."""
+    """Arguments and result of the function that hoc is calling."""
 
     def __init__(self, library: Library) -> None:
         number = ctypes.POINTER(ctypes.c_double)
@@ -27,7 +27,7 @@ class HocArguments:
         self._push = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
 
     def number(self, k: int) -> float:
-        """Return argument `k`, 1 for the first; hoc raises its error if it is no number."""
+        """Return argument `k` (from 1); hoc raises its own error if it is no number."""
         return float(self._number(k)[0])
 
     def all(self) -> list[object]:
@@ -46,9 +46,9 @@ class HocArguments:
 
 
 class Redirect:
-    """Lets hoc call `function`, which raises nothing, in place of its own while `is_on`.
+    """Make hoc call `function`, which must not raise, in place of its own while `is_on`.
 
-    `at` is where hoc finds the address of the function; `prototype` is its type in C.
+    `at` is where hoc finds the function's address; `prototype` is its C type.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Redirect:
 
 
 def suspend_in_runs(*redirects: Redirect) -> None:
-    """Let `without_redirects` turn these off."""
+    """Register redirects that `without_redirects` turns off."""
     _suspended_in_runs.extend(redirects)
 
 

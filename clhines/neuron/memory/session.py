@@ -1,4 +1,4 @@
-"""NEURON itself: imported when first needed, and what its version and its memory must be."""
+"""Import NEURON when first needed, check its version, and list its sections."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ else:
     Hoc = Section = Segment = object
 
 OLDEST, NEWEST = (9, 0), (9, 0)
-ANY = "CLHINES_NEURON_ANY"  # 1: newer versions, too
+ANY = "CLHINES_NEURON_ANY"  # 1: accept newer versions
 
 
 class VersionError(InputError):
-    """NEURON's memory is not read, as this version is too new or has failed the self-test."""
+    """NEURON's version is too new or failed the self-test, so its memory is not read."""
 
 
 def interpreter() -> Hoc:
@@ -48,7 +48,7 @@ def interpreter() -> Hoc:
 
 
 def load_stdrun(h: Hoc) -> None:
-    """Load stdrun.hoc; NEURON cannot go back to a folder whose path has ``$(``, so this does."""
+    """Load stdrun.hoc and return to this folder, which NEURON cannot if its path has ``$(``."""
     folder = os.getcwd()
     try:
         h.load_file("stdrun.hoc")
@@ -57,7 +57,7 @@ def load_stdrun(h: Hoc) -> None:
 
 
 def as_flag(name: str) -> bool:
-    """Return whether an environment variable is 1; it may be 0, empty or not set, too."""
+    """Return whether an environment variable is 1; otherwise it must be 0, empty or unset."""
     value = os.environ.get(name, "")
     if value not in ("", "0", "1"):
         raise InputError(f"{name} is {shown(value)}; expected 1 or 0")
@@ -65,7 +65,7 @@ def as_flag(name: str) -> bool:
 
 
 def all_sections() -> list[Section]:
-    """Return all sections; a variable `allsec` of hoc would hide `h.allsec`."""
+    """Return all sections, even if a hoc variable `allsec` hides `h.allsec`."""
     from neuron import nrn
 
     return list(nrn.allsec())
@@ -73,7 +73,7 @@ def all_sections() -> list[Section]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep Python's collector from searching the millions of objects that a model becomes."""
+    """Pause Python's garbage collector, which would search the millions of objects of a model."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

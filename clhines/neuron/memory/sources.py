@@ -1,4 +1,4 @@
-"""NEURON's sources of events (PreSyn) and their NetCons, read from memory."""
+"""Read NEURON's sources of events (PreSyn) and their NetCons from memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import WORD, Source, gather, halves, ref, run_in, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, all_sections
 
-_MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
+_MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # to find in an example's words
 NETCON_WORDS = 7
-RECORDING = 6, 7  # of `EventSources.words`: the Vectors of times and numbers
-_SAMPLES = 20  # NetCons that are compared with hoc's values after a read of all
+RECORDING = 6, 7  # columns of `EventSources.words`: the Vectors of times and numbers
+_SAMPLES = 20  # NetCons to compare with hoc's values after reading all
 
 
 class NetConColumns(NamedTuple):
-    """NetCons as their memory has them, (m,) each."""
+    """NetCons as stored in memory, (m,) each."""
 
     address: np.ndarray
     source: np.ndarray  # address of the source (PreSyn), 0 for none
@@ -31,7 +31,7 @@ class NetConColumns(NamedTuple):
 
 
 class EventSources:
-    """Reads and sets sources and NetCons; OSError where they are not as expected."""
+    """Read and set sources and NetCons; OSError if they are not as expected."""
 
     def __init__(self, h: Hoc, memory: NeuronMemory) -> None:
         self._h, self._memory = h, memory
@@ -56,7 +56,7 @@ class EventSources:
         )  # fmt: skip
 
     def words(self) -> np.ndarray:
-        """(s, 11) uint64: addresses of all sources, and what `sources` and `threshold` take."""
+        """(s, 11) uint64: addresses of all sources, and the words that define them."""
         f, address, chosen = self._fields, *self._chosen()
         rank = f["rank"]
         words = gather(address, max(*chosen, rank + f["odd"] // 2 + 1) + 1)
@@ -64,7 +64,7 @@ class EventSources:
         return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
 
     def _chosen(self) -> tuple[np.ndarray, list[int]]:
-        """Return addresses of all sources, (s,) int64, and which of their words are taken."""
+        """Return the addresses of all sources, (s,) int64, and the words to compare."""
         list_, f = self._list(), self._fields
         first = f["place"]
         words = [*range(first, first + 5), f["times"], f["times"] + 1, f["rank"], f["threshold"]]
@@ -74,7 +74,7 @@ class EventSources:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)
 
     def recording(self, address: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
-        """Return the words with the addresses of a source's two Vectors, 0 for none."""
+        """Return the two words with the addresses of a source's Vectors, 0 for none."""
         at = address + 8 * self._fields["times"]
         return WORD.from_address(at), WORD.from_address(at + 8)
 
@@ -107,7 +107,7 @@ class EventSources:
         return columns
 
     def _active_byte(self, thing: Hoc) -> int:
-        """Return which byte of a NetCon says whether it is active; one that has a target."""
+        """Return the byte of a NetCon that says whether it is active, from one with a target."""
         was = bool(thing.active())
         both = []
         for active in (not was, was):
@@ -129,7 +129,7 @@ class EventSources:
             raise OSError(f"{thing} is not as expected")
 
     def _calibrate(self) -> None:
-        """Find where a source keeps its variable, its threshold and its vectors."""
+        """Locate a source's variable, threshold and Vectors."""
         h = self._h
         reference, netcon, source = self._new_source()
         times, numbers = h.Vector(), h.Vector()
@@ -160,7 +160,7 @@ class EventSources:
             netcon.record()
 
     def _new_source(self) -> tuple[Hoc, Hoc, int]:
-        """Make a NetCon with a source that was none before: a voltage, the NetCon, the source."""
+        """Create a NetCon from a voltage that was no source; return voltage, NetCon, source."""
         for section in all_sections():
             for x in (1.0, 0.0, 0.5):
                 before = {*vector_at(self._list() or 0)}
@@ -172,6 +172,6 @@ class EventSources:
         raise OSError("each voltage is a source")
 
     def above(self, source: int) -> ctypes.c_bool:
-        """Whether a source is above its threshold, to be read or set."""
-        at = source + 8 * (self._fields["threshold"] - 4)  # before the vector of NetCons
+        """Whether a source is above its threshold, as a byte to read or set."""
+        at = source + 8 * (self._fields["threshold"] - 4)  # in front of the vector of NetCons
         return ctypes.c_bool.from_address(at)

@@ -1,7 +1,7 @@
-"""Streams of random numbers (Random123) of instances, where NEURON keeps them.
+"""Streams of random numbers (Random123) of instances, read from and written to NEURON.
 
-A RANDOM variable shows its numbers to Python. A POINTER that VERBATIM draws from has the address of
-a stream, or of a hoc Random: the counter, the four words of its turn, and which is next.
+Python shows the counters of a RANDOM variable. A POINTER that VERBATIM draws from holds the address
+of a stream or of a hoc Random: its counter, the four words drawn with it, and the next one's index.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from clhines.neuron.memory.session import Hoc
 from clhines.simulator.mechanisms import philox, scop
 from clhines.simulator.refusals import Sentence, refusal
 
-_RANDOM123 = 4  # number of this generator
+_RANDOM123 = 4  # NEURON's number of this generator
 _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
-_STATE = 2  # word of a RANDOM variable's C++ object that has the address of its stream
+_STATE = 2  # word of a RANDOM variable's C++ object: address of its stream
 
 
 def rejected(name: str, what: Sentence) -> RejectedError:
@@ -31,26 +31,26 @@ def rejected(name: str, what: Sentence) -> RejectedError:
 
 @dataclass(frozen=True, eq=False)
 class RandomVariable:
-    """Those of a RANDOM variable."""
+    """Streams of a RANDOM variable."""
 
     memory: NeuronMemory
     owner: str
     things: Sequence[Hoc]
     name: str
-    index: int  # of all streams
+    index: int  # global index of all streams
 
     def ids(self) -> np.ndarray:
         ids = [list(stream.get_ids()) for stream in self._each()]
         return np.array(ids).astype(np.uint32).reshape(-1, 3)
 
     def drawn(self) -> np.ndarray:
-        """(k,) int64: how many words each stream has drawn."""
+        """(k,) int64: how many numbers each stream has drawn."""
         return np.array([stream.get_seq() for stream in self._each()]).astype(np.int64)
 
     def check(self) -> None:
-        """Raise a RejectedError where words to come are of other numbers or another index.
+        """Raise a RejectedError if drawn words belong to other ids or another global index.
 
-        The words are read and not drawn: what draws them makes those of the next turn.
+        The words are read, not drawn, because drawing would produce the next four.
         """
         streams = self._each()
         inside = self.memory.insides_of(self.memory.objects_of(streams))
@@ -76,9 +76,9 @@ class RandomVariable:
 
 
 class PointerStreams:
-    """Streams of a POINTER; `pointers` are the words in it, 0 for none.
+    """Streams of a POINTER; `pointers` are the addresses in it, 0 for none.
 
-    A RejectedError: an instance has none, and not all of them may `lack` it.
+    Raises a RejectedError if an instance has no stream, unless instances may `lack` one.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class PointerStreams:
         random = list(h.List("Random"))
         hoc_randoms = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
         self._at = pointers[self._has_stream]
-        some = np.flatnonzero(np.isin(self._at, hoc_randoms))
+        of_hoc = np.flatnonzero(np.isin(self._at, hoc_randoms))
         self._distribution = np.tile([0.0, 1.0, 0.0], (len(self._at), 1))
-        if some.size:
-            self._at[some] = self._of_random(memory, h, some)
+        if of_hoc.size:
+            self._at[of_hoc] = self._of_random(memory, h, of_hoc)
         readable = Readable(8 * _STREAM_WORDS)
         if not all(readable.likely(at) for at in self._at.tolist()):
             raise rejected(owner, refusal("neuron.pointer-to-no-stream", name=self._name))
@@ -122,7 +122,7 @@ class PointerStreams:
         return self._of_all(_drawn(gather(self._at, _STREAM_WORDS)))
 
     def _of_all(self, values: np.ndarray) -> np.ndarray:
-        """Return values of all instances, 0 of those without a stream."""
+        """Return values for all instances, 0 for those without a stream."""
         rows = np.zeros((len(self._has_stream), *values.shape[1:]), values.dtype)
         rows[self._has_stream] = values
         return rows
@@ -143,15 +143,15 @@ class PointerStreams:
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
 
     def distribution(self) -> np.ndarray:
-        """(k, 4) float64: low, width and mean as above, and whether there is a stream."""
+        """(k, 4) float64: low, width and mean as above, and 1 if there is a stream."""
         return np.column_stack([self._of_all(self._distribution), self._has_stream])
 
     def _counters(self) -> np.ndarray:
         return _halves(gather(self._at, 2))
 
-    def _of_random(self, memory: NeuronMemory, h: Hoc, some: np.ndarray) -> np.ndarray:
-        """Return the stream addresses of hoc's Randoms; store their distributions."""
-        generator, numbers, kind = gather(self._at[some], 3).T.astype(np.int64)
+    def _of_random(self, memory: NeuronMemory, h: Hoc, indices: np.ndarray) -> np.ndarray:
+        """Return the stream addresses of hoc Randoms; store their distributions."""
+        generator, numbers, kind = gather(self._at[indices], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
             what = refusal("neuron.random-generator", name=self._name)
             raise rejected(self._owner, what)
@@ -170,11 +170,11 @@ class PointerStreams:
         width = values[:, high] - values[:, low]
         columns = np.column_stack([values[:, low], width, 0.0 * width])
         of_mean = values[:, [mean]] * [0.0, 0.0, 1.0]
-        self._distribution[some] = np.where(is_uniform[:, None], columns, of_mean)
+        self._distribution[indices] = np.where(is_uniform[:, None], columns, of_mean)
         return gather(generator + 8)[:, 0].astype(np.int64)
 
     def _distribution_words(self, random: int, *values: float) -> list[int]:
-        """Return the first word of a Random's distribution, and where it has some numbers."""
+        """Return the first word of a Random's distribution, and the offsets of some numbers."""
         words = words_at(words_at(random, 2)[1], _DISTRIBUTION_WORDS)
         bits = np.array(values).view(np.uint64).tolist()
         if not all(bit in words for bit in bits):
@@ -183,7 +183,7 @@ class PointerStreams:
 
 
 class Generator:
-    """NEURON's one generator, of scop_random and others, of the one instance that draws."""
+    """NEURON's shared generator (scop_random and others), of the one instance that draws."""
 
     def __init__(self, memory: NeuronMemory, h: Hoc, owner: str, count: int) -> None:
         self._owner, self._h, self._count = owner, h, count
@@ -197,7 +197,7 @@ class Generator:
         return np.zeros((self._count, 3))
 
     def drawn(self) -> np.ndarray:
-        """(1,) int64: its state less 1, as it is after a number less; see `scop`."""
+        """(1,) int64: its state less 1, without advancing it; see `scop`."""
         state = round(self._next() * scop.MOST)
         before = (state - scop.TERM) * pow(scop.FACTOR, -1, scop.MOST + 1) & scop.MOST
         self._set(before)
@@ -219,7 +219,7 @@ def _halves(words: np.ndarray) -> np.ndarray:
 
 
 def _turn(counter: np.ndarray, index: int) -> np.ndarray:
-    """Return the words of a turn of the counter."""
+    """Return the four words that a counter yields."""
     return philox(counter.T, (np.uint32(index), np.uint32(0))).T
 
 
@@ -228,16 +228,16 @@ def _ids(counter: np.ndarray) -> np.ndarray:
 
 
 def _drawn(words: np.ndarray) -> np.ndarray:
-    """Return how many numbers streams have drawn, by their words in NEURON's memory."""
+    """Return how many numbers streams have drawn, from their words in memory."""
     return _halves(words[:, :1])[:, 0].astype(np.int64) * 4 + _next(words)
 
 
 def _next(words: np.ndarray) -> np.ndarray:
-    """Return which of the four words of a turn comes next."""
+    """Return which of a counter's four words comes next."""
     return words[:, 4].astype(np.int64) & 255
 
 
 def _in_turn(words: np.ndarray, index: int) -> bool:
-    """Return whether the words to come of all streams are of their present counters."""
+    """Return whether all streams' stored words belong to their present counters."""
     same = np.array_equal(_halves(words[:, 2:4]), _turn(_halves(words[:, :2]), index))
     return same and bool((_next(words) <= 3).all())

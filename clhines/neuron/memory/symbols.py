@@ -1,4 +1,4 @@
-"""Symbols of NEURON's library, and those of hoc: its functions, procedures and templates."""
+"""Symbols of NEURON's library, and hoc's functions, procedures and templates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 from clhines.neuron.memory.raw import WORD, word_behind, words_at
 from clhines.neuron.memory.session import Hoc, library_path
 
-# of a symbol of hoc: the word that has its procedure or value, and how many words there are
+# hoc's Symbol: the word that holds its procedure or value, and its size in words
 _PROC, _SYMBOL_WORDS = 2, 7
 
 
 class Library:
-    """NEURON's library, by ctypes; an OSError: something is not found."""
+    """NEURON's library, by ctypes; raises an OSError if a symbol is missing."""
 
     def __init__(self, h: Hoc) -> None:
         path = library_path()
@@ -34,7 +34,7 @@ class Library:
             raise OSError(str(error)) from None
 
     def function(self, name: str, result: Any, *arguments: Any) -> Any:
-        """Return a function with the ctypes of its result and arguments, likewise."""
+        """Return a C function with the ctypes of its result and arguments."""
         if name not in self._functions:
             function = self._functions[name] = self.symbol(name)
             function.argtypes, function.restype = arguments, result
@@ -50,12 +50,12 @@ class Library:
         return WORD.from_address(self.address(name)).value
 
     def table_of_class(self, name: str) -> int:
-        """Return the first word of objects of a C++ class: where its virtual functions are."""
+        """Return the first word of objects of a C++ class: the address of its virtual table."""
         return self.address(f"_ZTV{len(name)}{name}") + 16
 
     @contextmanager
     def printed(self) -> Iterator[list[str]]:
-        """Take what NEURON prints, in parts, in place of its output."""
+        """Collect what NEURON prints, in parts, instead of printing it."""
         lines = list[str]()
 
         def take(_: int, text: bytes) -> int:
@@ -72,30 +72,30 @@ class Library:
 
 
 class HocSymbols(Library):
-    """The names that hoc knows."""
+    """Hoc's symbols."""
 
     def template(self, name: str) -> int:
         return words_at(self.known_symbol(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
-        """Return the word with the address of a method, after a check of an example."""
+        """Return the word with the address of a method, after checking an example."""
         self.built_in("fadvance")
         symbol = self.symbol_in(name, words_at(self.template(template), 2)[1])
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def built_in(self, name: str) -> ctypes.c_uint64:
-        """Return the word with the address of a built-in function, if that is there."""
+        """Return the word with the address of a built-in function, if hoc's own is there."""
         word = self.function_of_hoc(name)
         if word.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
         return word
 
     def function_of_hoc(self, name: str) -> ctypes.c_uint64:
-        """Return the word with the address of a function of hoc."""
+        """Return the word with the address of a hoc function."""
         return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
+        """Whether two hoc procedures have the same code, apart from objects resolved in a run."""
         kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
@@ -105,7 +105,7 @@ class HocSymbols(Library):
         return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
-        """Return the code of a procedure that hoc knows: equal for two with the same text."""
+        """Return the code of a hoc procedure, equal for procedures with the same text."""
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
         meaning = dict[int, object]()
@@ -116,7 +116,7 @@ class HocSymbols(Library):
 
     @staticmethod
     def own_symbols(procedure: int) -> Iterator[int]:
-        """Yield the symbols of a procedure's own: of its numbers, strings and LOCAL variables."""
+        """Yield a procedure's private symbols: its numbers, strings and LOCAL variables."""
         names = words_at(procedure, 3)[2]
         at = WORD.from_address(names).value if names else 0
         while at:
@@ -125,7 +125,7 @@ class HocSymbols(Library):
 
     @contextmanager
     def example(self, name: str, text: str) -> Iterator[None]:
-        """Let hoc know a procedure for a while, at its top level; `text` defines it."""
+        """Define a top-level hoc procedure by `text` until the end of the block."""
         here = WORD.from_address(self.address("hoc_symlist"))
         top = self.variable("hoc_top_level_symlist")
         kept, here.value = here.value, top
@@ -140,14 +140,14 @@ class HocSymbols(Library):
             here.value = kept
 
     def symbol_in(self, name: str, symbols: int = 0) -> int:
-        """Return the address of a symbol in a list of names, by default the top level's."""
+        """Return the address of a symbol in a list of names (default: top level)."""
         symbols = symbols or self.variable("hoc_top_level_symlist")
         name_and_list = ctypes.c_char_p, ctypes.c_void_p
         find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
         return self._there(name, find(name.encode(), symbols))
 
     def known_symbol(self, name: str) -> int:
-        """Return the address of the symbol of a name, built in or not."""
+        """Return the address of a symbol, built in or not."""
         look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
         return self._there(name, look(name.encode()))
 
@@ -158,7 +158,7 @@ class HocSymbols(Library):
         return int(symbol)
 
     def class_of(self, name: str) -> int:
-        """Return what kind of variable one is, by its symbol: 0 of those that hoc has made."""
+        """Return the kind of a variable, by its symbol; 0 for variables created in hoc."""
         return words_at(self.known_symbol(name), 2)[1] >> 16 & 0xFFFF
 
 
@@ -166,7 +166,7 @@ class HocSymbols(Library):
 
 
 def standard(h: Hoc, name: str) -> str:
-    """Return the text of a procedure in stdrun.hoc; empty if it has none."""
+    """Return the text of a procedure of stdrun.hoc; empty if there is none."""
     text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     procedure = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
     return procedure[0] if procedure else ""
@@ -182,7 +182,7 @@ def _stdrun(path: str) -> str:
 
 
 def is_standard(h: Hoc, symbols: HocSymbols, name: str) -> bool:
-    """Whether a procedure of stdrun.hoc is as it is there, or not loaded."""
+    """Whether a procedure of stdrun.hoc is unchanged, or not loaded."""
     text = standard(h, name)
     if not text or h.name_declared(name) != 1:
         return True

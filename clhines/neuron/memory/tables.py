@@ -1,7 +1,7 @@
-"""Variables that only a library's symbols name: tables of FUNCTION_TABLE, LOCALs outside of blocks.
+"""Read static variables of mechanism libraries: FUNCTION_TABLEs, filled TABLEs, file-level LOCALs.
 
-Each table is read as knots and values; some values are compared with what hoc's function gives.
-Tables of TABLE are read, too, with what DEPEND was when NEURON made them.
+Only the libraries' ELF symbols name them. Each FUNCTION_TABLE is read as knots and values, some of
+which are compared with hoc's function. TABLEs are read with the DEPEND values at their filling.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import numpy as np
 from clhines.neuron.memory.raw import Readable, words_at
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 
-_SYMBOLS = 2  # type of a section of an ELF file
-_OBJECT = 1  # type of the symbol of a static variable
-_FILE = 4  # type of the symbol before those of a C++ file
-_MECHANISM = b"_ZL9_mechtype"  # NEURON's number of the mechanism of a file
-_ARGUMENT_WORDS = 5  # of a table: size, knots or 0, least and greatest x, what is between
+_SYMBOLS = 2  # type of an ELF section
+_OBJECT = 1  # type of a static variable's symbol
+_FILE = 4  # type of the symbol that precedes those of a C++ file
+_MECHANISM = b"_ZL9_mechtype"  # NEURON's number of a file's mechanism
+_ARGUMENT_WORDS = 5  # of a table's argument: size, knots or 0, least and greatest x, spacing
 _MOST = 8000  # values of a table
 _SAMPLES = 8
 
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
-    """Return the table of a FUNCTION_TABLE; None if it has none, or too large a one."""
+    """Return the table of a FUNCTION_TABLE; None if it has none or too large a one."""
     wanted = _mangled(f"_ptable_{name}")
     tables = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
     return next((t for t in tables if t is not None and _is_of(t, call)), None)
 
 
 def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
-    """(rows, columns): a TABLE of a mechanism as NEURON has it, or None where it is not found.
+    """(rows, columns): a mechanism's TABLE as NEURON filled it; None if it is not found.
 
-    Columns are variables of C: `COLUMN`, of an element of an array ``COLUMN.0``.
+    Columns are named as C variables: `COLUMN`, or ``COLUMN.0`` for an array element.
     """
     parts = [column.partition(".") for column in columns]
     readable, columns_read = Readable(8), []
@@ -52,7 +52,7 @@ def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray |
 
 
 def depended(mechanism: int, block: str) -> dict[str, float] | None:
-    """Return the DEPEND variables with which NEURON filled a TABLE; None if it is not filled."""
+    """Return the DEPEND values with which NEURON filled a TABLE; None if it is not filled."""
     made, saved = _kept_at(mechanism, block)
     if not made or any(ctypes.c_int.from_address(at).value for at in made):
         return None
@@ -61,7 +61,7 @@ def depended(mechanism: int, block: str) -> dict[str, float] | None:
 
 @cache
 def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
-    """Return addresses of the flags that a TABLE is to be filled, and of its last DEPEND values."""
+    """Return the addresses of a TABLE's refill flags and of its last DEPEND values."""
     name = f"_check_{block}"
     begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():
@@ -75,12 +75,12 @@ def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
 
 
 def local_at(name: str, mechanism: int) -> int | None:
-    """Return the address of a file-level LOCAL of a mechanism; None if the library lacks it."""
+    """Return the address of a mechanism's file-level LOCAL; None if the library lacks it."""
     return static_at(f"_z{name}", mechanism)
 
 
 def static_at(name: str, mechanism: int) -> int | None:
-    """Return the address of a static variable of a mechanism's C; None if there is none."""
+    """Return the address of a static variable of a mechanism's C file; None if absent."""
     wanted = _mangled(name)
     addresses = [
         base + file[wanted] for base, file in _files()
@@ -99,7 +99,7 @@ def _mangled(name: str) -> bytes:
 
 
 def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
-    """Yield where libraries of mechanisms begin, with the variables of each file in them."""
+    """Yield the base address of each mechanism library with the variables of each C++ file."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             lines = [line.split(maxsplit=5) for line in maps]
@@ -113,7 +113,7 @@ def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
 
 @cache
 def _symbols(path: str) -> list[dict[bytes, int]]:
-    """Return the values of symbols in a 64-bit ELF file by name, for each C++ file."""
+    """Return the symbol values in a 64-bit ELF file by name, for each C++ file."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -168,7 +168,7 @@ def _numbers(address: int, count: int) -> tuple[float, ...]:
 
 
 def _is_of(table: FunctionTable, call: Callable[..., float]) -> bool:
-    """Whether hoc's function gives the values of a table at some of its knots."""
+    """Whether hoc's function agrees with a table at some of its knots."""
     for k in np.unique(np.linspace(0, len(table.values) - 1, _SAMPLES).astype(int)).tolist():
         index = np.unravel_index(k, [len(axis) for axis in table.axes])
         x = [axis[j] for axis, j in zip(table.axes, index, strict=True)]

@@ -1,9 +1,9 @@
-"""NEURON's versions: its private memory is read only after a self-test of the exact version.
+"""Self-tests of NEURON versions: private memory is read only after the exact version passed.
 
-There are two self-tests. `switch.selftest` tests the hooks that the switch needs before it knows
-who takes a call; it takes half a second. `selftest` tests these and all that is read of a model.
-The first use of a version runs them in a process of their own, which may crash. The default device
-is tested at the same time. Results are kept in clhines' cache folder.
+There are two self-tests. `switch.selftest` tests the hooks that the switch needs before it decides
+a call; it takes half a second. `selftest` tests these and everything that is read of a model. The
+first use of a version runs them in a separate process, which may crash. The default device is
+tested at the same time. Results are kept in clhines' cache folder.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from clhines.core.errors import InputError
 from clhines.core.progress import phase
 from clhines.neuron.memory.session import ANY, Hoc, VersionError, as_flag, interpreter
 
-SWITCH = "CLHINES_NEURON_TRUST"  # 1 leaves the self-test out
-WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON
+SWITCH = "CLHINES_NEURON_TRUST"  # 1 skips the self-test
+WORD = "clhines-neuron-selftest: "  # begin of the line with the result, as JSON
 _MODULES = {"neuron": "clhines.neuron.selftest", "hooks": "clhines.neuron.switch.selftest"}
-_DEVICE = "clhines.simulator.known_answers"  # whose test of the device comes next
+_DEVICE = "clhines.simulator.known_answers"  # tests the device, which a run needs next
 _SECONDS = 180.0
 _SCHEMA = 1  # of the files
 _PROGRAM = (
@@ -34,7 +34,7 @@ _PROGRAM = (
 _NOT_INHERITED = "PMI", "PMIX", "OMPI_", "HYDRA", "MPI", "NEURON_", "CLHINES_NEURON"
 _log = logging.getLogger(__name__)
 _beside: list[object] = []  # process that tests the device
-_results: dict[tuple[str, str], str] = {}  # by version and test: what is wrong, empty if nothing
+_results: dict[tuple[str, str], str] = {}  # by version and test: the fault, empty if none
 
 
 def supported(test: str = "neuron") -> Hoc:
@@ -56,7 +56,7 @@ def supported(test: str = "neuron") -> Hoc:
     if as_flag(SWITCH):
         return h
     version = " ".join(str(h.nrnversion()).split())
-    wrong = _results.get((version, "neuron"))  # the test of all tests the hooks, too
+    wrong = _results.get((version, "neuron"))  # this self-test includes the hooks
     if wrong is None:
         wrong = _results.get((version, test))
     if wrong is None:
@@ -70,7 +70,7 @@ def supported(test: str = "neuron") -> Hoc:
 
 
 def _result(key: dict[str, object], version: str, test: str) -> str:
-    """Return a result that is kept, or that of a test that runs now."""
+    """Return the stored result of a self-test, or run it now."""
     with files.one_process("neuron"):
         wrong = _load(key)
         if wrong is None and test != "neuron":
@@ -82,8 +82,8 @@ def _result(key: dict[str, object], version: str, test: str) -> str:
 
 
 def _tested(version: str, test: str) -> str:
-    """Run the self-test; return what is wrong, empty if nothing; an InputError: it has not run."""
-    import signal  # these take longer than the rest of the module
+    """Run the self-test; return the fault, empty if none. InputError: it did not run."""
+    import signal  # imported here, as these three take longer than the rest of the module
     import subprocess
     import tempfile
 
@@ -98,7 +98,7 @@ def _tested(version: str, test: str) -> str:
             _beside[:] = [
                 subprocess.Popen(command, env=variables, stdin=null, stdout=null, stderr=null)
             ]
-        # NEURON loads the mechanisms that are compiled in the folder in which it starts
+        # in a folder of its own: NEURON loads compiled mechanisms from its start folder
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
             done = subprocess.run(
                 arguments, env=environment, cwd=folder, stdin=subprocess.DEVNULL,
@@ -122,7 +122,7 @@ def _tested(version: str, test: str) -> str:
 
 
 def child_command(module: str) -> tuple[list[str], dict[str, str]]:
-    """Return arguments and environment of a process, no MPI rank, that calls a module's `main`."""
+    """Return command and environment of a process (no MPI rank) that calls a module's `main`."""
     path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
     environment[ANY] = os.environ.get(ANY, "")
@@ -130,7 +130,7 @@ def child_command(module: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _key(h: Hoc, version: str) -> dict[str, object]:
-    """Return the key of a result: all that it depends on."""
+    """Return everything that a result depends on."""
     return {
         "neuron": version,
         "machine": f"{platform.system()} {h.nrnversion(8)}",
@@ -140,10 +140,10 @@ def _key(h: Hoc, version: str) -> dict[str, object]:
 
 
 def report(find_wrong: Callable[[], str]) -> None:
-    """Print what a test in this process finds to be wrong, for the process that has started it."""
+    """Print the fault that a test in this process finds, for the process that started it."""
     try:
         wrong = find_wrong()
-    except Exception as error:  # whatever a version does is an answer
+    except Exception as error:  # any error of a version is a result
         wrong = f"{type(error).__name__}: {error}"
     print(WORD + json.dumps(" ".join(wrong.split())[:500]), flush=True)
 

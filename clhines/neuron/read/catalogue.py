@@ -1,4 +1,4 @@
-"""Which mechanisms NEURON knows: names, source texts, and the variables that hoc sees."""
+"""NEURON's catalogue of mechanisms: names, NMODL texts, and the variables that hoc shows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from clhines.neuron.memory.symbols import Library
 from clhines.simulator.mechanisms.nmodl import FileChanges
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
-GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
-_DECLARED = 1  # what name_declared() says of range variables
-# part of every section, and read with the tree
-STRUCTURE = ("morphology", "capacitance")
-OUTSIDE = "extracellular"  # without NMODL; see `outside`
+GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # arguments of MechanismStandard
+_DECLARED = 1  # name_declared() of range variables
+STRUCTURE = ("morphology", "capacitance")  # part of every section, read with the tree
+OUTSIDE = "extracellular"  # has no NMODL; see `outside`
 
 
 def plain(text: str) -> str:
@@ -33,12 +32,12 @@ class CatalogueEntry:
     name: str
     number: int
     kind: str  # ``density``, ``point``, ``artificial`` or ``ion``
-    text: str  # NMODL; empty where NEURON has none
+    text: str  # NMODL; empty if NEURON has none
     file: str
-    ranges: dict[str, int]  # RANGE variables without the suffix: how many numbers each has
+    ranges: dict[str, int]  # lengths of RANGE variables by name without suffix, 1 for scalars
     states: tuple[str, ...]
-    globals_: dict[str, int]  # GLOBAL variables, likewise
-    channel: Channel | None = None  # whose text it is, where hoc has built it
+    globals_: dict[str, int]  # lengths of GLOBAL variables
+    channel: Channel | None = None  # if hoc has built it (KSChan)
     changes: FileChanges = field(default_factory=FileChanges)
 
 
@@ -64,7 +63,7 @@ class Catalogue:
         return any(len(self._h.List(n)) for n in cells)
 
     def without_text(self, points: bool) -> list[str]:
-        """Return the mechanisms without NMODL, as of `make_pointprocess`."""
+        """Return the mechanisms without NMODL, such as those of `make_pointprocess`."""
         types, without = self._types[points], list[str]()
         for name in self.names(points):
             types.select(self._numbers[name][1])
@@ -74,7 +73,7 @@ class Catalogue:
         return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Return point processes whose variables hide others in Python, as ``Segment.x``."""
+        """Return point processes whose variables hide others in Python (``Segment.x``)."""
         return [
             (name, variable)
             for name in self.without_text(points=True)
@@ -83,7 +82,7 @@ class Catalogue:
         ]
 
     def with_channel(self, entry: CatalogueEntry, memory: Library) -> CatalogueEntry:
-        """Return an entry with NMODL, where hoc has built the channel."""
+        """Return an entry with NMODL if hoc has built the channel."""
         if entry.name not in self._built:
             return entry
         channel = read_channel(self._h, memory, entry.name)
@@ -140,13 +139,13 @@ class Catalogue:
 
 
 def _text(h: Hoc) -> Hoc:
-    """Return a reference to a text of hoc, also where hoc has a variable `ref`."""
+    """Return a reference to a hoc string, even if hoc has a variable `ref`."""
     h("strdef clhines_text_")
     return ref(h, "clhines_text_")
 
 
 def digest_of_texts(h: Hoc) -> str:
-    """Return a digest of the texts of all mechanisms that NEURON has."""
+    """Return a digest of all NMODL texts that NEURON has."""
     sha256 = hashlib.sha256()
     for types in (h.MechanismType(0), h.MechanismType(1)):
         for number in range(int(types.count())):

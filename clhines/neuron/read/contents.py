@@ -1,4 +1,4 @@
-"""Mechanisms in the membranes and at the nodes of a model: instances with their values."""
+"""Instances of the mechanisms of a model, with their values."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from clhines.neuron.memory.session import Hoc, Segment
 from clhines.neuron.read.catalogue import OUTSIDE, STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
 
-_SAMPLES = 20  # instances that are compared with hoc's values after a read of all
-_BEGIN = "area", "pntproc"  # the first two places of every point process
+_SAMPLES = 20  # instances to compare with hoc's values after reading all
+_BEGIN = "area", "pntproc"  # the first two dparam slots of every point process
 
 
 class Things(Sequence[Hoc]):
-    """Owners of the variables of instances, loaded by `load` when first used."""
+    """Owners of instances' variables (segments, mechanisms, points), loaded when first used."""
 
     def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
         self._count, self._load = count, load
         self._thing: Callable[[int], Hoc] | None = None
 
     def forget(self) -> None:
-        """Drop all references to NEURON's objects, which would keep these alive."""
+        """Drop all references to NEURON's objects, so that NEURON can delete them."""
         self._thing = None
 
     def __len__(self) -> int:
@@ -58,15 +58,15 @@ class Instances:
     entry: CatalogueEntry
     things: Things
     nodes: np.ndarray  # (k,) int64, -1 for artificial cells
-    columns: DataColumns  # where their variables can be read all at once
-    places: np.ndarray  # (k,) int64, addresses of what is no variable
+    columns: DataColumns  # reads and sets a variable of all instances at once
+    places: np.ndarray  # (k,) int64, addresses of the dparam slots
     objects: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.things)
 
     def values(self, name: str, place: int | None = None) -> np.ndarray:
-        """(count,) float64: a variable of all instances, `place` in one that is an array."""
+        """(count,) float64: a variable of all instances, or its element `place` if an array."""
         values = self.columns.values(name, place)
         if values is not None:
             return values
@@ -89,17 +89,17 @@ class Ion:
     name: str
     valence: float
     instances: Instances
-    style: np.ndarray  # (k,) int64: NEURON's bits, in each segment
+    style: np.ndarray  # (k,) int64: NEURON's style bits in each segment
 
 
 @dataclass(eq=False)
 class Contents:
     density: dict[str, Instances]
-    points: dict[str, Instances]  # and artificial cells
-    ions: dict[str, Ion]  # by NEURON's name, as ``ca_ion``
-    structural: dict[str, str]  # without NMODL, and a section of each, or empty
-    adrift: list[str]  # point processes that are at no segment
-    outside: Instances | None = None  # of `extracellular`, whose variables segments have
+    points: dict[str, Instances]  # including artificial cells
+    ions: dict[str, Ion]  # by NEURON's name, such as ``ca_ion``
+    structural: dict[str, str]  # mechanisms without NMODL, and a section of each, or empty
+    adrift: list[str]  # point processes without a segment
+    outside: Instances | None = None  # of `extracellular`; segments own its variables
 
     @property
     def others(self) -> list[Instances]:
@@ -166,14 +166,14 @@ def _add_membranes(
 
 
 def _name_in_python(segment: Segment, name: str) -> None:
-    """Let Python know a mechanism that hoc has built: a failing ``insert`` makes its list anew."""
+    """Make Python aware of a mechanism built by hoc: a failing ``insert`` rebuilds its list."""
     if not hasattr(segment, name):
         with suppress(ValueError):
             segment.sec.insert("no mechanism")
 
 
 def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:
-    """Compare with hoc, which shows the style of the segment next to the parent of a section."""
+    """Compare with hoc, which shows the style of each section's segment next to its parent."""
     near = np.searchsorted(at, tree.near())
     shown = np.flatnonzero(at[np.minimum(near, len(at) - 1)] == tree.near())
     for k in shown[:: max(len(shown) // _SAMPLES, 1)].tolist():
@@ -216,7 +216,7 @@ def _add_points(
 
 
 class WatchSlots:
-    """Reads and writes WATCH conditions, in places that NEURON's table of mechanisms names."""
+    """Read and write WATCH conditions, in slots that NEURON's table of mechanisms describes."""
 
     def __init__(self, memory: NeuronMemory) -> None:
         self._memory = memory
@@ -230,14 +230,14 @@ class WatchSlots:
         self._places: dict[tuple[int, str], int] = {}
 
     def place_of(self, kind: int, what: str) -> int:
-        """Return the first place of instances of a mechanism that is for something; -1: none."""
+        """Return the first dparam slot of a mechanism with a meaning; -1 if there is none."""
         if (kind, what) not in self._places:
             meanings, number = self._meanings(kind), self._number[what]
             self._places[kind, what] = meanings.index(number) if number in meanings else -1
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
-        """(k,) int64: words in the one POINTER of instances, in places of `width` bytes."""
+        """(k,) int64: addresses in the instances' one POINTER, in slots of `width` bytes."""
         numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
         meanings = self._meanings(instances.entry.number)
         places = [k for k, number in enumerate(meanings) if number in numbers]
@@ -247,19 +247,19 @@ class WatchSlots:
         return words[:, 0].astype(np.int64)
 
     def _entry(self, kind: int) -> list[int]:
-        """Return the words of a mechanism in NEURON's table."""
+        """Return a mechanism's words in NEURON's table."""
         return words_at(self._table + self._stride * kind, self._stride // 8)
 
     def _meanings(self, kind: int) -> list[int]:
-        """Return the meaning of each place of a mechanism."""
+        """Return the meaning of each dparam slot of a mechanism."""
         address = self._entry(kind)[self._meaning_word]
         return list((ctypes.c_int * self._memory.num_places(kind)).from_address(address))
 
     @cached_property
     def _meaning_word(self) -> int:
-        """The word of a table entry that has the address of the meanings of places.
+        """The word of a table entry that holds the address of the slots' meanings.
 
-        Any point process shows it: its first two places have a known meaning.
+        Any point process shows it, because its first two slots have a known meaning.
         """
         kind = int(np.flatnonzero(self._memory.are_points())[0])
         size, begin = self._memory.num_places(kind), [self._number[n] for n in _BEGIN]
@@ -271,7 +271,7 @@ class WatchSlots:
         raise OSError("the table of mechanisms is not as expected")
 
     def movable(self, instances: Instances) -> np.ndarray:
-        """(k,) int64: where instances keep their event for net_move; 0 where nowhere."""
+        """(k,) int64: where instances store their event for net_move; 0 if nowhere."""
         place = self.place_of(instances.entry.number, "netsend")
         if place < 0:
             return np.zeros(len(instances), np.int64)
@@ -283,14 +283,14 @@ class WatchSlots:
         return instances.places + width * place
 
     def moved(self, instances: Instances) -> set[int]:
-        """Return entries of NEURON's queue that net_move of some instances would move."""
+        """Return the queue entries that net_move of some instances would move."""
         places = self.movable(instances)
         return {*gather(places[places > 0] + 8 * POINTER)[:, 0].tolist()}
 
     # -- WATCH -------------------------------------------------------------------------------------
 
     def watched(self, instances: Instances) -> list[tuple[int, int, bool]]:
-        """Return instance, condition and whether it is true, of all conditions that are armed."""
+        """Return (instance, condition, whether it is true) of all armed conditions."""
         begin = self.place_of(instances.entry.number, "watch")
         rows = {row: k for k, row in enumerate(instances.columns.numbers().tolist())}
         armed: list[tuple[int, int, bool]] = []
@@ -326,9 +326,9 @@ class WatchSlots:
 
 
 class HiddenVariables:
-    """Reads and writes ASSIGNED variables without RANGE, found between columns that hoc sees.
+    """Read and write ASSIGNED variables without RANGE, between the columns that hoc shows.
 
-    `lengths` reads those of the file's arrays.
+    `lengths` returns the lengths of the file's arrays.
     """
 
     def __init__(
@@ -340,12 +340,12 @@ class HiddenVariables:
             try:
                 columns = memory.columns(ref(instances.things[0], name, size))
             except (AttributeError, RuntimeError, TypeError):
-                continue  # an ion's, or a name only
+                continue  # belongs to an ion, or is only a name
             if columns:
                 self.columns = columns
                 return
         if instances.entry.kind == "density" and len(instances):
-            with suppress(OSError):  # said where a variable is not found
+            with suppress(OSError):  # reported when a variable is not found
                 segment = instances.things[0].segment()
                 self.columns = memory.columns_in(segment, instances.entry.number)
 
@@ -356,7 +356,7 @@ class HiddenVariables:
         return column_at(self.columns[name], number), number
 
     def values(self, name: str, place: int | None) -> np.ndarray:
-        """(count,) float64: a variable of all instances, `place` in one that is an array."""
+        """(count,) float64: a variable of all instances, or its element `place` if an array."""
         column, number = self._at(name, place)
         return column[number]
 
@@ -366,9 +366,9 @@ class HiddenVariables:
 
 
 class SharedVariables:
-    """Reads and writes GLOBAL variables that each instance has here, and NEURON once.
+    """Read and write GLOBAL variables, of which each instance here has a copy, NEURON only one.
 
-    NEURON has the value of the instance of number `last`.
+    NEURON gets the value of instance `last`.
     """
 
     def __init__(self, h: Hoc, mechanism: str, last: int) -> None:

@@ -1,7 +1,7 @@
-"""Random.play: what NEURON draws in each step, drawn ahead of a run by NEURON itself.
+"""Random.play: NEURON draws the numbers of a run in advance, in its own order.
 
-NEURON sets the variables after the events of the first half of a step, before its currents. Here
-its own function draws the numbers of all steps of a run, in its order; they are played in steps.
+NEURON draws after the events of the first half of each step, before it computes currents. Here its
+own function draws the numbers of all steps of a run; the run then plays them step by step.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from clhines.neuron.read.played import Player, name_of, steps_at_once
 from clhines.simulator.refusals import refusal
 
 _RANDOM_WORDS = 2  # of a hoc Random: generator, distribution
-_CACHING = "Normal", "LogNormal"  # distributions that keep every second number
+_CACHING = "Normal", "LogNormal"  # distributions that store every second number
 _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 
 
 def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
-    """Return the bytes, by address, that a draw of a Random changes, and its counter."""
+    """Return what drawing from a Random changes (sizes in bytes by address), and its counter."""
     table = memory.table_of_class
     generator, distribution = words_at(random, _RANDOM_WORDS)
     kind = words_at(generator, 1)[0]
@@ -45,13 +45,13 @@ def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
 
 
 class Draws:
-    """Variables that Randoms are played into, and the numbers of the steps to come."""
+    """Variables that Randoms play into, and the numbers of the next steps."""
 
     def __init__(self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> None:
         self._memory = memory
-        self._places: dict[Variable, Place] = {}  # of two Randoms the last one's number counts
+        self._places: dict[Variable, Place] = {}  # if two Randoms play, the last one counts
         self._kept: dict[int, int] = {}  # what drawing changes: sizes in bytes by address
-        self.streams: set[int] = set()  # addresses of streams of Random123, and of counters
+        self.streams: set[int] = set()  # addresses of Random123 streams and of counters
         self.rejected: list[Rejected] = []
         for random, place in random_plays(h, memory) or []:
             variable = places.find(place)
@@ -70,7 +70,7 @@ class Draws:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps to take at once, NEURON's own included."""
+        """Largest number of steps to take at once, including NEURON's own step."""
         return steps_at_once(len(self._places)) + 1
 
     @property

@@ -1,9 +1,8 @@
-"""Code that NEURON runs in each step besides the model's tree, mechanisms and wires.
+"""Code that NEURON runs in each step outside of a model's tree, mechanisms and NetCons.
 
-Callbacks of Python, cells in pieces (multisplit), and other objects that a step asks. `acting`
-finds all of it, and rejects it but for `random_plays` and `gathering`. `is_standard` knows
-stdrun.hoc's procedures; a model's own: `stepping`. Here is also settings of steps and
-threads.
+Examples are Python callbacks and split cells (multisplit). `acting` finds all of it and rejects it,
+except `random_plays` and `gathering`. A model's own versions of stdrun.hoc's procedures are in
+`stepping`. This module also reads the settings of steps and threads.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from clhines.neuron.memory.session import Hoc, library_path
 from clhines.simulator.refusals import refusal
 
 _MOST = 1 << 20  # entries of a list
-_ENTRY_WORDS = 10  # of an entry that can be read
-_addresses: dict[str, int] = {}  # addresses of the vectors; where a RandomPlay has its place
-STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls in a step
-_PIECES = (  # of cells, by the variable that says so
+_ENTRY_WORDS = 10  # of a readable entry
+_addresses: dict[str, int] = {}  # addresses of the lists, and offsets in their entries
+STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls per step
+_PIECES = (  # split cells, by the variable that is set then
     (
         "nrn_multisplit_solve_",
         "multisplit",
@@ -36,20 +35,20 @@ _PIECES = (  # of cells, by the variable that says so
 _INSIDE = "within each step, between voltages and states, where a run here cannot stop"
 BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
 GATHERED = "CVode.extra_scatter_gather(0, f)"
-_IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others are CVode's, or of starts
-_OLD_STIMULI = {  # of NEURON's first versions: C functions that print them, and what to use instead
+_IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others belong to CVode or starts
+_OLD_STIMULI = {  # of NEURON's first versions: C functions that print them, and replacements
     "fstim": ("_Z10print_stimv", "use IClamp, and fstim(0)"),
     "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
     "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
 }
-_OBJECTS = {  # classes whose objects act in each step
+_OBJECTS = {  # classes of objects that act in each step
     "LinearMechanism": "let NEURON run it; of gap junctions write a POINT_PROCESS with a POINTER",
     "StateTransitionEvent": "write WATCH conditions in a .mod file",
 }
 
 
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """List the objects that act in each step and are not supported; warn if they cannot be read."""
+    """List unsupported objects that act in each step; warn if they cannot be read."""
     rejected = [
         Rejected("", refusal("neuron.acting-object", name=name), way_out)
         for name, way_out in _OBJECTS.items()
@@ -68,18 +67,18 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 # -- lists that no function shows ------------------------------------------------------------------
 #
-# One is found by an example: the entry is made, a ``std::vector`` that ends with it is
-# looked for behind the library's variables, and the entry is removed again. The vectors stay where
-# they are as long as the process.
+# Each list is found by an example: an entry is added, then a ``std::vector`` that ends with it is
+# searched for through the library's variables, and the entry is removed. The vectors keep their
+# addresses as long as the process lives.
 
 
 def _entries(name: str) -> list[int] | None:
-    """Return a list of NEURON by its name; None if `_find` has not seen it."""
+    """Return a list of NEURON by name; None if `_find` has not found it."""
     return vector_at(_addresses[name]) if name in _addresses else None
 
 
 def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
-    """Find a list of NEURON's library, at `path`, by its last entry, and keep it for `_entries`."""
+    """Find a list in NEURON's library (at `path`) by its last entry, for `_entries`."""
     readable = Readable(8 * _ENTRY_WORDS)
     addresses = {at for at, last in _vectors(path, readable) if last in readable and is_last(last)}
     if len(addresses) == 1:
@@ -87,7 +86,7 @@ def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
 
 
 def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
-    """Yield the vectors that the library's variables point to, and the last entry of each."""
+    """Yield the vectors that the library's variables point to, with their last entries."""
     for begin, end in readable.of_file(path):
         words = np.ctypeslib.as_array((WORD * ((end - begin) // 8)).from_address(begin)).copy()
         for at in np.unique(words[readable.among(words)]).tolist():
@@ -98,7 +97,7 @@ def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
 
 
 def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Find Random.play and what CVode.extra_scatter_gather calls; return what is rejected."""
+    """Locate the lists of Random.play and CVode.extra_scatter_gather; return rejections."""
     if _entries("random") is None:
         _find_random(h, memory)
     if _entries("scatter") is None:
@@ -110,7 +109,9 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         rejected.append(Rejected("", what))
     if called is None and Readable(8):
         rejected.append(Rejected("", refusal("neuron.scatter-gather-unreadable")))
-    elif called is None:  # the system does not tell what can be read
+    elif (
+        called is None
+    ):  # without memory maps, a missing list cannot be told from an unreadable one
         warnings.warn(
             "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
             "it runs without",
@@ -137,7 +138,7 @@ def _find_random(h: Hoc, memory: NeuronMemory) -> None:
 
 
 def random_plays(h: Hoc, memory: NeuronMemory) -> list[tuple[int, Place]]:
-    """Return the Random, by the address of its C++ object, and the variable of each Random.play."""
+    """Return the Random (address of its C++ object) and the variable of each Random.play."""
     if _entries("random") is None:
         _find_random(h, memory)
     plays = []
@@ -172,11 +173,10 @@ def _find_scatter(h: Hoc) -> None:
 
 
 def gathering() -> np.ndarray:
-    """(n,) int64: addresses of words with what CVode.extra_scatter_gather(0, f) calls.
+    """(n,) int64: addresses of words that hold what CVode.extra_scatter_gather(0, f) calls.
 
-    They are those of Python's objects: functions, or tuples of one and its argument or arguments.
-    `acting` finds the list before. Its entries are hoc's objects; since NEURON 9.1 they point to
-    these.
+    These are Python objects: functions, or tuples of a function and its arguments. `acting` must
+    have located the list. Its entries are hoc objects; since NEURON 9.1 they point to these.
     """
     entries, place = _entries("scatter") or (), _addresses.get("object", -1)
     objects = entries if place < 0 else [words_at(at, place + 1)[place] for at in entries]
@@ -188,7 +188,7 @@ def gathering() -> np.ndarray:
 
 
 def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
-    """Find rxd, and functions that `nonvint_block_supervisor` calls."""
+    """Reject rxd, and functions that `nonvint_block_supervisor` calls."""
     rxd = sys.modules.get("neuron.rxd.species")
     supervisor = sys.modules.get("neuron.nonvint_block_supervisor")
     rejected = []
@@ -197,9 +197,8 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
         names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
         rejected.append(Rejected("", refusal("neuron.rxd-species", names=names)))
     calls = getattr(supervisor, "call", ())
-    is_listed = (
-        calls or "neuron.rxd.rxd" in sys.modules
-    )  # which are called as long as they are there
+    # both are called as long as they exist
+    is_listed = calls or "neuron.rxd.rxd" in sys.modules
     others = memory.variable("nrn_nonvint_block") and not is_listed
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
         what = refusal("neuron.nonvint-block-supervisor", inside=_INSIDE)
@@ -208,7 +207,7 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
 
 
 def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Return the settings of steps, threads and the queue that are not supported."""
+    """Return unsupported settings of steps, threads and the queue."""
     order, queue = h.secondorder, int(h.CVode().queue_mode())
     is_order = int(order) in (0, 1, 2)
     threads = int(h.ParallelContext().nthread()) > 1
@@ -219,13 +218,13 @@ def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         ("neuron.secondorder", not is_order),
         ("neuron.secondorder-changed", changed),
         ("neuron.netrec-state-adjust", h.nrn_netrec_state_adjust),
-        ("neuron.cvode-queue-mode", queue & 2),  # a queue of its own for self events
+        ("neuron.cvode-queue-mode", queue & 2),  # a separate queue for self events
     )
     return [Rejected("", refusal(name, order=order)) for name, is_so in rows if is_so]
 
 
 def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
-    """Return what a kept model compares of them."""
+    """Return the settings that a kept model compares."""
     cvode = h.CVode()
     numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
     index = h.Random().Random123_globalindex()

@@ -1,4 +1,4 @@
-"""PatternStim: spikes of cells that are not here, by time and gid, kept behind VERBATIM."""
+"""PatternStim: spikes (time and gid) of cells outside the model, stored behind VERBATIM."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from clhines.neuron.memory.raw import Readable, words_at
 from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 
-OF_GID = "a gid"  # stands for the name of what sends its spikes: PatternStim, or another rank
-# what NEURON's pattern.mod does, without comments and spaces
+OF_GID = "a gid"  # name of the sender of a gid's spikes: PatternStim, or another rank
+# code of NEURON's pattern.mod, without comments and spaces
 _RECEIVES = "NET_RECEIVE(w){LOCALnstif(flag==1){nst=sendgroup()if(nst>=t){net_send(nst-t,1)}}}"
 _KEEPS = "structInfo{intsize;double*tvec;int*gidvec;intindex;};"
-_NEAR = 1e-9  # ms: an event's time has been added and subtracted
+_NEAR = 1e-9  # ms: rounding of an event's time
 _GROUP = 102  # events that it sends at once, at least
-_SLOT, _WORD = 2, 2  # of an instance's places, and of the words of one
+_SLOT, _WORD = 2, 2  # the instance's dparam slot, and the word in it, with the Info's address
 _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
 
 
@@ -29,15 +29,15 @@ def is_pattern(text: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Events that a PatternStim has not sent: times in ms, ascending, and their gids."""
+    """Events that a PatternStim has not sent: times in ms, ascending, and gids."""
 
     t: np.ndarray
     gid: np.ndarray
-    index: int  # address of how many it has sent
-    unsorted: tuple[int, int] | None = None  # addresses where NEURON has them in another order
+    index: int  # address of the number of events sent
+    unsorted: tuple[int, int] | None = None  # addresses of times and gids in NEURON's other order
 
     def go_on(self, past: int) -> None:
-        """Let it have sent `past` more, of those in order."""
+        """Count `past` more events as sent, in this order."""
         if self.unsorted is not None:
             gid = self.gid.astype(np.int32)
             for address, values in zip(self.unsorted, (self.t, gid), strict=True):
@@ -48,7 +48,7 @@ class Pattern:
 def read_patterns(
     memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float], name: str
 ) -> list[Pattern | str]:
-    """Return each instance's unsent events, or why not; `due`: when a self event comes, ms."""
+    """Return each instance's unsent events, or a refusal; `due`: times of self events, ms."""
     patterns, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.points.slots_of(memory.object_address(thing))
@@ -78,7 +78,7 @@ def read_patterns(
 
 
 def _some_late(t: np.ndarray, due: float) -> bool:
-    """Whether NEURON, which sends times in groups as they are, is past one when it does so."""
+    """Whether NEURON, which sends events in groups in its own order, would send one late."""
     at = 0
     while at < len(t):
         begin, at = at, min(at + _GROUP, len(t))

@@ -1,4 +1,4 @@
-"""Places in NEURON's memory, and which variables of a model they are."""
+"""Find the model variable at an address in NEURON's memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 
-ELEMENT = "Vector"  # owner of an element of a Vector, whose number is its address
-OF_HOC = "hoc"  # owner of a variable of hoc's own, whose number is its address
-ION = "_ion"  # behind the name of an ion that owns a variable
+ELEMENT = "Vector"  # owner of a Vector element; its number is its address
+OF_HOC = "hoc"  # owner of a hoc variable; its number is its address
+ION = "_ion"  # suffix of an ion that owns a variable
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable by owner, an ion's with `ION` behind it, empty for a node's, and name."""
+    """A variable by name and owner: a mechanism, an ion with suffix `ION`, empty for a node."""
 
     owner: str
     name: str
@@ -49,7 +49,7 @@ class MemoryPlaces:
         self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
 
     def node_at(self, row: int) -> int:
-        """Return the node of a row by its address; -1 for another row."""
+        """Return the node of a row (by address); -1 for another row."""
         at = int(self._row.searchsorted(self._row.dtype.type(row)))
         is_node = at < len(self._row) and int(self._row[at]) == row
         return int(self._tree.numbers[self._order[at]]) if is_node else -1
@@ -80,12 +80,12 @@ class MemoryPlaces:
         return Variable(owner, name, number, place.place if size > 1 else None)
 
     def globals_(self) -> list[tuple[str, str]]:
-        """Return mechanism and name of each GLOBAL variable that is no array."""
+        """Return mechanism and name of each scalar GLOBAL variable."""
         entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
         return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
 
     def _layers(self) -> dict[int, Variable]:
-        """Return the potentials of all layers outside, which have no column, by address."""
+        """Return the potentials of all extracellular layers, which have no column, by address."""
         if self._outside is None:
             things = self._every[OUTSIDE].things
             size = self._every[OUTSIDE].entry.ranges["vext"]

@@ -1,4 +1,4 @@
-"""Readers and writers of variables in each step: Vectors that record or play, `target_var`."""
+"""Vectors that record or play variables, and variables that `target_var` sets."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.tree import Tree
 from clhines.simulator.refusals import Sentence, refusal
 
-EVERY = -2  # number of a GLOBAL variable that is played: it is of all instances
-_SCALAR = 5  # of hoc's name_declared
+EVERY = -2  # number of a played GLOBAL variable, which all instances share
+_SCALAR = 5  # name_declared() of hoc's scalars
 _OF_NETCON = "delay", "threshold"
 _NAMELESS = "a variable without a name in NEURON"
 
-
 _MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
-_MOST_NAMED = 8  # of variables that are not recorded
-_FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
+_MOST_NAMED = 8  # variables named among those that cannot be recorded
+_FIRST, _BEFORE = 3e8, -7e8  # numbers that no model contains
 
 
 def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
-    """Return a variable's name for users, as ``diam``, ``NetCon[0].weight[1]`` or ``celsius``."""
+    """Return a variable's name for users, e.g. ``diam``, ``NetCon[0].weight[1]``, ``celsius``."""
     owner, name = memory.named(place)
     if name:
         is_structure = owner in ("morphology", "capacitance", "Node") or owner.endswith("_ion")
@@ -53,7 +52,7 @@ def _name_in_netcons(h: Hoc, memory: NeuronMemory, place: Place) -> str:
 def _name_in_hoc(h: Hoc, memory: NeuronMemory, place: Place) -> str:
     for variable in dir(h):
         if h.name_declared(variable) == _SCALAR and not variable.startswith("_"):
-            at = memory.known_place(h, variable)  # None: of a section, or a number of Python's
+            at = memory.known_place(h, variable)  # None: a section's, or a Python number
             if at is not None and at.column == place.column:
                 return variable
     return ""
@@ -61,36 +60,36 @@ def _name_in_hoc(h: Hoc, memory: NeuronMemory, place: Place) -> str:
 
 @dataclass(eq=False)
 class Recorder:
-    """A vector that records a variable, or the time where that is None; `address` is its own."""
+    """A Vector (at `address`) that records a variable, or the time if the variable is None."""
 
     address: int
-    vector: Hoc  # None between runs: nothing of NEURON's is held then
+    vector: Hoc  # None between runs, when no NEURON object is held
     variable: Variable | None
     interval: float = 0.0  # ms, 0 for each step
-    times: np.ndarray | None = None  # (k,) float64, ms, where it records at given times
-    event: int = 0  # address of that by which it records; 0: in each step
-    now: float = 0.0  # present value of what it records
+    times: np.ndarray | None = None  # (k,) float64, ms, if it records at given times
+    event: int = 0  # address of the event that drives it; 0: records in each step
+    now: float = 0.0  # present value of the variable
     place: Place | None = None
 
 
 @dataclass(eq=False)
 class Player:
-    """Values played into a variable: `y` at `t`, interpolated or in steps."""
+    """Values `y` at times `t` that play into a variable, interpolated or stepwise."""
 
     variable: Variable
     t: np.ndarray
     y: np.ndarray
     continuous: bool
     what: str = "Vector.play"
-    event: int = 0  # address of that by which a Vector plays in steps
-    how_far: int = 0  # address of the index of what it plays next
+    event: int = 0  # address of the event that drives a Vector's stepwise play
+    how_far: int = 0  # address of the index of the next value
     is_at_intervals: bool = False
     after_events: bool = False  # see `Played`
 
     def to_come(self, due: float) -> Player | None:
-        """Return what a Vector plays in steps from its next event, at `due` ms, on; None: nothing.
+        """Return the stepwise player from its next event, at `due` ms, on; None if nothing is left.
 
-        NEURON looks at the time of each when it plays the one before.
+        NEURON reads the time of each value when it plays the one before.
         """
         first = ctypes.c_int.from_address(self.how_far).value
         t, y = self.t[first:].copy(), self.y[first:]
@@ -103,7 +102,7 @@ class Player:
 
 
 def steps_at_once(each: int) -> int:
-    """Return the steps whose numbers are worked out or kept at once, at most: `each` of a step."""
+    """Return the largest number of steps to hold at once, with `each` numbers per step."""
     return max(_MOST_NUMBERS // max(each, 1), 1)
 
 
@@ -112,7 +111,7 @@ def _number(word: int) -> float:
 
 
 class PlayReader:
-    """Reads what records and plays; with `every`, also what will after ``h.finitialize()``."""
+    """Read recorders and players; with `every`, also those that wait for ``h.finitialize()``."""
 
     def __init__(
         self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces, every: bool = False
@@ -124,8 +123,8 @@ class PlayReader:
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
-        self._named = 0  # of those that are not recorded
-        self.in_use: list[int] = []  # words of what records and plays, addresses of Vectors too
+        self._named = 0  # variables named among those that cannot be recorded
+        self.in_use: list[int] = []  # words of recorders and players, addresses of Vectors too
         for played in memory.vectors.played(every):
             self._read(played)
         sampled = {recorder.variable for recorder in self.recorders if recorder.event}
@@ -137,11 +136,11 @@ class PlayReader:
 
     @property
     def is_playing(self) -> bool:
-        """Whether a Vector plays into anything."""
+        """Whether any Vector plays."""
         return bool(self.players)
 
     def continuous(self, owner: str) -> list[Variable]:
-        """Return variables of a mechanism that vectors set in each step, also before the first."""
+        """Return a mechanism's variables that Vectors set in each step, even before the first."""
         every = [player.variable for player in self.players if player.continuous]
         return [v for v in every if v.owner == owner and v.number != EVERY]
 
@@ -151,7 +150,7 @@ class PlayReader:
             recorder.vector = None
 
     def refresh(self) -> None:
-        """List the vectors again; what records and plays is as it was."""
+        """List the Vectors again; recorders and players are unchanged."""
         self.vectors = self._memory.vectors.by_address()
         for recorder in self.recorders:
             recorder.vector = self.vectors[recorder.address]
@@ -206,7 +205,7 @@ class PlayReader:
         if variable is not None:
             return variable
         if not place.row:
-            return Variable(ELEMENT, "x", place.column)  # if mechanisms write it
+            return Variable(ELEMENT, "x", place.column)  # if a mechanism writes it
         return None
 
     def _global(self, place: Place) -> Variable | None:
@@ -236,7 +235,7 @@ class PlayReader:
             self.players.append(made)
 
     def not_recorded(self, place: Place) -> Rejected:
-        self._named += 1  # a name may take as long as all NetCons
+        self._named += 1  # finding one name may search all NetCons
         is_named = self._named <= _MOST_NAMED
         name = name_of(self._h, self._memory, place) if is_named else "a variable like these"
         return Rejected("", refusal("neuron.vector-record", name=name))
@@ -252,16 +251,16 @@ class Gap:
     owner: str
     name: str
     instance: int
-    node: int  # -1 if its value is no voltage of the model
+    node: int  # -1 if its value is no voltage of this model
 
 
 def read_gaps(
     memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
 ) -> tuple[list[Gap], list[Rejected]]:
-    """Return the variables that ``target_var`` sets, the voltages it gets, and rejections.
+    """Return the variables that ``target_var`` sets with their source nodes, and rejections.
 
-    The tables are private, but the transfer is exported: called once with a different number as
-    each voltage, it shows by these numbers what gets which. All MPI ranks call this.
+    NEURON's tables are private, but the transfer is exported. Called once with a unique number as
+    each voltage, it shows which variable gets which voltage. All MPI ranks call this.
     """
     if not memory.transfers:
         return [], []

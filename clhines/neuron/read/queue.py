@@ -1,4 +1,4 @@
-"""Events on their way: NEURON's queue, and its bins, of ``CVode.queue_mode(1, 0)``."""
+"""Read and write pending events: NEURON's queue, and its bins (``CVode.queue_mode(1, 0)``)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.refusals import refusal
 
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
-_BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
+_BIN_OF_ITEM = 40  # bytes: offset in a queue entry of its bin number, or -1
 _WORDS = 16
 _EVENTS = "net_cvode_instance", "nrn_threads"  # of NEURON's library
-_ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance keeps; NEURON writes there
-_SEARCHED = 6  # words of NEURON's queue, and of its bins
+_ROOM = (ctypes.c_uint64 * 8)()  # where NEURON may write an event that no instance stores
+_SEARCHED = 6  # words of NEURON's queue and of its bins
 LATE = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
-_NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
+_NEAR = 1e-6  # steps: tolerance of where NEURON's bins begin
 
 
 class EventQueue:
@@ -63,7 +63,7 @@ class EventQueue:
         return QueueEvent(*(column[order] for column in columns))
 
     def events(self, *kinds: str) -> list[QueueEvent]:
-        """Return all events, or those of some kinds, by time."""
+        """Return all events, or events of some kinds, by time."""
         queued = self.columns()
         if kinds:
             at = np.isin(queued.what, kinds)
@@ -71,14 +71,14 @@ class EventQueue:
         return [QueueEvent(*event) for event in zip(*(a.tolist() for a in queued), strict=True)]
 
     def others(self) -> list[np.ndarray]:
-        """Return the columns of events that neither call statements nor exchange spikes, sorted."""
+        """Return the columns of events that are neither statements nor exchanges, sorted."""
         queued = self.columns()
         kept = np.flatnonzero(~np.isin(queued.what, ("HocEvent", "NetParEvent")))
-        kept = kept[np.argsort(queued.item[kept])]  # the queue has those of one time in any order
+        kept = kept[np.argsort(queued.item[kept])]  # the queue's order within a time is arbitrary
         return [column[kept] for column in queued[:-1]]
 
     def statements(self) -> tuple[list[float], list[float]]:
-        """Return the times of statements between steps, and of those with a point process."""
+        """Return the times of statements between steps, and of statements of point processes."""
         return _statements(self.events("HocEvent", "other"))
 
     def remove(self, *items: int) -> None:
@@ -93,18 +93,18 @@ class EventQueue:
         move(self.address, item, time)
 
     def exchange(self, t: float) -> None:
-        """Let NEURON exchange the spikes that it has, on all ranks at once, at a time, ms.
+        """Make NEURON exchange its spikes on all ranks, at time `t` (ms).
 
-        With ``spike_compress`` it counts the steps to the next ones from its thread's time.
+        With ``spike_compress`` NEURON counts the steps to the next exchange from its thread's time.
         """
-        pointer, clock = ctypes.c_void_p, self._memory.clock()  # hoc's t is another number
+        pointer, clock = ctypes.c_void_p, self._memory.clock()  # separate from hoc's t
         exchange = self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)
         before, clock[0] = clock[0], t
         exchange(self._memory.variable("nrn_threads"))
         clock[0] = before
 
     def put_exchange_off(self, t: float) -> None:
-        """Let NEURON exchange spikes with other ranks no earlier than at a time, ms."""
+        """Postpone NEURON's exchange of spikes to time `t` (ms) or later."""
         for event in self.events("NetParEvent"):
             self.move(event.item, max(event.time, t))
 
@@ -116,7 +116,7 @@ class EventQueue:
             send(events, time, netcon, threads)
 
     def send_selves(self, *columns: np.ndarray) -> None:
-        """Put self events into the queue, by addresses of instances and weights, or 0."""
+        """Queue self events, by addresses (or 0) of instances and weights."""
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
         pointers, room = [ctypes.c_void_p] * 3, ctypes.addressof(_ROOM)
         send = self._memory.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
@@ -126,9 +126,9 @@ class EventQueue:
             send(movable or room, weight, point, time, flag)
 
     def play(self, last: float, t: float) -> None:
-        """Let Vectors play at a step's end, `t`, as NEURON does; it has delivered up to `last`, ms.
+        """Make Vectors play at a step's end `t`, as NEURON does after delivering up to `last`, ms.
 
-        Then events, and WATCH conditions, of NEURON's next step find what they find in NEURON.
+        Events and WATCH conditions of NEURON's next step then find the same values as in NEURON.
         """
         self.deliver_until(last)
         pointer, clock = ctypes.c_void_p, self._memory.clock()
@@ -138,7 +138,7 @@ class EventQueue:
         clock[0] = before
 
     def deliver_until(self, t: float) -> None:
-        """Deliver events up to a time, as at the end of a step, except those in bins."""
+        """Deliver events up to time `t`, as at the end of a step, except binned ones."""
         name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
         deliver = self._memory.function(name, None, pointer, ctypes.c_double, pointer)
         events, threads = map(self._memory.variable, _EVENTS)
@@ -147,7 +147,7 @@ class EventQueue:
 
 @dataclass(frozen=True)
 class SelfEvent:
-    """A self event on its way; `netcon` is the connection whose weights it has, -1 for none."""
+    """A pending self event; `netcon` is the connection whose weights it carries, -1 for none."""
 
     time: float
     flag: float
@@ -158,7 +158,7 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class PendingEvents:
-    """All events on their way, ms; those `binned`, and times of `CVode.event`'s statements."""
+    """All pending events, ms; `binned` ones again, and times of `CVode.event` statements."""
 
     netcons: list[tuple[int, float]] = field(default_factory=list)
     binned: list[tuple[int, float]] = field(default_factory=list)
@@ -198,14 +198,14 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> PendingEvents:
 
 
 def _statements(events: Iterable[QueueEvent]) -> tuple[list[float], list[float]]:
-    """Return the times of statements that NEURON runs between steps, and of those it does not."""
+    """Return the times of statements that run between steps, and of all others."""
     with_statements = [event for event in events if event.has_statement]
-    between = [event.time for event in with_statements if event.is_between_steps]
-    return between, [event.time for event in with_statements if not event.is_between_steps]
+    between_steps = [event.time for event in with_statements if event.is_between_steps]
+    return between_steps, [event.time for event in with_statements if not event.is_between_steps]
 
 
 def _listeners(wires: NeuronWires, events: list[QueueEvent]) -> dict[int, list[int]]:
-    """Return the NetCons that get each event of a NetCon or a source, by its address."""
+    """Return the NetCons that receive each event of a NetCon or a source, by its address."""
     netcons = [event.address for event in events if event.what == "NetCon"]
     listeners = {
         a: [k] for a, k in zip(netcons, _places(wires.read.address, netcons), strict=True) if k >= 0
@@ -223,10 +223,10 @@ def _places(addresses: np.ndarray, wanted: list[int]) -> list[int]:
 
 
 class Bins:
-    """NEURON's bins of events, counted from a time of its own; see `simulate.events.sources`.
+    """NEURON's bins of events, which count from their own begin; see `simulator.events.sources`.
 
-    Those that are `late` begin at another time than NEURON's next step asks for, until this is
-    taken: t or dt has been set, or stepped otherwise, since ``finitialize()``.
+    They are `late` if they begin at another time than NEURON's next step expects, until that step:
+    t or dt was set, or other steps were taken, since ``finitialize()``.
     """
 
     def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
@@ -254,14 +254,14 @@ class Bins:
             raise RejectedError([Rejected("", what)])
 
     def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
-        """Whether the bins that entries of the queue are in are those of their times, ms."""
+        """Whether queue entries are in the bins that belong to their times, ms."""
         size, first = halves(words_at(ctypes.addressof(self._begin) + 8, 1))
         number = (gather(items + _BIN_OF_ITEM)[:, 0] & 0xFFFFFFFF).astype(np.int64)
         middle = (number - first) % size + 0.5
         return bool((abs((times - self._begin.value) / self._dt - middle) <= 0.5 + _NEAR).all())
 
     def begin_at(self, t: float) -> None:
-        """Let the first bin begin at a time; all are empty."""
+        """Let the first bin begin at time `t`, while all bins are empty."""
         self._begin.value = t
 
     def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
@@ -275,28 +275,28 @@ class Bins:
 def check_bins(
     wires: NeuronWires, pending: PendingEvents, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
-    """Return why a model with bins cannot be simulated; warn where the order of events differs."""
+    """Return rejections of a model with bins; warn if the order of events may differ."""
     _warn_of_order(wires, mechanisms)
     _warn_of_time(wires, mechanisms, dt)
     return in_no_bin(wires, pending)
 
 
 def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
-    """Return what ``spike_compress`` counts from a time between steps, of the first exchange."""
+    """Reject ``spike_compress`` if its first exchange comes between two steps."""
     delays = [event.time - t for event in queue.events("NetParEvent")[:1]]
     loose = [delay for delay in delays if abs(delay / dt - round(delay / dt)) > _NEAR]
     return [Rejected("", refusal("neuron.spike-compress-delay", delay=delay)) for delay in loose]
 
 
 def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
-    """Return events of NetCons on their way that are in no bin."""
+    """Reject pending NetCon events that are in no bin."""
     loose = Counter(pending.netcons) - Counter(pending.binned)
     names = sorted({wires.target_of(k)[0] for k, _ in loose})
     return [Rejected(name, refusal("neuron.pending-event-in-no-bin")) for name in names]
 
 
 def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:
-    """Warn of events that come within half a step: NEURON's t is that of any last self event."""
+    """Warn of events within half a step: NEURON's t is then that of the last self event."""
     has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
     soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
     names = [
@@ -315,13 +315,13 @@ def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: floa
 
 
 def _warn_of_order(wires: NeuronWires, mechanisms: dict[str, Mechanism]) -> None:
-    """Warn where events of several instances that answer events of a bin come in one bin."""
+    """Warn if several instances answer events of one bin with events to one target."""
     senders, sends = wires.senders, wires.sending()
     answers = np.zeros(len(senders.name) + 1, bool)
     answers[wires.target[wires.origin >= 0]] = True
     is_simulated = np.array([name in mechanisms for name in senders.names] + [False])
-    some = answers[sends] & is_simulated[np.append(senders.name, -1)[sends]]
-    pairs = np.unique(np.column_stack([sends[some], wires.target[some]]), axis=0)
+    answering = answers[sends] & is_simulated[np.append(senders.name, -1)[sends]]
+    pairs = np.unique(np.column_stack([sends[answering], wires.target[answering]]), axis=0)
     targets, counts = np.unique(pairs[:, 1], return_counts=True)
     names = _names(wires, np.sort(targets[counts > 1]))
     if names:

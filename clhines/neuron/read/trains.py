@@ -1,7 +1,7 @@
-"""VecStim and PatternStim: sources whose times are fixed, which their files keep behind VERBATIM.
+"""VecStim and PatternStim: sources with fixed times, which their files keep behind VERBATIM.
 
-Files of this kind are many, under several names. One is known by its text: what its VERBATIM takes
-from the Vector, and what NET_RECEIVE does with it.
+Many files of this kind exist under several names. They are recognised by their text: what VERBATIM
+reads from the Vector, and what NET_RECEIVE does with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, re
 from clhines.neuron.read.queue import PendingEvents
 from clhines.simulator.refusals import refusal
 
-# index and etime come first among a file's variables; spaces are taken out before
+# index and etime must be the first variables of a file; spaces are removed before matching
 _VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
 _TAKEN = re.compile(r"if\(i<size\)\{etime=[\w()]+\[i\];index\+=1\.?0?;\}else\{index=-1\.?0?;\}")
 _NEXT = r"net_send\(etime-t,1\)"
@@ -34,12 +34,12 @@ _RECEIVES = re.compile(
     rf"(element\(\)if\(index>0\)\{{{_NEXT}\}}\}}"
     rf"|\}}if\(flag==1\|\|flag==2\)\{{element\(\)if\(index>0\)\{{{_CHECKED}\}}\}})\}}"
 )
-_INDEX, _TIME = 0, 1  # among its variables
-_NEAR = 1e-9  # ms: an event's time has been added and subtracted
+_INDEX, _TIME = 0, 1  # positions among its variables
+_NEAR = 1e-9  # ms: rounding of an event's time
 
 
 def is_train(text: str) -> bool:
-    """Return whether an NMODL text is one whose events are at the times of a Vector."""
+    """Return whether an NMODL text is a VecStim, whose events are at the times of a Vector."""
     code = plain(text)
     parts = (_VARIABLES, _TAKEN, _STARTS, _RECEIVES)
     return "vector_arg(1)" in code and all(part.search(code) for part in parts)
@@ -47,7 +47,7 @@ def is_train(text: str) -> bool:
 
 @dataclass(eq=False)
 class Trains:
-    """Times, ms, of events that are not sent yet; `vector_times` are the Vector's, unrounded."""
+    """Times, ms, of events not sent yet; `vector_times` are the Vector's own, unrounded."""
 
     names: tuple[str, ...] = ()
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Trains:
     vector_times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def follow(self, earlier: Trains) -> bool:
-        """Whether these are what is left of earlier ones, a run later."""
+        """Whether these are the remaining times of `earlier` trains, one run later."""
         for stim, now in self.vector_times.items():
             before = earlier.vector_times.get(stim, now[:0])
             if len(now) > len(before) or not np.array_equal(now, before[len(before) - len(now) :]):
@@ -65,7 +65,7 @@ class Trains:
         return True
 
     def go_on(self, stim: tuple[str, int], past: int) -> None:
-        """Let an instance have sent `past` of its events: its index and etime."""
+        """Update an instance's index and etime: it has sent `past` of its events."""
         if stim in self.patterns:
             self.patterns[stim].go_on(past)
             return
@@ -105,13 +105,13 @@ def _read_vectors(
     events: tuple[dict[tuple[str, int], float], set[tuple[str, int]]],
     vectors: dict[Hoc, Hoc],
 ) -> None:
-    """Read the times of each train to come; `events` are due, or wait to begin it."""
+    """Read each train's remaining times; `events`: trains with a due event, and waiting ones."""
     due, waits = events
     vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
     vector_at = {memory.object_address(v): v for v in h.List("Vector")} if trains.names else {}
     for name in trains.names:
         for k, thing in enumerate(contents.points[name].things):
-            if (name, k) not in due and (name, k) not in waits:  # nothing comes any more
+            if (name, k) not in due and (name, k) not in waits:  # it sends nothing any more
                 trains.times[name, k] = np.zeros(0)
                 continue
             try:
@@ -152,7 +152,7 @@ _LOST = "the Vector of {} is not found in NEURON's memory"
 def _coming(
     times: np.ndarray, fields: list[int], due: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return times not sent yet, by distances that round, and the Vector's; or OSError."""
+    """Return unsent times, rounded as NEURON does, and the Vector's own; OSError if unknown."""
     index, etime = (ctypes.c_double.from_address(fields[f]).value for f in (_INDEX, _TIME))
     at = int(index) - 1
     if not (0 <= at < len(times) and times[at] == etime):
@@ -162,18 +162,18 @@ def _coming(
         raise OSError("the times of {} do not ascend")
     coming = [due]
     for time in rest[1:].tolist():
-        coming.append(coming[-1] + time - coming[-1])  # in the order of its C++
+        coming.append(coming[-1] + time - coming[-1])  # in the order of NEURON's C++
     return np.array(coming, np.float64), rest
 
 
 def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
-    """Return the one Vector that an instance points to, by a POINTER or a variable's place."""
+    """Return the one Vector that an instance refers to, in a dparam slot or a variable."""
     addresses = held(memory, thing, vectors)
     return vectors[addresses.pop()] if len(addresses) == 1 else None
 
 
 def held(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> set[int]:
-    """Return all Vectors that an instance points to, of some by their addresses."""
+    """Return the addresses of all Vectors that an instance refers to."""
     fields = memory.points.fields_of(memory.object_address(thing))
     begin, width, size = memory.points.slots_of(memory.object_address(thing))
     words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]

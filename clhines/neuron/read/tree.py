@@ -1,9 +1,9 @@
 """The compartments of all sections, as NEURON connects them.
 
-NEURON has a node without membrane at the far end of a section, and at the end 0 of a root. Where no
-section and no point process is there it is left out: solving for it would round the membrane of a
-small segment beside a large axial conductance. A section starts at the node of its parent's
-segment, at the near end of one that is no root at the node where that one starts.
+NEURON has a node without membrane at the far end of a section, and at the end 0 of a root. If no
+section and no point process is attached there, it is left out, because solving for it would lose
+digits of a small segment beside a large axial conductance. A section starts at the node of its
+parent's segment; at the near end of a parent that is no root, at the node where the parent starts.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from clhines.neuron.memory.raw import Place, gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment, all_sections
 from clhines.simulator.network import Axis
 
-_EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
+_EQUAL = 1e-9  # mV: rounding of equal voltages
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 CONDUCTANCE = 1e-2  # S/cm² times µm² in µS
 
 
 @dataclass(frozen=True, eq=False)
 class TreeLayers:
-    """Nodes around others, see `layers`."""
+    """Extracellular layers as nodes around other nodes, see `layers`."""
 
-    around: np.ndarray  # (n,) int64, and
-    g: np.ndarray  # µS: as `Network.from_arrays` takes them
-    addresses: np.ndarray  # (k,) uint64: of NEURON's vext, of ends, too
-    numbers: np.ndarray  # (k,) int64: the nodes that have it
+    around: np.ndarray  # (n,) int64: see `Network.from_arrays`, also for g
+    g: np.ndarray  # µS
+    addresses: np.ndarray  # (k,) uint64: of NEURON's vext, section ends included
+    numbers: np.ndarray  # (k,) int64: nodes of these addresses
 
     def at(self, nodes: np.ndarray, layer: int = -1) -> np.ndarray:
-        """Return the nodes in a layer around others inside; -1 is the last."""
+        """Return the nodes in a layer around inner nodes; -1 is the outermost layer."""
         at = self.around[nodes]
         while layer and (self.around[at] >= 0).all():
             at, layer = self.around[at], layer - 1
@@ -47,12 +47,12 @@ class TreeLayers:
 class Tree:
     """All nodes of a model, cell after cell, parents before children.
 
-    `inner` are addresses of nodes with membrane, from end 0 to end 1; `addresses`, ascending, are
-    of all, and `numbers` the nodes that have their voltages here.
+    `inner` holds the addresses of nodes with membrane, from end 0 to end 1. `addresses`, ascending,
+    holds those of all NEURON nodes, `numbers` the nodes here that have their voltages.
     """
 
     h: Hoc
-    order: np.ndarray  # which of `all_sections()` a section is
+    order: np.ndarray  # index of each section in `all_sections()`
     nseg: np.ndarray
     turned: np.ndarray  # whether its end 1 is at the parent
     begin: np.ndarray  # node at which the section starts: its parent's or the root
@@ -64,7 +64,7 @@ class Tree:
     capacitance: np.ndarray  # nF
     diam: np.ndarray  # µm
     inner: np.ndarray
-    inner_numbers: np.ndarray  # the nodes that `inner` are here
+    inner_numbers: np.ndarray  # the nodes here that `inner` are
     v: int  # address of NEURON's column of voltages
     addresses: np.ndarray
     numbers: np.ndarray
@@ -72,7 +72,7 @@ class Tree:
 
     @cached_property
     def owner(self) -> np.ndarray:
-        """(n,) int64: section of each node, of ends the one that has them; -1 of layers."""
+        """(n,) int64: section of each node, for ends the section they belong to; -1 for layers."""
         owner, inner = np.full(self.num_nodes, -1), np.repeat(np.arange(len(self.nseg)), self.nseg)
         owner[self.inner_numbers] = inner
         free = owner[self.end] < 0
@@ -107,7 +107,7 @@ class Tree:
         return section in self._index
 
     def nodes(self, section: Section) -> np.ndarray:
-        """(nseg,) int64: nodes of the segments of a section, from its end 0 to its end 1."""
+        """(nseg,) int64: nodes of a section's segments, from its end 0 to its end 1."""
         k = self._index[section]
         return self.inner_numbers[self._first_inner[k] :][: self.nseg[k]]
 
@@ -121,7 +121,7 @@ class Tree:
         return int(self.inner_numbers[self._first_inner[k] + place])
 
     def near(self) -> np.ndarray:
-        """(s,) int64: of each section the place in `inner` of the segment next to its parent."""
+        """(s,) int64: index in `inner` of each section's segment next to its parent."""
         return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
 
     def axis(self) -> Axis:
@@ -139,13 +139,13 @@ class Tree:
         return self.sections[k]((place - self._first_inner[k] + 0.5) / self.nseg[k])
 
     def numbers_of(self, addresses: np.ndarray) -> np.ndarray:
-        """(k,) int64: nodes of some of NEURON's, by address; -1 where it is none of the model's."""
+        """(k,) int64: nodes of NEURON's nodes, by address; -1 for others."""
         at = place_of(self.addresses, addresses, np.arange(len(self.addresses)))
         return np.where(at < 0, -1, self.numbers[at])
 
 
 def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list[int], np.ndarray]:
-    """Return sections, parents before children, cell after cell, their numbers, who is a root."""
+    """Return sections, parents before children, their indices, and which are roots."""
     every = all_sections()
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)
@@ -167,7 +167,7 @@ def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list
 
 
 def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]:
-    """Read compartments and the data of their mechanisms."""
+    """Read the compartments and their mechanism data."""
     sections, order, is_root = _in_order(memory, fields)
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))
     nseg, first_node = count - 1, starts(count)
@@ -227,7 +227,7 @@ def _properties(
     inner: tuple[np.ndarray, np.ndarray, Data],
     parent: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return areas, um2, specific capacitances, uF/cm2, and diameters, um, of compartments."""
+    """Return areas (µm²), specific capacitances (µF/cm²) and diameters (µm) of compartments."""
     nodes, numbers, data = inner
     area, cm, diam = (np.zeros(len(parent)) for _ in range(3))
     area[numbers] = fields.values(memory.area(int(nodes[0])).column, nodes)
@@ -238,9 +238,9 @@ def _properties(
 
 
 def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarray:
-    """(k,) int64: segments of sections, each from its end 0 to its end 1, among all nodes.
+    """(k,) int64: indices of all segments among the nodes, each section from end 0 to end 1.
 
-    `first` is where a section's nodes begin, which NEURON has from the parent on.
+    `first` is where a section's nodes begin; NEURON stores them from the parent on.
 
     >>> _upward(np.array([0, 4]), np.array([3, 2]), np.array([False, True]))
     array([0, 1, 2, 5, 4])
@@ -251,7 +251,7 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
 
 
 def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return which segments have a variable, and its values; `at` is where one of them has it."""
+    """Return the segments that have a variable, and its values; `at` is one of its places."""
     of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
     rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
     return of_mechanism.node, column_at(at.column, rows)[rows]
@@ -260,11 +260,11 @@ def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
 def _bare(
     h: Hoc, fields: Fields, column: int, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray
 ) -> np.ndarray:
-    """(s,) bool: which ends need no node: nothing is there, and the voltage equals the neighbour's.
+    """(s,) bool: ends that need no node: nothing is attached, the voltage is the neighbour's.
 
     `ends`: nodes, and the node beside each; `column`: address of NEURON's voltages.
     """
-    if h.secondorder or h.CVode().use_fast_imem():  # which keeps a difference, or has their current
+    if h.secondorder or h.CVode().use_fast_imem():  # needs the difference, or the end's current
         return np.zeros(len(ends[0]), bool)
     v, beside = (fields.values(column, nodes) for nodes in ends)
     has_points = np.zeros(len(ends[0]), bool)

@@ -1,4 +1,4 @@
-"""Connections of a model: sources of events, NetCons, and who records which source."""
+"""Read a model's sources of events and NetCons, and the Vectors that record sources."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from clhines.neuron.read.played import name_of
 from clhines.simulator.refusals import refusal
 
 _SENDS = r"\b(net_event|INCLUDE)\b"
-Sender = tuple[str, int]  # a point process or artificial cell: its name, and which one
+Sender = tuple[str, int]  # a point process or artificial cell: mechanism and instance
 
 
 @dataclass(frozen=True, eq=False)
 class Origin(Source):
-    node: int  # whose voltage is compared, -1 where it is a sender
+    node: int  # whose voltage is compared with the threshold; -1 for a sender
     threshold: float  # mV
     sender: Sender | None
-    number: int  # of the sender among `Senders`, -1 of others
+    number: int  # of the sender among `Senders`; -1 for a voltage
 
 
 class Senders:
-    """All point processes and artificial cells by number: mechanism, hoc and C++ addresses."""
+    """All point processes and artificial cells, numbered, with hoc and C++ addresses."""
 
     def __init__(self, memory: NeuronMemory, contents: Contents) -> None:
         every = contents.points.values()
@@ -50,11 +50,11 @@ class Senders:
         return self.names[self.name[number]], int(self.instance[number])
 
     def of_objects(self, addresses: np.ndarray) -> np.ndarray:
-        """(n,) int64: numbers by the addresses of hoc objects; -1 for none."""
+        """(n,) int64: numbers of hoc objects (by address); -1 for none."""
         return place_of(self.objects, addresses, self._object_order)
 
     def of_points(self, addresses: np.ndarray) -> np.ndarray:
-        """(n,) int64: numbers by the addresses of C++ objects; -1 for none."""
+        """(n,) int64: numbers of C++ objects (by address); -1 for none."""
         return place_of(self.points, addresses, self._point_order)
 
 
@@ -63,11 +63,11 @@ class NeuronWires:
     senders: Senders
     origins: list[Origin]
     every: np.ndarray  # addresses of all NetCons
-    read: NetConColumns  # those that have a target
-    origin: np.ndarray  # (m,) int64, -1 of one without a source, or that is not active
+    read: NetConColumns  # NetCons that have a target
+    origin: np.ndarray  # (m,) int64, -1 without a source or if not active
     target: np.ndarray  # (m,) int64, number among `senders`
-    width: np.ndarray  # (m,) int64, how many weights each has
-    weights: np.ndarray = field(init=False)  # (m, most) now; zeros behind them
+    width: np.ndarray  # (m,) int64, number of weights
+    weights: np.ndarray = field(init=False)  # (m, most), padded with zeros
 
     def __post_init__(self) -> None:
         self.refresh()
@@ -83,11 +83,11 @@ class NeuronWires:
 
     @cached_property
     def weight_addresses(self) -> np.ndarray:
-        """(w,) int64: where all weights are, of NetCon after NetCon."""
+        """(w,) int64: addresses of all weights, NetCon after NetCon."""
         return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
 
     def record_into(self, vectors: dict[int, tuple[int, int]]) -> bool:
-        """Let sources, by address, record into other Vectors; False where that is rejected."""
+        """Let sources (by address) record into other Vectors; False if that is not supported."""
         moved = [o.address in vectors for o in self.origins]
         pairs = zip(self.origins, moved, strict=True)
         if any(o.sender is not None and o.sender[0] == OF_GID for o, is_one in pairs if is_one):
@@ -102,7 +102,7 @@ class NeuronWires:
         return self.senders[int(self.target[k])]
 
     def sending(self) -> np.ndarray:
-        """(m,) int64: number of the sender that is the source of each NetCon; -1 of others."""
+        """(m,) int64: number of the sender that is each NetCon's source; -1 for a voltage."""
         return np.array([origin.number for origin in self.origins] + [-1], np.int64)[self.origin]
 
 
@@ -119,7 +119,7 @@ def read_wires(
         netcon = every[k]
         what = refusal("neuron.netcon-target-unlocated", every=netcon, every2=netcon.syn())
         rejected.append(Rejected("", what))
-    chosen = np.flatnonzero(target >= 0)  # events of others, too, may be on their way
+    chosen = np.flatnonzero(target >= 0)  # inactive ones, too: their events may be pending
     all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]
     address = np.array([origin.address for origin in origins], np.int64)
@@ -132,7 +132,7 @@ def read_wires(
 
 
 class _OriginReader:
-    """Reads sources of events; what is not simulated of them is `rejected`."""
+    """Read the sources of events; `rejected` lists unsupported ones."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _OriginReader:
         self._h, self._places, self._senders = h, places, senders
         self._memory, self._sources = read_by
         texts = {name: instances.entry.text for name, instances in contents.points.items()}
-        # NEURON takes any point process for a source
+        # NEURON accepts any point process as a source
         self._silent = {n for n, text in texts.items() if text and not re.search(_SENDS, text)}
         self._on_ranks = on_ranks(h)
         self._has_gids = self._on_ranks or any(is_pattern(text) for text in texts.values())
@@ -165,7 +165,7 @@ class _OriginReader:
             sender = self._sender(source, number)
             if source.place is None and sender is not None and sender[0] in self._silent:
                 return None
-            # NEURON compares the x of a sender that has one
+            # of a sender with a variable x, NEURON compares x with the threshold
             if sender is None or source.place is not None:
                 self._refuse(source)
                 return None
@@ -191,7 +191,7 @@ class _OriginReader:
 
     def _refuse(self, source: Source) -> None:
         if not source.object and source.place is None:
-            return  # a cell that is gone, or a gid that no process has
+            return  # a cell that was deleted, or a gid that no process has
         of = "an object that sends no events"
         if source.place is not None:
             of = name_of(self._h, self._memory, source.place)

@@ -1,4 +1,4 @@
-"""Targets of POINTERs: voltages, variables of mechanisms, elements of Vectors, variables of hoc."""
+"""Targets of POINTERs: voltages, mechanism variables, Vector elements, hoc variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class PointerTargets:
-    """By mechanism and POINTER what each instance's points to; addresses of all elements."""
+    """Target of each instance's POINTER, by mechanism and POINTER; addresses of all elements."""
 
     targets: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     elements: list[int] = field(default_factory=list)
@@ -36,8 +36,8 @@ def read_written(
     mechanisms: Mapping[str, Mechanism],
     used: Sequence[int],
 ) -> PointerTargets:
-    """Find what is written; `used` are addresses of Vectors that play or record."""
-    written, elements, set_by = PointerTargets(), dict[int, None](), set[int]()
+    """Find the targets of POINTERs that are written; `used`: Vectors that play or record."""
+    result, elements, set_by = PointerTargets(), dict[int, None](), set[int]()
     pointers = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
     rooms = _rooms(memory, used) if pointers else np.zeros((0, 2), np.int64)
     for name, pointer in pointers:
@@ -52,7 +52,7 @@ def read_written(
                     "neuron.pointer-written-target", pointer=pointer, memory=_shown(memory, place)
                 )
                 expected = "expected a variable of a mechanism or hoc, or an element of a Vector"
-                written.rejected.append(Rejected(name, what, expected))
+                result.rejected.append(Rejected(name, what, expected))
                 break
             targets.append(variable)
             if variable.owner == ELEMENT:
@@ -61,13 +61,13 @@ def read_written(
                     set_by.add(variable.number)
         if len({(v.owner, v.name) for v in targets}) > 1:
             what = refusal("neuron.pointer-written-to-several", pointer=pointer)
-            written.rejected.append(Rejected(name, what))
-        written.targets[name, pointer] = targets
+            result.rejected.append(Rejected(name, what))
+        result.targets[name, pointer] = targets
     if elements.keys() - set_by:
         what = refusal("neuron.pointer-sum-not-reset")
-        written.rejected.append(Rejected("", what))
-    written.elements = [*elements]
-    return written
+        result.rejected.append(Rejected("", what))
+    result.elements = [*elements]
+    return result
 
 
 def read_steered(
@@ -76,7 +76,7 @@ def read_steered(
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
 ) -> tuple[dict[tuple[str, str], np.ndarray], list[Rejected]]:
-    """(count, 2) by mechanism and POINTER that events set: NetCon and which of its weights."""
+    """Find weights that POINTERs set in events: (count, 2) NetCon and weight index."""
     steered, rejected = dict[tuple[str, str], np.ndarray](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.steered):
         places = [memory.known_place(thing, pointer) for thing in every[name].things]
@@ -99,9 +99,9 @@ def read_pointed(
     mechanisms: Mapping[str, Mechanism],
     gap_nodes: Mapping[tuple[str, str, int], int],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
-    """Find the target of each POINTER that is read, and rejections.
+    """Find the targets of POINTERs that are read, and rejections.
 
-    `gap_nodes`: by mechanism, name and instance, the node whose voltage `target_var` sets it to.
+    `gap_nodes`: by mechanism, name and instance, the node whose voltage `target_var` assigns.
     """
     pointed, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
@@ -133,7 +133,7 @@ def read_pointed(
 def _unsupported(
     variable: Variable, targets: Sequence[Variable], every: Mapping[str, Instances]
 ) -> str:
-    """Name a variable that no POINTER reads; empty if it may be read as the `targets` before."""
+    """Name a variable that a POINTER cannot read beside its `targets` so far; empty if it can."""
     owner = variable.owner
     if owner not in ("", *every) or (not owner and variable.name != "v"):
         return f"{variable.name} of {owner or 'a segment'}"
@@ -143,7 +143,7 @@ def _unsupported(
 
 
 def _not_assigned(variable: Variable, targets: Sequence[Variable], name: str) -> str:
-    """Name a variable to which a POINTER of a mechanism may not assign; empty if it may."""
+    """Name a variable that a mechanism's POINTER cannot assign; empty if it can."""
     owner = variable.owner
     if owner in ("", name):
         return f"{variable.name} of {owner or 'a node'}, and is written"
@@ -173,7 +173,7 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """(k, 2) int64: begins and ends of numbers: of hoc, of Vectors that neither play nor record."""
+    """(k, 2) int64: address ranges of hoc variables, and of Vectors that neither play nor record."""
     busy = {*used}
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)
