@@ -1,8 +1,8 @@
-"""Self-test: small models beside NEURON itself, in a process of its own, which `versions` starts.
+"""Self-test: compare small models with NEURON, in a process that `versions` starts.
 
-The models have what the importer reads from NEURON's private memory, as far as NEURON's built-in
-mechanisms have it. Each runs in NEURON, and then by turns here and in NEURON, so that what is
-written back counts, too.
+The models use everything that the importer reads from NEURON's private memory, as far as built-in
+mechanisms have it. Each runs in NEURON alone, and then by turns here and in NEURON, which also
+tests what is written back.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from clhines.neuron.switch.selftest import wrong_calls
 
 STOP = 6.0  # ms
 _PIECES = (True, 2.0), (False, 2.5), (True, STOP)  # whether by `run`, and until when, ms
-_NEAR = 1e-7  # relative to the largest value: rounding, which the upstroke of a spike amplifies
+_NEAR = 1e-7  # relative to the largest value: rounding, which grows in the upstroke of a spike
 
 
 @dataclass
 class Case:
-    """A model: its records, the objects to keep alive, and a function that starts a new run."""
+    """A model: its records, objects to keep alive, and a function that starts a new run."""
 
     records: list[Any]
     kept: list[Any]
@@ -35,7 +35,7 @@ class Case:
 
 
 def cells(h: Any) -> Case:
-    """Make branched cells: channels, ions, point processes, events, plays, random numbers."""
+    """Build branched cells with channels, ions, synapses, events, plays and random numbers."""
     sections = {name: h.Section(name=name) for name in "abcde"}
     a, b, c, d, e = sections.values()
     b.connect(a(1))
@@ -97,7 +97,7 @@ def cells(h: Any) -> Case:
 
 
 def currents(h: Any) -> Case:
-    """Make cells with membrane currents, a function called in each step, and a transfer."""
+    """Build cells with i_membrane_, a function called in each step, and a transfer."""
     a, b = h.Section(name="a"), h.Section(name="b")
     for section in (a, b):
         section.L = section.diam = 20
@@ -122,7 +122,7 @@ def currents(h: Any) -> Case:
 
 
 def outside(h: Any) -> Case:
-    """Make a cell with potentials outside of it, in layers."""
+    """Build a cell with extracellular layers."""
     a, b = h.Section(name="a"), h.Section(name="b")
     b.connect(a(1))
     for section in (a, b):
@@ -138,7 +138,7 @@ def outside(h: Any) -> Case:
 
 
 def channels(h: Any) -> Case:
-    """Make a cell with a channel that hoc builds, with the rates of hh's n."""
+    """Build a cell with a channel made in hoc (KSChan), with the rates of hh's n."""
     made = h.KSChan(0)
     made.name("selftest_channel")
     made.ion("k")
@@ -159,7 +159,7 @@ def channels(h: Any) -> Case:
     return Case([h.Vector().record(v) for v in variables], [section, clamp, made, rates])
 
 
-# the last one leaves a transfer behind
+# `currents` is last because it leaves a transfer behind
 CASES = cells, outside, channels, currents
 
 
@@ -169,7 +169,7 @@ def main() -> None:
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:
-    """Return how a model differs from NEURON; empty if it does not."""
+    """Return how a model's results differ from NEURON's; empty if they agree."""
     from neuron import h
 
     h.load_file("stdrun.hoc")

@@ -1,6 +1,6 @@
-"""Values and results, from NEURON and back.
+"""Values from NEURON into a simulation, and results back.
 
-`states`: values in and out; `records`: what Vectors record, `counters`: what those of APCount keep;
-`events`: pending events; `runaways`: warnings of voltages that run off. `imported`: a model as a
-simulation of its own.
+`states`: values in both directions; `records`: recording Vectors, `counters`: Vectors of APCount;
+`events`: pending events; `runaways`: warnings of diverging voltages. `imported`: the result of
+`from_neuron`.
 """

@@ -1,4 +1,4 @@
-"""Times that Vectors of APCount keep."""
+"""Fill the Vectors in which APCount stores spike times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clhines.simulator.simulation import Simulation
 
 
 class Counters:
-    """Lets a simulation record the times that Vectors of APCount keep, and fills them."""
+    """Record APCount's counts and times in a simulation, and fill its Vectors."""
 
     def __init__(self, sim: Simulation, imported: NeuronNetwork) -> None:
         model = self._model = imported.model
@@ -30,7 +30,7 @@ class Counters:
                     )
 
     def fill(self, result: Result, first: int) -> None:
-        """Put a run's times into all vectors, where NEURON has the numbers of its begin."""
+        """Add a run's times to all Vectors, while NEURON still has the counts from its begin."""
         for address, instances, k, n, time in self._counters:
             vector = self._model.plays.vectors[address]
             counts = np.append(instances.values("n")[k], result[n][first:, 0])

@@ -1,4 +1,4 @@
-"""Events on their way after a run, into NEURON's queue."""
+"""Write a run's pending events into NEURON's queue."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def last_delivery(t: float, dt: float, steps: int) -> float:
 
 
 def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Refuse values that NEURON's memory cannot take, before anything is written."""
+    """Refuse values that NEURON's memory cannot hold, before anything is written."""
     netcons = sim.model.netcons
     counts = arrays["count"][netcons.source] - arrays["cursor"]
-    check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks agree on it later
+    check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks agree on the result later
     check_numbers(sim, imported, arrays)
 
 
 def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: float) -> None:
-    """Replace the pending events by a simulation's; VecStim and the like sent up to `last`, ms."""
+    """Replace NEURON's pending events by a simulation's; VecStims have sent up to `last`, ms."""
     model = imported.model
     queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
@@ -41,18 +41,18 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
     of_trains = np.array([name in model.trains.names for name in (*senders.names, "")], bool)
     of_trains = of_trains[np.append(senders.name, -1)[number]]
     gone = (number >= 0) & ~of_trains | np.isin(events.what, ("NetCon", "PreSyn"))
-    # in the order of NEURON's bins, in which the first is found at once
+    # in the order of NEURON's bins, where removing the first entry is fast
     order = np.argsort(events.bin_order, kind="stable")
     queue.remove(*events.item[order][gone[order]].tolist())
     of_stims = zip(number[of_trains].tolist(), events.item[of_trains].tolist(), strict=True)
     stims = {senders[k]: item for k, item in of_stims}
-    model.h.t = min(last, t)  # NEURON takes no event of the past, and has delivered up to here
+    model.h.t = min(last, t)  # NEURON refuses events of the past, and has delivered up to `last`
     _put_netcons(sim, imported, arrays, last, unseen)
     _put_selves(sim, imported, arrays, movable)
     model.h.t = t
     _move_trains(imported, stims, last)
     delivers = model.bins is not None or model.watched
-    if delivers or model.plays.is_playing:  # on this rank alone, perhaps: all exchange in a step
+    if delivers or model.plays.is_playing:  # perhaps on this rank alone: exchange in the next step
         queue.put_exchange_off(float(clock(t, sim.model.dt, 1)[-1]))
     if model.plays.is_playing:
         queue.play(last, t)
@@ -61,12 +61,12 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
     for address, sources in imported.detectors.items():
         one = int(sources[0])
         model.sources.above(address).value = bool(above[one]) and one not in unseen
-    if delivers:  # self events come before the next bin, and before WATCH conditions are compared
+    if delivers:  # self events precede the next bin and the comparison of WATCH conditions
         queue.deliver_until(t)
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
-    """Return sources that crossed their threshold in the last step, which NEURON sees later."""
+    """Return sources that crossed their threshold in the last step; NEURON notices them later."""
     first, size = rings_of(sim.model)
     sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]
@@ -75,14 +75,14 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Clear the places of events for net_move; return them by mechanism, 0 for none."""
+    """Clear the slots of events for net_move; return them by mechanism, 0 for none."""
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net
         if net is not None and any(s.kind != "event" for s in net.sends):
             places_of[name] = places = model.slots.movable(model.every[name])
             places = places[places > 0] + 8 * POINTER
-            put_numbers(places, np.zeros(len(places)))  # whose bits are 0
+            put_numbers(places, np.zeros(len(places)))  # all bits 0
     return places_of
 
 
@@ -104,20 +104,22 @@ def _put_netcons(
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim.model)
     counts = arrays["count"][netcons.source] - arrays["cursor"]
-    c = np.repeat(np.arange(len(counts)), counts)
-    source, event = netcons.source[c], ranges(arrays["cursor"], counts)
+    connection = np.repeat(np.arange(len(counts)), counts)
+    source, event = netcons.source[connection], ranges(arrays["cursor"], counts)
     sent = arrays["ring"][first[source] + event % size[source]]
-    to_come = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
-    to_be_seen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
-    c, source, event, sent = (a[~(to_come | to_be_seen)] for a in (c, source, event, sent))
-    address = model.wires.read.address[imported.netcons[c]]
-    time = sent + netcons.delay[c]
+    is_future = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
+    is_unseen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
+    connection, source, event, sent = (
+        a[~(is_future | is_unseen)] for a in (connection, source, event, sent)
+    )
+    address = model.wires.read.address[imported.netcons[connection]]
+    time = sent + netcons.delay[connection]
     if model.bins is None:
         model.queue.send(address, np.maximum(time, t))
         return
     key = np.where(np.isin(source, sim.model.sources.detector_source), sent, sent + SPIKE_LATE)
     model.bins.begin_at(last)
-    order = np.lexsort((event, sim.model.connection_ranks[c], key))
+    order = np.lexsort((event, sim.model.connection_ranks[connection], key))
     model.bins.put(address[order], time[order])
 
 

@@ -1,4 +1,4 @@
-"""A model as a simulation of its own, and where NEURON's objects are in it."""
+"""`ImportedModel`: a simulation made by `from_neuron`, indexed by NEURON's objects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from clhines.simulator.simulation import Simulation
 
 @dataclass(frozen=True, eq=False)
 class ImportedModel:
-    """A model of NEURON's memory as a simulation, and where NEURON's objects are in it.
+    """A simulation of a NEURON model, indexed by NEURON's objects.
 
-    ``model[segment]``, ``model[section]``, ``model[point_process]``, ``model[netcon]``; of a later
+    ``model[segment]``, ``model[section]``, ``model[point_process]``, ``model[netcon]``; in a later
     copy ``model[segment, copy]``.
 
     Attributes
@@ -37,12 +37,12 @@ class ImportedModel:
     def __getitem__(
         self, thing: Hoc | tuple[Hoc, int]
     ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
-        """Return where an object of NEURON is.
+        """Return where an object of NEURON is in the simulation.
 
         Parameters
         ----------
         thing : Segment, Section, point process, artificial cell or NetCon
-            Of a copy other than the first ``thing, copy``.
+            Or a tuple ``thing, copy`` for a copy other than the first.
 
         Returns
         -------
@@ -51,15 +51,14 @@ class ImportedModel:
         (nseg,) int64
             Nodes of a section.
         (Group, int)
-            A point process or artificial cell.
+            A point process or artificial cell: group and instance.
         (Sources or Group, int, int)
-            Source of a NetCon, and the number of the connection; the source is -1 where it has
-            none.
+            A NetCon: its source, the source's number, and the number of the connection.
 
         Raises
         ------
         InputError
-            The model has no such thing, or no such copy.
+            The model has no such object or copy, or the NetCon has no source or target.
         """
         thing, copy = thing if isinstance(thing, tuple) and len(thing) == 2 else (thing, 0)
         copy = as_whole_number("copy", copy, 0, self._imported.copies - 1)
@@ -93,7 +92,7 @@ class ImportedModel:
         raise InputError(f"{thing} has no source or no target here")
 
     def times_of(self, netcon: Hoc, result: Result, copy: int = 0) -> np.ndarray:
-        """Return the times of the events of a NetCon's source in a result.
+        """Return the event times of a NetCon's source in a result.
 
         Parameters
         ----------
@@ -117,29 +116,29 @@ class ImportedModel:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Groups of the network by the name of their mechanism."""
+        """Groups of the network by mechanism name."""
         return dict(self._imported.groups)
 
     @property
     def num_sections(self) -> int:
-        """Sections of one copy."""
+        """Number of sections of one copy."""
         return len(self._imported.model.tree.sections)
 
     @property
     def num_sources(self) -> int:
-        """Sources of NetCons of one copy."""
+        """Number of NetCon sources of one copy."""
         return len(self._imported.sources)
 
     @property
     def num_connections(self) -> int:
-        """Connections of all copies."""
+        """Number of connections of all copies."""
         return len(self._imported.connections)
 
     @property
     def stimuli(self) -> np.ndarray:
-        """(num_sources,) bool: which sources are stimuli, as NetStim and VecStim, and no cells.
+        """(num_sources,) bool: sources that are stimuli (NetStim, VecStim), not cells.
 
-        They are artificial cells with ``Stim`` in their name, or that no other source drives.
+        A stimulus is an artificial cell with ``Stim`` in its name, or one that no source drives.
         """
         model = self._imported.model
         points, wires = model.contents.points, model.wires

@@ -1,4 +1,4 @@
-"""What Vectors of a model record: a simulation records it, and a run fills it."""
+"""Recording Vectors: a simulation records their variables, and a run fills them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from clhines.simulator.simulation import Simulation
 
 _V = "", "v"
 _MEMBRANE, _VEXT = (OUTSIDE, "i_membrane"), (OUTSIDE, "vext")
-BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
+BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks that no step runs
 
 
 def changes(mechanism: Mechanism, output: str) -> bool:
-    """Whether a block of steps sets an output."""
+    """Whether a block that runs in steps sets an output."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks
@@ -38,10 +38,10 @@ def changes(mechanism: Mechanism, output: str) -> bool:
 def due_times(
     recorder: Recorder, first: float, count: int, last: float
 ) -> tuple[np.ndarray, float]:
-    """Return when one at intervals or times records, (k,) float64, ms, up to `last`; and the next.
+    """Return when a Vector at intervals or times records up to `last`, and the next time.
 
-    `first`, ms: when its event comes; `count`: the numbers that its Vector has then. The next time
-    is inf where there is none.
+    `first`, ms: time of its event; `count`: numbers that it holds by then. Returns times (k,)
+    float64, ms, and inf if there is no next time.
     """
     if recorder.times is not None:
         every = recorder.times[count:]
@@ -57,19 +57,19 @@ def due_times(
 def sampled(
     recorder: Recorder, due: np.ndarray, t: np.ndarray, values: np.ndarray, dt: float
 ) -> np.ndarray:
-    """Return what is recorded at times `due`, (k,) float64.
+    """Return the numbers recorded at times `due`, (k,) float64.
 
-    `values` (steps,) of a run are those at `t` (steps + 1,), ms, after the first.
+    `values` (steps,) of a run are at times `t` (steps + 1,), ms, after the first.
     """
     if recorder.variable is not None:
         return np.concatenate([[recorder.now], values])[np.searchsorted(t + 0.5 * dt, due)]
-    # at times of a Vector NEURON appends h.t, which it sets behind the events of a step
-    behind = np.maximum(np.searchsorted(t, due) - 1, 0)
-    return due if recorder.times is None else t[behind]
+    # at the times of a Vector NEURON appends h.t, which it sets after the events of a step
+    last_begin = np.maximum(np.searchsorted(t, due) - 1, 0)
+    return due if recorder.times is None else t[last_begin]
 
 
 class Records:
-    """Lets a simulation record what NEURON's vectors record, or others, and fills them."""
+    """Record the variables of NEURON's Vectors (or of `recorders`) in a simulation; fill them."""
 
     def __init__(
         self, sim: Simulation, imported: NeuronNetwork, recorders: Sequence[Recorder] | None = None
@@ -101,7 +101,7 @@ class Records:
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
     ) -> Variable | None:
-        """Return the voltage that `target_var` transfers into a variable, within a step."""
+        """Replace a variable that `target_var` sets in each step by the transferred voltage."""
         if (
             variable is None
             or (key := (variable.owner, variable.name, variable.number)) not in gaps
@@ -113,7 +113,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Return the voltage of the node that has a layer's potential outside."""
+        """Replace a layer's potential by the voltage of that layer's node."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable
@@ -122,12 +122,12 @@ class Records:
         return Variable("", "v", int(layers.at(node, variable.place or 0)))
 
     def _key(self, variable: Variable | None) -> tuple[str, str] | None:
-        """Return owner and name of what is recorded; None of the time, and of what stays."""
+        """Return owner and name of a recorded variable; None for the time and for constants."""
         if variable is None or variable.owner == OF_HOC:
             return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
-        if variable.owner == ELEMENT:  # by the number of the group that has it
+        if variable.owner == ELEMENT:  # named by the number of its group
             has_element = [variable.number in addresses for _, addresses in imported.elements]
             return ELEMENT, str(has_element.index(True))
         if not variable.owner or variable.owner in ions:
@@ -140,7 +140,7 @@ class Records:
         return self._changing(variable)
 
     def _changing(self, variable: Variable) -> tuple[str, str] | None:
-        """Return owner and name of a mechanism's variable that may change; None if it stays."""
+        """Return owner and name of a variable that a run may change; None if it is constant."""
         group, model = self._imported.groups[variable.owner], self._sim.model
         mechanism, (kind, _) = group.mechanism, model.instances[group.number]
         program = mechanism.program
@@ -153,7 +153,7 @@ class Records:
         return None
 
     def _kept(self, recorder: Recorder) -> float:
-        """Return the value of a constant; of a potential outside, from the first step on."""
+        """Return a constant; of an outside potential, its value from the first step on."""
         variable = recorder.variable
         if variable is None or variable.owner != OUTSIDE:
             return recorder.now
@@ -162,10 +162,10 @@ class Records:
     def _set_by(
         self, recorder: Recorder, at: tuple[tuple[str, str], int] | None
     ) -> tuple[int, int] | None:
-        """Record the value and time of the last event, if a recorder samples what events set.
+        """Record value and time of the last event, if a Vector samples a variable that events set.
 
-        NEURON samples by events in its queue. Events of WATCH conditions come before them; of other
-        events at the same time, rounding decides.
+        NEURON samples by events in its queue. Events of WATCH conditions come first; among other
+        events at the same time, rounding decides the order.
         """
         variable = recorder.variable
         if not recorder.event or variable is None or at is None:
@@ -182,11 +182,12 @@ class Records:
         if name in program.late or not program.sets_v:
             what = refusal("neuron.vector-record-set-by-events", name=name)
             raise RejectedError([Rejected(group.mechanism.name, what)])
-        at_ = np.flatnonzero(group.nodes == variable.number) if at[0] == _V else variable.number
-        of_it, of_t = (
-            self._sim.record(made, group, np.atleast_1d(at_)) for made in (SET.format(name), SET_AT)
+        index = np.flatnonzero(group.nodes == variable.number) if at[0] == _V else variable.number
+        value_record, time_record = (
+            self._sim.record(made, group, np.atleast_1d(index))
+            for made in (SET.format(name), SET_AT)
         )
-        return of_it, of_t
+        return value_record, time_record
 
     def _record(self, key: tuple[str, str], numbers: np.ndarray) -> int:
         owner, name = key
@@ -195,8 +196,8 @@ class Records:
         if owner == ELEMENT:
             group, addresses = self._imported.elements[int(name)]
             (state,) = group.mechanism.program.states
-            place = {n: k for k, n in enumerate(addresses)}
-            return self._sim.record(state.name, group, [place[n] for n in numbers.tolist()])
+            element_index = {n: k for k, n in enumerate(addresses)}
+            return self._sim.record(state.name, group, [element_index[n] for n in numbers.tolist()])
         if key == _MEMBRANE:
             return self._sim.record(name, self._membranes)
         instances = [i.instances for i in self._imported.model.contents.ions.values()
@@ -211,7 +212,7 @@ class Records:
         return nothing if at is None else (self._nodes, result[at])
 
     def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
-        """Return what each has in a run less its `first` rows, (steps,) float64; None of times."""
+        """Return each recorder's values in a run without its `first` rows; None for the time."""
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if _MEMBRANE in rows:  # nA
             rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
@@ -226,7 +227,7 @@ class Records:
         ]
 
     def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
+        """Append a run from `begin`, ms, to all Vectors, without its `first` rows."""
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
         every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
         for k, (recorder, at, row) in enumerate(every):
@@ -234,9 +235,8 @@ class Records:
             after = None if set_rows is None else tuple(result[n][first:, 0] for n in set_rows)
             values = t[1:] if row is None else row
             if at is not None and recorder.place is not None and recorder.place.row and len(values):
-                self._imported.model.memory.set_value(
-                    recorder.place, float(values[-1])
-                )  # once more
+                # recorded ASSIGNED variables go on in NEURON; `put_values` writes states only
+                self._imported.model.memory.set_value(recorder.place, float(values[-1]))
             self._append(recorder, values, t, after)
 
     def _append(
@@ -250,7 +250,7 @@ class Records:
         if recorder.event:
             due, dt = self._due(recorder, t), self._sim.model.dt
             values = sampled(recorder, due, t, values, dt)
-            if after is not None:  # by an event of the step that begins at a row
+            if after is not None:  # set by an event of the step that begins at a row
                 rows = np.searchsorted(t + 0.5 * dt, due)
                 later = np.flatnonzero(due > t[rows])
                 of_v, of_t = (a[rows[later]] for a in after)
@@ -262,7 +262,7 @@ class Records:
             vector.as_numpy()[size:] = values
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
-        """(k,) float64, ms: times up to the last at which a recorder records, and set its event."""
+        """(k,) float64, ms: times at which a Vector records in this run; moves its event on."""
         queue = self._imported.model.queue
         events = [e for e in queue.events() if e.address == recorder.event]
         if not events:
@@ -275,7 +275,7 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append events, ms, of a run to vectors; NEURON has recorded up to `after` itself."""
+        """Append a run's event times, ms, to Vectors; NEURON has recorded up to `after` itself."""
         h, vectors = self._imported.model.h, self._imported.model.plays.vectors
         for vector, _, values in self.spikes(result, begin, after, last):
             vectors[vector].append(h.Vector(values))
@@ -283,10 +283,10 @@ class Records:
     def spikes(
         self, result: Result, begin: float, after: float, last: float
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return vectors of a run's events by address, times, ms, and what NEURON appends then.
+        """Return, for each Vector's address, the times (ms) and the numbers to append.
 
         NEURON detects a crossing at the begin of the next step. So crossings in the step before the
-        run count, and those in its last step do not yet.
+        run count, and crossings in its last step do not count yet.
         """
         vectors = self._imported.model.plays.vectors
         every: dict[int, list[tuple[float, int]]] = {}
@@ -315,16 +315,16 @@ class Records:
 
     @property
     def _may_lack(self) -> bool:
-        """Whether NEURON may lack events of its present time, of which it has others.
+        """Whether NEURON may have recorded only some of the events at its present time.
 
-        WATCH conditions send at the begin of a step, NEURON's bins hold events until then.
+        WATCH conditions send at the begin of a step, and NEURON's bins hold events until then.
         """
         return bool(self._imported.model.watched) or self._imported.model.bins is not None
 
     def _sent(
         self, result: Result, begin: float, after: float, wanted: Sequence[Origin]
     ) -> Iterator[tuple[Origin, np.ndarray]]:
-        """Yield some sources and the times, ms, of events that NEURON has not sent by `after`."""
+        """Yield sources in `wanted` with their event times, ms, that NEURON has not sent itself."""
         imported = self._imported
         trains, order = imported.model.trains.times, np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]
@@ -347,9 +347,9 @@ class Records:
     def _unrecorded(
         self, vector: int, identifiers: int, events: list[tuple[float, int]], after: float
     ) -> list[tuple[float, int]]:
-        """Return events, times and numbers, but those of the time `after` that NEURON has.
+        """Return events (time, number) without those at time `after` that NEURON has recorded.
 
-        `vector`, and `identifiers` where it is not 0, are the addresses of its Vectors.
+        `vector` and `identifiers` (0 for none) are the addresses of the Vectors.
         """
         vectors = self._imported.model.plays.vectors
         times = np.array(vectors[vector])

@@ -1,4 +1,4 @@
-"""Warnings of voltages that run off."""
+"""Warnings of diverging voltages."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from clhines.neuron.importer import NeuronNetwork
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
 
-# mV: from here on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-23 of the
-# difference and more, as in float32; ten million times further away nothing of it is left
+# mV: from here on, v + 0.001 mV (NEURON's step for conductances) is rounded by at least 2^-23 of
+# the difference, as in float32; beyond ten million times this value nothing of it is left
 FAR = 2.0**20
 
 
 class Runaways:
-    """Warns of voltages that run off: NEURON's results are then dominated by its rounding.
+    """Warn of diverging voltages, where rounding dominates NEURON's own results.
 
-    It sees voltages that Vectors record, those at instances that get a negative weight, which may
-    make conductances negative, in each step, and all at the end of a run.
+    In each step it checks voltages that Vectors record, and those at instances with a negative
+    weight (a possibly negative conductance); at the end of a run, all voltages.
     """
 
     def __init__(self, sim: Simulation, imported: NeuronNetwork, records: Records) -> None:
         self._imported, self._records = imported, records
-        self._reported, self._until = set[int](), np.inf  # in this run, up to this time, ms
+        self._reported, self._until = set[int](), np.inf  # nodes in this run; its end, ms
         self._nodes = self._reached()
         words = ("min", "max") if len(self._nodes) else ()
         self._extremes = [sim.record("v", self._nodes, reduce=word) for word in words]
 
     def _reached(self) -> np.ndarray:
-        """Return the nodes, (k,) int64, at which instances get a negative weight."""
+        """Return the nodes, (k,) int64, of instances that get a negative weight."""
         model, nodes = self._imported.model, set[int]()
         wires = model.wires
         for number in np.unique(wires.target[(wires.weights < 0).any(1)]).tolist():
@@ -40,11 +40,11 @@ class Runaways:
         return np.array(sorted(nodes - {-1}), np.int64)
 
     def are_seen(self) -> bool:
-        """Whether all instances with a negative weight are still watched."""
+        """Whether all instances with a negative weight are still checked."""
         return bool(np.isin(self._reached(), self._nodes).all())
 
     def tell(self, result: Result, first: int, end: np.ndarray) -> None:
-        """Warn of a run, less the first rows of records, that ends with voltages `end`, mV."""
+        """Warn of a run, without its `first` rows, that ends with voltages `end`, mV."""
         before, self._until = self._until, float(self._imported.model.h.t)
         if self._until <= before:
             self._reported.clear()
@@ -68,7 +68,7 @@ class Runaways:
         )
 
     def _name(self, node: int) -> str:
-        """Return the segment of a node, or the nearest above it, and a gid of its cell."""
+        """Return the segment of a node, or the nearest one above it, and a gid of its cell."""
         tree, wires = self._imported.model.tree, self._imported.model.wires
         place = np.flatnonzero(tree.inner_numbers == node)
         while not len(place) and tree.parent[node] >= 0:

@@ -1,4 +1,4 @@
-"""Values of a model: from NEURON's memory into a `Simulation`, and back."""
+"""Copy a model's values from NEURON's memory into a `Simulation`, and back."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from clhines.simulator.refusals import refusal
 from clhines.simulator.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
-_SAME = 1e-9  # ms: times of sending that differ by rounding
+_SAME = 1e-9  # ms: rounding of equal sending times
 
 
 class OneCopy:
-    """One of the copies that are alike, from which a `Simulation` of all of them is started."""
+    """One of several equal copies, from which the `Simulation` of all copies starts."""
 
     def __init__(self, sim: Simulation) -> None:
         self.model, self.of_all = sim.model.once, sim
@@ -36,7 +36,7 @@ class OneCopy:
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Return the step that begins at NEURON's time, negative before 0 ms."""
+    """Return the step that begins at NEURON's time; negative before 0 ms."""
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
         raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
@@ -56,7 +56,7 @@ def _variables(
 ) -> Iterator[
     tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | SharedVariables]
 ]:
-    """Yield array, hoc's name, element, places and owner of each state of a mechanism."""
+    """Yield (array, hoc's name, element, indices, owner) of each state of a mechanism."""
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
@@ -77,7 +77,7 @@ def _variables(
 def _states(
     sim: Simulation | OneCopy, group: Group, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, Quantity, np.ndarray]]:
-    """Yield the kind's array, the quantity and the group's places in it, for each state."""
+    """Yield (the kind's array, quantity, the group's indices in it) of each state."""
     k, place = sim.model.instances[group.number]
     states = sim.model.schema.named(arrays, "state", k)
     for quantity in group.mechanism.program.states:
@@ -88,7 +88,7 @@ def _states(
 def _elements(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
-    """Yield array, places in it and places in NEURON's memory of elements of Vectors."""
+    """Yield (array, indices in it, places in NEURON's memory) of Vector elements."""
     for group, addresses in imported.elements:
         for values, _, place in _states(sim, group, arrays):
             yield values, place, [Place(n, 0, 0) for n in addresses]
@@ -97,7 +97,7 @@ def _elements(
 def _ions(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, str, Instances]]:
-    """Yield array by node, hoc's name and instances of each variable of ions."""
+    """Yield (array by node, hoc's name, instances) of each ion variable."""
     ion_arrays = sim.model.schema.named(arrays, "ion")
     for ion in imported.model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
@@ -108,7 +108,7 @@ def _ions(
 def take_values(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays | None = None
 ) -> None:
-    """Let a simulation go on from NEURON's present values; `arrays` of its start are changed."""
+    """Set a simulation to NEURON's present values; changes `arrays` of its start in place."""
     model, copies = imported.model, imported.copies
     if arrays is None:
         arrays = sim.arrays() if isinstance(sim, OneCopy) else sim.runner.save()
@@ -135,7 +135,7 @@ def take_values(
     cells = np.isin(
         compiled.netcons.source, np.concatenate([[-1], *compiled.sources.emitted.values()])
     )
-    sent = arrays["count"][compiled.netcons.source]  # by INITIAL; NEURON's queue has those
+    sent = arrays["count"][compiled.netcons.source]  # by INITIAL; already in NEURON's queue
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     is_detector = np.isin(compiled.netcons.source, compiled.sources.detector_source)
     arrays["cursor"] = np.where(is_detector, sent, arrays["cursor"])
@@ -146,7 +146,7 @@ def take_values(
 
 
 def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
-    """Raise an InputError if present values need a branch that is not supported."""
+    """Raise an InputError if present values take a branch that is not supported."""
     k, place = sim.model.instances[group.number]
     kind = sim.model.kinds[k]
     parameters = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
@@ -159,7 +159,7 @@ def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
 def _take_played(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
 ) -> None:
-    """Take parameters that are played: events read them before the next value is played."""
+    """Read played parameters, because events see them before the next value is played."""
     instances, group = imported.model.every[name], imported.groups[name]
     k, place = sim.model.instances[group.number]
     played = sim.model.schema.named(arrays, "played", k)
@@ -172,7 +172,7 @@ def _take_played(
 def _take_globals(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
 ) -> None:
-    """Take variables that all instances share and that INITIAL sets."""
+    """Read variables that all instances share and that INITIAL sets."""
     entry = imported.model.every[name].entry
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
@@ -189,7 +189,7 @@ def _take_globals(
 def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Mark pending events as sent by their sources if they change weights of their NetCons.
 
-    A source has one list of what it has sent, of which each connection has had the first ones.
+    A source has one list of sent events; each connection has received a first part of it.
     """
     wires, due = sim.model.netcons, dict[int, list[float]]()
     for netcon, t in waiting(imported):
@@ -205,7 +205,7 @@ def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Array
             due_times = np.sort(due.get(at, []))
             last = sent[max(len(sent) - len(due_times), 0) :]
             same = len(last) == len(due_times) and np.allclose(last, due_times, rtol=0, atol=_SAME)
-            same &= sent[-1] <= imported.model.h.t + _SAME  # else `NetCon.event`, in time to come
+            same &= sent[-1] <= imported.model.h.t + _SAME  # else a `NetCon.event` in the future
             if not same or len(sent) > size[source]:
                 name = imported.model.wires.target_of(int(imported.netcons[at]))[0]
                 raise rejected_on_way(imported.model, name)
@@ -246,15 +246,15 @@ def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _weights(imported: NeuronNetwork, sim: Simulation | OneCopy) -> np.ndarray:
-    """(w,) float64: weights of all connections, as NEURON has them now."""
+    """(w,) float64: present weights of all connections in NEURON."""
     netcons = sim.model.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     wires = imported.model.wires
     number = imported.netcons
     widths = np.minimum(np.diff(first), wires.width[number])
     for place in range(wires.weights.shape[1]):
-        some = np.flatnonzero(place < widths)
-        values[first[some] + place] = wires.weights[number[some], place]
+        has_weight = np.flatnonzero(place < widths)
+        values[first[has_weight] + place] = wires.weights[number[has_weight], place]
     return values
 
 
@@ -296,7 +296,7 @@ def _take_self_events(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays
 
 
 def _connections_of(imported: NeuronNetwork) -> dict[int, np.ndarray]:
-    """Return the connections of each NetCon with self events on their way, one a copy."""
+    """Return each NetCon's connections (one per copy) if it has pending self events."""
     connections = {}
     for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
         of_netcon = np.flatnonzero(imported.connections == netcon)
@@ -331,7 +331,7 @@ def _take_watches(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Ar
 
 
 def check_numbers(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Refuse a variable that is NaN after a run and was a number before."""
+    """Refuse a variable that became NaN during a run."""
     for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             lost = np.flatnonzero(np.isnan(values[place]))
@@ -340,7 +340,7 @@ def check_numbers(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> N
 
 
 def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Write a simulation's values, but events and records, into NEURON's memory."""
+    """Write a simulation's values, except events and records, into NEURON's memory."""
     model = imported.model
     for instances in (*model.every.values(), *model.contents.others):
         instances.columns.refresh()
@@ -361,7 +361,7 @@ def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None
             model.memory.set_value(at, value)
     for values, variable, of_ion in _ions(sim, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
-    if model.memory.transfers:  # as at the end of NEURON's step
+    if model.memory.transfers:  # NEURON does so at the end of its step
         model.memory.transfer()
     _put_weights(sim, imported, arrays["weight"])
 
@@ -388,9 +388,12 @@ def _put_weights(sim: Simulation, imported: NeuronNetwork, weight: np.ndarray) -
     number = imported.connections[of_netcons]
     width = np.minimum(np.diff(first)[of_netcons], wires.width[number])
     for place in range(wires.weights.shape[1]):
-        some = np.flatnonzero(place < width)
-        now, before = weight[first[of_netcons[some]] + place], wires.weights[number[some], place]
-        changed = np.flatnonzero(now != before.astype(now.dtype))  # float32 would round the others
-        chosen = number[some[changed]]
+        has_weight = np.flatnonzero(place < width)
+        now, before = (
+            weight[first[of_netcons[has_weight]] + place],
+            wires.weights[number[has_weight], place],
+        )
+        changed = np.flatnonzero(now != before.astype(now.dtype))  # do not round others to float32
+        chosen = number[has_weight[changed]]
         wires.weights[chosen, place] = now[changed]
         put_numbers(wires.read.weight[chosen] + 8 * place, wires.weights[chosen, place])

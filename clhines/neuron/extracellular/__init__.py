@@ -1,5 +1,6 @@
-"""Potentials outside of NEURON's cells.
+"""Extracellular potentials of NEURON models.
 
-`outside`: extracellular, and what reads or sets its potentials; `layers`: that with layers of its
-own; `drivers`: mechanisms that set potentials in each step.
+`outside`: the mechanism extracellular, and what reads or sets its potentials; `layers`:
+extracellular layers with non-default parameters; `drivers`: mechanisms that set potentials in
+each step.
 """

@@ -1,9 +1,9 @@
 """Mechanisms that set e_extracellular through a POINTER before each step, as xtra.mod does.
 
-What they set is of parameters and the time alone. So at each node where the potential of a segment
-drives a current, an instance with the parameters of that segment works it out anew, and no
-instance waits for another one. What such a mechanism reads by a POINTER to i_membrane only it
-knows: NEURON's last step sets that.
+The potential they set depends only on parameters and the time. So a copy of the instance is added
+at each node where a segment's potential drives a current; it computes the potential itself, and no
+instance waits for another. Variables that depend on a POINTER to i_membrane are left to NEURON's
+last step.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from clhines.simulator.refusals import Sentence, refusal
 POTENTIAL = "e_extracellular"
 _MEMBRANE = "i_membrane"
 CURRENT, FACTOR = "clhines_drives", "clhines_g"  # variables of the copies
-_BEFORE = "BEFORE BREAKPOINT"  # BREAKPOINT without currents comes after a step
+_BEFORE = "BEFORE BREAKPOINT"  # a BREAKPOINT without currents runs after the step
 _KNOWN = {_BEFORE, "BREAKPOINT", "INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "AFTER SOLVE"}
 
 
 @dataclass(frozen=True, eq=False)
 class Driver:
-    """A mechanism whose instances set the potentials `of`, (n,) int64, of segments outside.
+    """A mechanism whose instances set the potentials of extracellular segments `of`, (n,) int64.
 
-    `copy` is an electrode that gives `CURRENT`, nA: `FACTOR`, µS, times what an instance sets.
+    `copy` is an electrode with current `CURRENT`, nA: `FACTOR`, µS, times the potential.
     """
 
     copy: Mechanism
@@ -41,11 +41,11 @@ class Driver:
 
     @property
     def parameters(self) -> list[Quantity]:
-        """Parameters of the mechanism that the copy has, too."""
+        """Parameters that the copy shares with the mechanism."""
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
-        """List the dependencies of a potential other than parameters and the time."""
+        """List what a potential depends on besides parameters and the time."""
         program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
         names = {(q.public or q.name) for q in program.states}
         names |= {q.public or q.name for q in self.parameters if q.name not in parameters}
@@ -61,24 +61,24 @@ class Driver:
 
 @dataclass(frozen=True, eq=False)
 class OutsidePointers:
-    """POINTERs of a mechanism to extracellular: what they are called; empty where none is."""
+    """A mechanism's POINTERs to extracellular, by name; empty for none."""
 
     every: tuple[str, ...]
     sets: str
     reads: str
-    of: np.ndarray  # (n,) int64: instances of extracellular to which `sets` points
-    unknown: frozenset[str]  # variables that depend on what it reads
-    refused: Sentence | None  # what of this is not simulated
+    of: np.ndarray  # (n,) int64: the extracellular instances that `sets` points to
+    unknown: frozenset[str]  # variables that depend on `reads`
+    refused: Sentence | None  # why the POINTERs are not supported
 
 
 def pointing_of(
     instances: Instances, variable: Callable[[int, str], Variable | None]
 ) -> OutsidePointers | None:
-    """Return the POINTERs of a mechanism to extracellular; None if it has none."""
+    """Return a mechanism's POINTERs to extracellular; None if it has none."""
     try:
         file = parse(instances.entry.text, instances.entry.file)
     except Refused:
-        return None  # said where it is converted
+        return None  # reported when the text is converted
     pointer_to, every = dict[str, str](), list[str]()
     what: Sentence | None = None
     of = np.zeros(0, np.int64)
@@ -106,7 +106,7 @@ def pointing_of(
 
 
 def _names_of(targets: Sequence[Variable | None]) -> list[tuple[str, str]]:
-    """Return owner and name of each target once, in their order; empty ones of nothing known."""
+    """Return owner and name of each distinct target in order; empty for an unknown target."""
     return [*dict.fromkeys((v.owner, v.name) if v is not None else ("", "") for v in targets)]
 
 
@@ -125,7 +125,7 @@ def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | No
 
 
 def _does_more(file: File) -> bool:
-    """Whether a mechanism does more than set variables of its own and what its POINTERs name."""
+    """Whether a mechanism does more than set its own variables and its POINTERs' targets."""
     kinds = {block.sort for block in file.blocks.values()} - {"FUNCTION", "PROCEDURE"}
     if kinds or {*file.main} - _KNOWN:
         return True
@@ -137,20 +137,20 @@ def _does_more(file: File) -> bool:
 
 
 def _tainted(file: File, name: str) -> set[str]:
-    """Return the names of all variables that depend on one, and its own name."""
+    """Return the names of all variables that depend on `name`, including itself."""
     tainted, before = {name}, set[str]()
     bodies = [b.body for b in (*file.main.values(), *file.blocks.values())]
     while tainted != before:
         before = set(tainted)
-        for one in before:
-            for statement in (s for body in bodies for s in _using(body, one)):
+        for variable in before:
+            for statement in (s for body in bodies for s in _using(body, variable)):
                 tainted |= set_by([statement], file.blocks)
-            tainted |= {n for n, b in file.blocks.items() if uses(b.body, one)}
+            tainted |= {n for n, b in file.blocks.items() if uses(b.body, variable)}
     return tainted
 
 
 def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
-    """Yield statements that read a variable, in values or in conditions."""
+    """Yield statements that read a variable, in values or conditions."""
     for statement in body:
         if uses([replace(statement, names=statement.names[1:], blocks=[])], name):
             yield statement
@@ -159,7 +159,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 
 
 def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
-    """Return an entry whose POINTERs to extracellular are variables of its own."""
+    """Return an entry whose POINTERs to extracellular are ordinary variables."""
     ranged = (pointing.sets,) if pointing.sets else ()
     return replace(entry, changes=replace(entry.changes, unpointed=pointing.every, ranged=ranged))
 
@@ -169,7 +169,7 @@ def _list(word: str, names: Sequence[str]) -> str:
 
 
 def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism | list[Rejected]:
-    """Return the electrode that gives what a potential drives; `entry` is the mechanism's own."""
+    """Return an electrode whose current is driven by the potential; `entry` is the mechanism's."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
     code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)
     kept, calls = list[str](), list[str]()
@@ -195,7 +195,7 @@ def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism | lis
 
 
 def _parts(code: str) -> Iterator[tuple[str, str]]:
-    """Yield the text before each outermost bracket, and the bracket's text."""
+    """Yield each outermost block with the text before it."""
     depth, begin, opened = 0, 0, 0
     for bracket in re.finditer(r"[{}]", code):
         depth += 1 if bracket[0] == "{" else -1

@@ -1,11 +1,15 @@
-"""Layers of `extracellular` with xraxial, xg or xc of a model's own: a node of the tree for each.
+"""Layers of `extracellular` with non-default xraxial, xg or xc: one node of the tree per layer.
 
-NEURON's potentials outside (extcelln.cpp) are unknowns of a step as the one inside. `xg` and `xc`
-of layer k lie between vext[k] and vext[k + 1], those of the last to `e_extracellular` and to a
-potential that stays. `xraxial` joins vext[k] of neighbours: half a segment on either side in one
-section, none of the parent's where sections join; ends have a potential outside, too, without
-`xg` and `xc`, and sections with the mechanism are sealed towards others. As `Network.from_arrays`
-takes nodes around others, those of a cell follow the nodes inside, layer by layer.
+As in NEURON (extcelln.cpp), outside potentials are unknowns of a step, like the inside one:
+
+    vext[k]  --  xg[k], xc[k]  --  vext[k + 1]  ...  e_extracellular (last layer)
+       |
+    xraxial[k], along the section, to vext[k] of the neighbour
+
+`xraxial` counts half a segment on either side within a section, and nothing of the parent's segment
+where sections join. Section ends have outside potentials without `xg` and `xc`. Sections with the
+mechanism are sealed towards sections without it. As `Network.from_arrays` requires, the outer nodes
+of a cell follow its inner nodes, layer by layer.
 """
 
 from __future__ import annotations
@@ -20,12 +24,12 @@ from clhines.neuron.memory.raw import ref
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.tree import CAPACITANCE, CONDUCTANCE, Tree, TreeLayers
 
-OWN = {"xg": 1e9, "xc": 0.0, "xraxial": 1e9}  # NEURON's: S/cm², µF/cm², MOhm/cm
-_HALF = 0.5e-4  # of 1 µm, cm
+OWN = {"xg": 1e9, "xc": 0.0, "xraxial": 1e9}  # NEURON's defaults: S/cm², µF/cm², MOhm/cm
+_HALF = 0.5e-4  # half of 1 µm, in cm
 
 
 def are_own(instances: Instances) -> bool:
-    """Whether any of the layers has other parameters than NEURON's own."""
+    """Whether any layer has non-default parameters."""
     layers = _layers(instances)
     parameters = (
         (instances.values(name, k), default) for name, default in OWN.items() for k in range(layers)
@@ -46,7 +50,7 @@ def _values(instances: Instances, name: str, n: int) -> np.ndarray:
 
 
 def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
-    """Return a tree with nodes around those of sections with `extracellular`."""
+    """Return a tree with outer nodes around the nodes of sections with `extracellular`."""
     n, layers = tree.num_nodes, _layers(instances)
     sections = np.zeros(len(tree.nseg) + 1, bool)
     sections[tree.owner[instances.nodes]] = True
@@ -100,7 +104,7 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
 
 
 def _lengths(tree: Tree) -> np.ndarray:
-    """(n,) float64, µm: of segments; 0 of ends."""
+    """(n,) float64, µm: lengths of segments; 0 for ends."""
     lengths = np.zeros(tree.num_nodes)
     each = np.array([s.L for s in tree.sections]) / tree.nseg
     lengths[tree.inner_numbers] = np.repeat(each, tree.nseg)

@@ -1,12 +1,12 @@
-"""NEURON's `extracellular`: potentials outside of segments, which drive currents along cells.
+"""NEURON's `extracellular`: outside potentials, which drive currents along cells.
 
-With NEURON's own xg, xc and xraxial the node outside of a segment has the potential e_extracellular
-after each step, to about 1e-9 mV: a membrane's current of 1 mA/cm² through two layers of 1e9 S/cm²
-makes 2e-9 mV. So the potential outside is given, and the membrane's voltage obeys the equations of
-a cell without the mechanism, with one more current into each node: that of the differences of
-potentials between its neighbours and it. At nodes without membrane nothing holds the potential but
-what leads along the section outside: it is the mean of that of their neighbours, weighted by
-1/length of their segments.
+With NEURON's default xg, xc and xraxial the node outside of a segment has the potential
+e_extracellular after each step, to about 1e-9 mV: a membrane current of 1 mA/cm² through two layers
+of 1e9 S/cm² causes 2e-9 mV. So the outside potential is prescribed. The membrane voltage then obeys
+the equations of a cell without the mechanism, plus one current into each node: axial conductances
+times the differences of outside potentials between its neighbours and itself. At nodes without
+membrane only the outside path along the section fixes the potential: it is the mean of the
+neighbours' potentials, weighted by 1/length of their segments.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from clhines.simulator.refusals import refusal
 
 HELD = (*OWN, POTENTIAL)
 _LAYERS = "layers of its own"
-_NONE = 1e-6  # mV: what is left of a potential of 0
+_NONE = 1e-6  # mV: rounding of a potential of 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Coupling:
 
 
 def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
-    """Return the currents that potentials outside of `nodes`, (n,) int64, drive along cells."""
+    """Return the currents along cells that outside potentials at `nodes`, (n,) int64, drive."""
     row, of, weight = _potentials(tree, nodes)
     first = offsets(np.bincount(row, minlength=tree.num_nodes))
     below = np.flatnonzero(tree.parent >= 0)
@@ -61,13 +61,13 @@ def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
     count = first[source + 1] - first[source]
     at = ranges(first[source], count)
     key = np.repeat(node, count) * len(nodes) + of[at]
-    keys, place = np.unique(key, return_inverse=True)
-    total = np.bincount(place, np.repeat(g, count) * weight[at], len(keys))
+    keys, inverse = np.unique(key, return_inverse=True)
+    total = np.bincount(inverse, np.repeat(g, count) * weight[at], len(keys))
     return Coupling(keys // len(nodes), keys % len(nodes), total)
 
 
 def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return nodes, ascending, instances and weights of which their potentials are the sums."""
+    """Return ascending nodes, and the instances and weights that sum to their potentials."""
     count, owner = tree.num_nodes, tree.owner
     section, instance = np.full(count, -1), np.full(count, -1)
     section[tree.inner_numbers] = owner[tree.inner_numbers]
@@ -89,7 +89,7 @@ def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 class Outside:
-    """The potentials outside of segments; `acts`: one of them is not 0, or will not be."""
+    """Outside potentials of segments; `acts`: any of them is, or will become, non-zero."""
 
     def __init__(self, tree: Tree, contents: Contents, played: Sequence[Player]) -> None:
         self._tree, self.instances = tree, contents.outside
@@ -97,9 +97,7 @@ class Outside:
         owned = [v for v in every if v.owner == OUTSIDE and v.name == POTENTIAL]
         self.played = {v.number for v in owned}
         self.acts = bool(self.played) or self._differs()
-        self.pointing = dict[
-            str, OutsidePointers
-        ]()  # mechanisms whose POINTERs are to extracellular
+        self.pointing = dict[str, OutsidePointers]()  # by mechanism
         self.drivers = dict[str, Driver]()
 
     def _differs(self) -> bool:
@@ -109,7 +107,7 @@ class Outside:
         return bool(self.potentials().any()) or any(before)
 
     def potentials(self) -> np.ndarray:
-        """(n,) float64, mV: e_extracellular of all segments that have it, now."""
+        """(n,) float64, mV: present e_extracellular of all segments with the mechanism."""
         if self.instances is None:
             return np.zeros(0)
         return self.instances.values(POTENTIAL)
@@ -119,13 +117,13 @@ class Outside:
         nodes, layers = self.instances.nodes, self._tree.layers
         if layers is None:
             return coupling_of(self._tree, nodes)
-        last = layers.at(nodes)  # the ground of which is given
+        last = layers.at(nodes)  # its ground is prescribed
         return Coupling(last, np.arange(len(last)), layers.g[last])
 
     def find_drivers(
         self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
     ) -> list[Rejected]:
-        """Find mechanisms with POINTERs to extracellular; their entries lose these POINTERs."""
+        """Find mechanisms with POINTERs to extracellular, and remove these from their entries."""
         rejected = list[Rejected]()
         for name, instances in every.items() if self.instances is not None else ():
 
@@ -150,10 +148,10 @@ class Outside:
                 else:
                     rejected += copy
             instances.entry = alone(instances.entry, pointing)
-        by = {k for driver in self.drivers.values() for k in driver.of.tolist()}
+        driven = {k for driver in self.drivers.values() for k in driver.of.tolist()}
         self.acts |= bool(self.drivers)
         count = sum(len(driver.of) for driver in self.drivers.values())
-        if self.played & by or len(by) < count:
+        if self.played & driven or len(driven) < count:
             what = refusal("neuron.potential-set-twice", potential=POTENTIAL)
             rejected.append(Rejected(OUTSIDE, what))
         return rejected
@@ -196,7 +194,7 @@ class Outside:
         every: Mapping[str, Instances],
         mechanisms: Mapping[str, Mechanism],
     ) -> list[Rejected]:
-        """List mechanisms that are not supported at nodes with a prescribed potential outside."""
+        """List unsupported mechanisms at nodes with a prescribed outside potential."""
         at, rejected = instances.nodes, list[Rejected]()
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
         for name, mechanism in mechanisms.items():
@@ -221,7 +219,7 @@ class Outside:
         mechanisms: Mapping[str, Mechanism],
         recorded: Sequence[Variable],
     ) -> list[Rejected]:
-        """List mechanisms and records that are not supported at nodes with layers around them."""
+        """List unsupported mechanisms and records at nodes with layers around them."""
         rejected = list[Rejected]()
         for name, mechanism in mechanisms.items():
             roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
@@ -240,7 +238,7 @@ class Outside:
         return rejected
 
     def _at_joints(self, around: np.ndarray) -> np.ndarray:
-        """(n,) bool: nodes with others around them, beside some that have none."""
+        """(n,) bool: nodes on either side of a joint between sections with and without layers."""
         tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))
@@ -270,7 +268,7 @@ class Outside:
         return rejected
 
     def _records(self, recorded: Sequence[Variable]) -> list[Rejected]:
-        """List records of extracellular variables that are not supported."""
+        """List unsupported records of extracellular variables."""
         names = {v.name for v in recorded if v.owner == OUTSIDE} - {*OWN, "i_membrane"}
         if self._tree.layers is not None:
             names -= {"vext"}

@@ -1,5 +1,5 @@
-"""Adapters of frameworks whose Python code runs in each step.
+"""Adapters for frameworks whose Python code runs in each step.
 
-`step_code`: code that reads a model after each step; `bmtk`: the modules of BMTK; `potentials`:
-LFPy's probes and NetPyNE's LFP.
+`step_code`: code that reads a model after each step; `bmtk`: BMTK's modules; `potentials`: LFPy's
+probes and NetPyNE's LFP.
 """

@@ -1,8 +1,8 @@
-"""BMTK, whose `advance()` calls modules in Python after each step.
+"""BMTK, whose `advance()` calls Python modules after each step.
 
-Reports and `ecp` read variables in each step and do nothing else: they get the values of a block of
-steps at once. NEURON takes the last step of a block, in which every module may change the model. A
-module of any other class may change the model in a step, and is refused.
+Reports and `ecp` only read variables in each step, so they get the values of a block of steps at
+once. NEURON takes the last step of a block, in which any module may change the model. Modules of
+other classes may change the model in every step and are refused.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ADVANCE = "{ fadvance() pysim.post_fadvance() }"
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _CALLED = "post_fadvance"
-_OBJREF = 2  # of name_declared
+_OBJREF = 2  # name_declared() of object references
 
 
 def is_loaded(h: Hoc) -> bool:
-    """Whether hoc's `pysim` is BMTK's simulator, with BMTK's own function of each step."""
+    """Whether hoc's `pysim` is BMTK's simulator, with BMTK's own step function."""
     bionet = sys.modules.get(_BIONET)
     if bionet is None or h.name_declared("pysim") != _OBJREF:
         return False
@@ -40,7 +40,7 @@ def is_loaded(h: Hoc) -> bool:
 
 
 def step_code(model: NeuronModel) -> StepCode:
-    """Return BMTK's function of each step; an InputError: it cannot be supported."""
+    """Return BMTK's step function; raise an InputError if it cannot be supported."""
     h, memory = model.h, model.memory
     try:
         variables = _variables(model)
@@ -79,7 +79,7 @@ def _check(model: NeuronModel, variables: Iterable[Variable]) -> None:
 
 
 def set_by_events(program: Program) -> set[str]:
-    """Return names of variables that NET_RECEIVE sets."""
+    """Return the variables that NET_RECEIVE sets."""
     set_ = {
         argument.name
         for block, arguments in program.blocks.items()
@@ -91,7 +91,7 @@ def set_by_events(program: Program) -> set[str]:
 
 
 def steps_of_block(h: Hoc) -> int:
-    """Return the steps up to the end of BMTK's block, or of its run."""
+    """Return the number of steps to the end of BMTK's block or run."""
     sim = h.pysim
     ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
     return min(n for n in ends if n > 0)
@@ -112,7 +112,7 @@ def _variables(model: NeuronModel) -> dict[raw.Place, Variable]:
 
 
 def _take(h: Hoc, memory: NeuronMemory, places: list[raw.Place], values: np.ndarray) -> None:
-    """Give the modules the values of variables at `places` in the next steps."""
+    """Give the modules the values of the variables at `places` in the next steps."""
     sim, n, columns = h.pysim, len(values), {place: k for k, place in enumerate(places)}
     for module in _reading_modules(sim):
         name, things = _read_by(sim, module)
@@ -160,7 +160,7 @@ def _reading_modules(sim: Any) -> Iterator[Any]:
 def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
     """Return the variable that a module reads, and NEURON's objects that have it, by gid.
 
-    Clamps have no gids; theirs is 0. A report of several variables keeps the last one.
+    Clamps have no gid, so they use 0. A report of several variables keeps only the last one.
     """
     modules, kind = _modules(), type(module)
     if kind is modules.ClampReport:
@@ -185,10 +185,10 @@ def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
 
 
 def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None:
-    """Record the values of the next `steps` steps of a report, by gid, (steps, segments).
+    """Fill a report with the values of the next `steps` steps, by gid, (steps, segments).
 
-    A table of the report keeps a window of steps. BMTK writes it to a file, and moves it, where the
-    first step behind it is recorded.
+    A table of the report holds a window of steps. BMTK writes it to a file and moves it when
+    the first step after it is recorded.
     """
     recorder, pool = _kept(module, "var_recorder"), _kept(module, "gid_map")
     cells = {gid: pool.get_pool_id(gid) for gid in values}
@@ -209,7 +209,7 @@ def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None
 
 
 def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) -> None:
-    """Add the potentials at electrodes by membrane currents, by gid, (steps, segments) nA."""
+    """Add the potentials at electrodes from membrane currents by gid, (steps, segments) nA."""
     begin = _kept(module, "block_step")
     rows, of_cells = slice(begin, begin + steps), _kept(module, "saved_gids")
     for gid, of_segments in currents.items():
@@ -222,10 +222,10 @@ def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) ->
 
 
 def _kept(thing: Any, name: str) -> Any:
-    """Return a private attribute of BMTK."""
+    """Return a private attribute of a BMTK object."""
     return getattr(thing, f"_{name}")
 
 
 def _count(thing: Any, name: str, steps: int) -> None:
-    """Add steps to a private counter of BMTK."""
+    """Add steps to a private counter of a BMTK object."""
     setattr(thing, f"_{name}", _kept(thing, name) + steps)

@@ -1,9 +1,9 @@
-"""Potentials of LFPy's probes and NetPyNE's `recordLFP`, which read `i_membrane_` by Python code.
+"""Potentials of LFPy's probes and NetPyNE's `recordLFP`, computed after a run.
 
-LFPy reads it in a loop around `fadvance`, NetPyNE in code of an event for each sample. While the
-switch is on, Vectors record it instead, in a run by `continuerun` or `psolve`, and the matrices of
-the frameworks are multiplied with all samples after it. `install` replaces the two functions of the
-frameworks, also of those that a script imports later.
+Both read `i_membrane_` in Python: LFPy in a loop around `fadvance`, NetPyNE in an event for each
+sample. While the switch is on, Vectors record `i_membrane_` instead, in a run by `continuerun` or
+`psolve`, and all samples are then multiplied with the frameworks' matrices. `install` replaces the
+two functions of the frameworks, also if a script imports them later.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 from clhines.core.arrays import half_steps
 from clhines.neuron.memory.raw import ref
 
-MOST = 1 << 28  # samples of all segments; with more the frameworks read them step by step
-_RUN = "_Cell__run_simulation"  # of LFPy, for runs without probes
-_Adapter = Callable[..., Any]  # gets the framework's function, and its arguments
+MOST = 1 << 28  # samples of all segments; above, the frameworks' own functions run
+_RUN = "_Cell__run_simulation"  # LFPy's function for runs without probes
+_Adapter = Callable[..., Any]  # called with the framework's function and its arguments
 
 
 def run_with_probes(
@@ -35,7 +35,7 @@ def run_with_probes(
     *others: Any,
     **named: Any,
 ) -> None:
-    """Fill `data` of LFPy's probes, as its `_run_simulation_with_probes`."""
+    """Fill `data` of LFPy's probes, in place of `_run_simulation_with_probes`."""
     columns = int(cell.tstop / cell.dt) + 1
     to_file = named.get("to_file", len(others) > 3 and others[3])
     if variable_dt or to_file or columns * cell.totnsegs > MOST:
@@ -52,7 +52,7 @@ def run_with_probes(
 
 
 def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
-    """Run NetPyNE's network and fill its LFP and membrane currents, as its `runSim`."""
+    """Run NetPyNE's network and fill its LFP and membrane currents, in place of `runSim`."""
     from neuron import h
 
     sim = sys.modules["netpyne.sim"]
@@ -70,10 +70,10 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
         cfg.recordLFP, cfg.saveIMembrane = wanted
     times, clock = samples(float(cfg.dt), float(cfg.recordStep), float(cfg.duration))
     early = times < cfg.duration - 1.5 * cfg.dt
-    late, at = times[~early].tolist(), h.Vector(times[early])  # at lives as long as what records
+    late, at = times[~early].tolist(), h.Vector(times[early])  # `at` must outlive the recording
 
     def add_late() -> None:
-        """Let NetPyNE take the samples at the end, which NEURON delivers after its last step."""
+        """Let NetPyNE take the last samples, whose events NEURON delivers after its last step."""
         for t in late:
             sim.cvode.event(t, sim.calculateLFP)
 
@@ -93,8 +93,8 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
 def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.ndarray]:
     """Return times of NetPyNE's events, ms, and NEURON's clock in them, until after `stop`.
 
-    An event is in the step whose middle comes next, with the clock of the step's begin, and adds
-    the next event an interval later than that.
+    An event belongs to the step whose middle comes next, and sees the clock of the step's begin. It
+    schedules the next event one interval after that clock.
     """
     halves = half_steps(0.0, dt, 2 * round(stop / dt) + 4)
     begins, middles = halves[:-1:2], halves[1::2]
@@ -106,7 +106,7 @@ def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.nda
 
 
 def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
-    """Add the potentials of a cell's currents, (samples, segments) nA, to rows of NetPyNE's."""
+    """Add the potentials of a cell's currents, (samples, segments) nA, to NetPyNE's rows."""
     cfg, data = sim.cfg, sim.simData
     if cfg.saveIMembrane and gid in data["iMembrane"]:
         data["iMembrane"][gid][row] = currents
@@ -121,7 +121,7 @@ def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
 
 
 def _recording(segments: Iterable[Any], at: object) -> list[Any]:
-    """Return Vectors that record `i_membrane_` of segments, in intervals, ms, or at times."""
+    """Return Vectors that record segments' `i_membrane_` at an interval, ms, or at times."""
     from neuron import h
 
     return [h.Vector().record(ref(segment, "i_membrane_"), at) for segment in segments]
@@ -134,7 +134,7 @@ _ADAPTERS: dict[str, tuple[str, _Adapter]] = {
 
 
 class _Finder(MetaPathFinder):
-    """Adapts modules when a script imports them."""
+    """Adapt modules when a script imports them."""
 
     def __init__(self, is_on: Callable[[], bool]) -> None:
         self._is_on = is_on
@@ -156,10 +156,10 @@ class _Finder(MetaPathFinder):
         return spec
 
     def adapt(self, module: ModuleType) -> None:
-        """Replace the function of a module, and of the package that has it, too."""
+        """Replace the function in its module, and in the package that re-exports it."""
         name, adapter = _ADAPTERS[module.__name__]
         original = getattr(module, name, None)
-        if original is None:  # another version
+        if original is None:  # another version of the framework
             return
 
         @wraps(original)
@@ -175,7 +175,7 @@ class _Finder(MetaPathFinder):
 
 
 def install(is_on: Callable[[], bool]) -> None:
-    """Replace the functions for calls while `is_on()`."""
+    """Replace the frameworks' functions; the replacements act while `is_on()`."""
     finder = _Finder(is_on)
     for name in _ADAPTERS.keys() & sys.modules.keys():
         finder.adapt(sys.modules[name])

@@ -14,19 +14,19 @@ from clhines.neuron.read.played import steps_at_once
 
 @dataclass(eq=False)
 class StepCode:
-    """Code that only reads the variables in `reads`, by place.
+    """Code that reads only the variables in `reads`, by place.
 
-    `call` runs it after a step of NEURON's, and `take` for a block of steps at once: it gets the
-    values of `reads` in each, (steps, variables) float64.
+    `call` runs it after a step of NEURON's. `take` runs it for a block of steps at once, with the
+    values of `reads`, (steps, variables) float64.
     """
 
     name: str
     reads: dict[Place, Variable]
     call: Callable[[], object]
     take: Callable[[np.ndarray], object]
-    block: Callable[[], int]  # steps until it may change the model
+    block: Callable[[], int]  # number of steps until it may change the model
 
     @property
     def most_steps(self) -> int:
-        """Number of steps to run at once, the last of which is NEURON's."""
+        """Number of steps to run at once, including NEURON's last one."""
         return min(steps_at_once(len(self.reads)) + 1, self.block())

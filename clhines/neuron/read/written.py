@@ -173,7 +173,7 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """(k, 2) int64: address ranges of hoc variables, and of Vectors that neither play nor record."""
+    """(k, 2) int64: address ranges of hoc variables, and of Vectors that do not play or record."""
     busy = {*used}
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)

@@ -1,7 +1,7 @@
-"""Hooks in NEURON's Python classes that note what a function reads, sets and calls.
+"""Hooks in NEURON's Python classes that check what a function reads, sets and calls.
 
-A function of `CVode.extra_scatter_gather(0, f)` may read voltages and `i_membrane_`, what no step
-changes, and its own Vectors. The first access of any other kind is the hooks' `problem`.
+A function of `CVode.extra_scatter_gather(0, f)` may read voltages, `i_membrane_`, constants of a
+run, and its own Vectors. The first other access becomes the hooks' `problem`.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _METHODS = {
     "ParallelContext": {"id", "nhost"},
 }
 _OF_HOC = frozenset({"t", "dt", "tstop", "Vector", "allsec", "hname"}).union(*_METHODS.values())
-_NO_STEP_NEEDS = {"tstop", "v_init"}  # variables of hoc
+_NO_STEP_NEEDS = {"tstop", "v_init"}  # hoc variables that no step reads
 _OPERATORS = ("getitem", "setitem", "len", "iter", "next", "bool", "abs", "neg", "add", "radd",
               "sub", "rsub", "mul", "rmul", "truediv", "eq", "ne", "lt", "le", "gt",
               "ge")  # fmt: skip
 _ITEMS = "__getitem__", "__setitem__"
-_PLACE_WORDS = 4  # of an element of a PtrVector
+_PLACE_WORDS = 4  # of a PtrVector's element
 
 
 class GatherError(ClhinesError):
-    """A function asks in a later step for what it did not ask for in the first."""
+    """A function accesses something in a later step that it did not access in the first."""
 
 
 class AccessHooks:
-    """Note the first access that is not supported while the hooks are `on`.
+    """Note the first unsupported access while the hooks are `on`.
 
-    With `raises` it is an error. `in_psolve`: h.t does not move. `before_change` is called before
-    the list of functions changes.
+    With `raises`, it raises an error. `in_psolve`: h.t does not move. `before_change` is called
+    before the list of functions changes.
     """
 
     def __init__(self, model: NeuronModel) -> None:
@@ -76,7 +76,7 @@ class AccessHooks:
 
     @contextmanager
     def installed(self, raises: bool) -> Iterator[None]:
-        """Put the hooks into NEURON's classes until the end of the block; they are off at first."""
+        """Install the hooks, switched off, into NEURON's classes until the end of the block."""
         self.raises, self.on = raises, False
         originals = list[tuple[type, str, Any]]()
         try:
@@ -91,10 +91,10 @@ class AccessHooks:
                 setattr(kind, name, original)
 
     def _hooks(self) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-        """Yield classes, names of their methods, and functions that wrap each."""
+        """Yield (class, method name, function that wraps the method)."""
         from neuron import nrn
 
-        # classes of hoc have methods of their own, which are those of the class above
+        # classes of hoc objects define methods of their own, equal to the base class's
         objects = [k for k in (self._hoc, *self._hoc.__subclasses__()) if k is not self._vector]
         readable = {kind: _OF_HOC for kind in objects}
         readable |= {nrn.Segment: _OF_SEGMENTS, nrn.Section: _OF_SECTIONS}
@@ -135,7 +135,7 @@ class AccessHooks:
             if self.on and name not in _NO_STEP_NEEDS:
                 self._note_access()
             hook = kind.__dict__["__setattr__"]
-            # Python does not let a class of its own call the method of the class above
+            # Python does not let a derived class call the base class's method here
             setattr(kind, "__setattr__", original)  # noqa: B010
             try:
                 setattr(thing, name, value)
@@ -153,7 +153,7 @@ class AccessHooks:
         return item
 
     def _use(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a method of Vectors, which may use none that the model uses."""
+        """Wrap a Vector method, which must not touch Vectors that the model uses."""
 
         def use(*arguments: Any) -> Any:
             if self.on:
@@ -163,7 +163,7 @@ class AccessHooks:
         return use
 
     def _check(self, *things: object) -> None:
-        """Note a Vector that records, is played, or that a mechanism has."""
+        """Note a Vector that records or plays or that a mechanism uses."""
         with self._off():
             names = [str(x) for x in things if isinstance(x, self._vector)]
         for name in names:
@@ -193,7 +193,7 @@ class AccessHooks:
         return call
 
     def _problem_of(self, function: Hoc) -> str:
-        """Return what is not supported of a call; empty if it is."""
+        """Return why a call is not supported; empty if it is."""
         text, (owner, name) = str(function), _class_and_name(function)
         thing = text.rpartition(".")[0]
         if name not in _METHODS.get(owner, ()):
@@ -205,10 +205,10 @@ class AccessHooks:
         return ""
 
     def _has_read_pointers(self, function: Hoc) -> bool:
-        """Whether a PtrVector points to voltages and `i_membrane_` alone."""
+        """Whether a PtrVector points to voltages and `i_membrane_` only."""
         memory, places = self._model.memory, self._model.places
         address = memory.object_address(function)
-        words = vector_at(address + 8)  # behind its table of functions
+        words = vector_at(address + 8)  # after its virtual table
         if self._checked_pointers.get(address) != words:
             starts = range(0, len(words), _PLACE_WORDS)
             place_words = (words[k : k + _PLACE_WORDS] for k in starts)
@@ -221,13 +221,13 @@ class AccessHooks:
 
 
 def _array_classes() -> list[type]:
-    """Return NEURON's class of variables that are arrays, which no module names."""
+    """Return NEURON's class of array variables, which no module exports."""
     segments = (section(0.5) for section in all_sections())
     variables = (v for segment in segments for mechanism in segment for v in mechanism)
     return [type(v) for v in islice(variables, 1)]
 
 
 def _class_and_name(function: Hoc) -> tuple[str, str]:
-    """Return the class of a function of hoc, "" at the top level, and its name."""
+    """Return the class ("" at the top level) and the name of a hoc function."""
     owner, _, name = str(function).removesuffix("()").rpartition(".")
     return owner.partition("[")[0], name

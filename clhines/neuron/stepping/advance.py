@@ -1,7 +1,7 @@
 """A model's own `advance()`, `step()` and `Plot()`, which ``continuerun()`` calls in each step.
 
-`advance()` runs if it equals a compiled example: ``fadvance()`` alone, or BMTK's. Methods of Graphs
-may stand beside: a run leaves them out. NEURON steps a model with any other.
+`advance()` is supported if it equals a compiled example: ``fadvance()`` alone, or BMTK's. Calls of
+Graph methods beside it are left out in a run. NEURON steps a model with any other code.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _EXAMPLES = "{ fadvance() }", "{ fadvance() return }"
 _GRAPHS = {"Graph", "PlotShape", "Shape"}
 _DRAWING = {"plot", "flush", "fastflush", "begin", "line", "beginline", "mark", "label", "color",
             "brush", "erase", "view_count", "size"}  # fmt: skip
-_PURE = "doNotify", "doEvents", "Plot"  # this one is judged by itself
-_SETS = 2  # bit of the last word of a component
+_PURE = "doNotify", "doEvents", "Plot"  # Plot is checked separately
+_SETS = 2  # bit in a component's last word
 _OBJECT, _COMPONENT, _CALL = "hoc_objectvar", "hoc_object_component", "hoc_call"
-_WORDS = {  # instructions of calls with numbers and texts: how many words follow each
+_WORDS = {  # instructions of calls with numbers and texts: number of words after each
     _CALL: 2, _OBJECT: 1, _COMPONENT: 6, "hoc_object_eval": 0, "hoc_cmp_otype": 1, "hoc_nopop": 0,
     "hoc_procret": 0, "hoc_varpush": 1, "hoc_eval": 0, "hoc_constpush": 1, "hoc_pushzero": 0,
     "hoc_push_string": 1, "hoc_chk_sym_has_ndim1": 1, "sec_access_push": 1, "rangevareval": 1,
@@ -75,14 +75,14 @@ def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
 
 
 def _is_as(name: str, text: str, h: Hoc, symbols: HocSymbols) -> bool:
-    """Whether a procedure of hoc has the code of a text."""
+    """Whether a hoc procedure has the same code as a text."""
     example = f"clhines_example_of_{name}"
     with symbols.example(example, f"proc {example}() {text}"):
         return symbols.is_same(name, example)
 
 
 def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
-    """Whether a procedure takes a step, `Plot()` none, and only calls methods of Graphs besides."""
+    """Whether a procedure takes one step (`Plot()`: none) and else only calls Graph methods."""
     taking, steps = {"fadvance", "advance"} - {name}, int(name != "Plot")
     operations = {
         ctypes.cast(memory.symbol(f"_Z{len(n)}{n}v"), ctypes.c_void_p).value: n for n in _WORDS
@@ -92,7 +92,7 @@ def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
     while at < len(words):
         instruction = operations.get(words[at], "")
         if not instruction:
-            return False  # also a zero, which ends a part that depends on a condition
+            return False  # e.g. a zero, the end of a conditional part
         more = words[at + 1 : at + 1 + _WORDS[instruction]]
         at += 1 + len(more)
         if instruction == _CALL:
@@ -115,15 +115,15 @@ def _name_of(symbol: int) -> str:
 
 
 def _class_of(thing: int) -> str:
-    """Return the name of the class of a hoc object, by its address."""
+    """Return the class name of a hoc object (by address)."""
     return _name_of(words_at(words_at(thing, 3)[2], 1)[0])
 
 
 def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
-    """Yield addresses of the objects that an objref of the top level, or an array of them, has."""
+    """Yield the addresses of the objects in a top-level objref, or in an array of objrefs."""
     words = words_at(symbol, 5)
     if memory.symbols.symbol_in(_name_of(symbol)) != symbol:
-        return  # of a class
+        return  # a member of a class
     space, array = memory.variable("hoc_top_level_data"), words[4]
     first = words_at(space + 8 * (words[2] & 0xFFFFFFFF), 1)[0]
     half = ctypes.c_uint32.from_address

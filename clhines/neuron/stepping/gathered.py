@@ -1,9 +1,9 @@
-"""Functions of `CVode.extra_scatter_gather(0, f)`, which NEURON calls in the middle of each step.
+"""Functions of `CVode.extra_scatter_gather(0, f)`, which NEURON calls within each step.
 
-At that moment voltages and `i_membrane_` are those of the step's end; states and h.t are those of
-its begin, and Vectors that record do not have it yet. A function that reads only the former is
-called after a block of steps, once for each step with its values. NEURON takes the first step of
-a run, in which `AccessHooks` see what the functions ask for.
+When NEURON calls them, voltages and `i_membrane_` belong to the step's end, states and h.t to its
+begin, and Vectors have not recorded the step yet. A function that only reads voltages and
+`i_membrane_` is called after a block of steps, once for each step with its values. NEURON takes the
+first step of a run, in which `AccessHooks` check what the functions access.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from clhines.simulator.refusals import refusal
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
 
-_tried = [(False, b"")]  # in psolve; and functions that NEURON's step has called last
+_tried = [(False, b"")]  # in psolve; and the functions that NEURON's own step called last
 
 
 class Gathering:
-    """Calls the functions for the steps of a model."""
+    """Call the functions for the steps of a model."""
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self._hooks = model, AccessHooks(model)
         self._values: StepValues | None = None
 
     def begin(self, in_psolve: bool) -> None:
-        """Prepare for the steps of a run, or of psolve."""
+        """Prepare for the steps of a run or of psolve."""
         self._hooks.in_psolve = in_psolve
         if not self._model.h.t:
             _tried[:] = [(False, b"")]
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON's own step has called them in this run."""
+        """Whether NEURON's own step has called the functions in this run."""
         return self._present == _tried[0]
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps to take at once, NEURON's own included."""
+        """Largest number of steps to take at once, including NEURON's own."""
         return steps_at_once(len(READ) * self._model.tree.num_nodes) + 1
 
     @property
@@ -59,14 +59,14 @@ class Gathering:
         return self._hooks.in_psolve, gather(gathering()).tobytes()
 
     def start(self, sim: Simulation, imported: NeuronNetwork) -> None:
-        """Let a simulation record what they may read."""
+        """Record in a simulation what the functions may read."""
         reads, model = of_nodes(self._model, "v"), self._model
         if model.h.CVode().use_fast_imem():
             reads |= of_nodes(model, "i_membrane")
         self._values = StepValues(sim, imported, reads)
 
     def play(self, result: Result, first: int, begin: float, dt: float) -> None:
-        """Call them for each step of a run from `begin`, ms, without its `first` rows."""
+        """Call the functions for each step of a run from `begin`, ms, without its `first` rows."""
         if self._values is None:
             raise RuntimeError("play() before start()")
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()
@@ -85,7 +85,7 @@ class Gathering:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Let NEURON take a step, and see what they ask for."""
+        """Check what the functions access while NEURON takes a step."""
         at = gathering()
         words = gather(at)[:, 0].copy()
         calls = [self._guarded(_object_at(word)) for word in words.tolist()]
@@ -107,14 +107,14 @@ class Gathering:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """List what they read or set that is not supported."""
+        """List unsupported accesses."""
         if not self._hooks.problem:
             return []
         what = refusal("neuron.scatter-gather-function", line=self._hooks.line)
         return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
 
     def _guarded(self, function_and_arguments: Any) -> Callable[[], None]:
-        """Return a call of a function, or a tuple of it and its arguments, with the hooks on."""
+        """Return a call, with the hooks on, of a function or of a (function, arguments) tuple."""
         function, arguments = function_and_arguments, ()
         if isinstance(function, tuple):
             function, arguments = function

@@ -1,4 +1,4 @@
-"""Values of each step of a run in NEURON's memory, for code that reads them after the run."""
+"""The values of each step of a run, put into NEURON's memory for code that reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clhines.simulator.simulation import Simulation
 
 
 class StepValues:
-    """Records variables in a simulation, and puts those of each step into NEURON's memory."""
+    """Record variables in a simulation, and put each step's values into NEURON's memory."""
 
     def __init__(
         self, sim: Simulation, imported: NeuronNetwork, reads: dict[Place, Variable]
@@ -34,7 +34,7 @@ class StepValues:
         ])  # fmt: skip
 
     def rows(self, result: Result, first: int) -> np.ndarray:
-        """Return the variables in each step of a run, less its `first` rows, (steps, variables)."""
+        """Return the variables in each step of a run after its `first` rows, (steps, variables)."""
         rows = np.empty((len(result.t) - first, len(self._places)))
         for k, row in enumerate(self._records.rows(result, first)):
             rows[:, k] = row
@@ -44,9 +44,9 @@ class StepValues:
     def put_in_turn(
         self, result: Result, first: int, t: np.ndarray
     ) -> Iterator[Callable[[], None]]:
-        """Give a function that puts the next step of `rows` into memory.
+        """Yield a function that puts the next step's values into memory.
 
-        h.t is then that of `t`, (steps,) ms. NEURON's memory is as before in the end.
+        It also sets h.t to the step's time in `t`, (steps,) ms. Memory is restored at the end.
         """
         rows = np.column_stack([self.rows(result, first), t])
         places = [*self._places, self._memory.place(ref(self._h, "t"))]
@@ -65,7 +65,7 @@ class StepValues:
 
 
 def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
-    """Return ``v``, or ``i_membrane``, of all nodes that have it, by place."""
+    """Return ``v`` or ``i_membrane`` of all nodes that have it, by place."""
     tree = model.tree
     column, addresses, numbers = tree.v, tree.addresses, tree.numbers
     if name != "v":
@@ -79,7 +79,7 @@ def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
 
 
 def held_vectors(model: NeuronModel) -> set[int]:
-    """Return Vectors that point processes may have, by address."""
+    """Return the Vectors that point processes may hold in VERBATIM, by address."""
     vectors, addresses = model.memory.vectors.by_address(), set[int]()
     for instances in model.contents.points.values():
         if "VERBATIM" in instances.entry.text:
@@ -88,13 +88,13 @@ def held_vectors(model: NeuronModel) -> set[int]:
 
 
 def used_vectors(model: NeuronModel) -> set[int]:
-    """Return C++ objects that record, are played, or that mechanisms have, by address."""
+    """Return the Vectors that record, play or belong to mechanisms, by C++ address."""
     used = {*model.plays.in_use} | held_vectors(model)
     for origin in model.wires.origins:
         used |= {origin.times, origin.numbers}
     texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors.by_address()
     if any("FUNCTION_TABLE" in text for text in texts):
-        used |= {*every}  # any of them
+        used |= {*every}  # may hold any of them
     for at in every if model.written.elements else ():
         begin, end = words_at(model.memory.vectors.words_of(at), 2)
         if any(begin <= element < end for element in model.written.elements):

@@ -1,9 +1,9 @@
-"""Work for later calls of a script, in a child process while NEURON takes the present call.
+"""Compile kernels for later calls in a child process, while NEURON takes the present call.
 
-A model's first call on the device compiles kernels, and the first use of a version of NEURON runs
-its self-test. If later calls would profit, a child does both, and leaves the results in the caches.
-It gets the network in a file and never sees the script's NEURON. It ends with the script: the
-script's exit kills it, and where that is cut short the end of its standard input does.
+A model's first call on the device compiles kernels, and the first use of a NEURON version runs its
+self-test. If later calls would profit, a child process does both and leaves the results in the
+caches. It gets the network in a file and never sees the script's NEURON. It ends with the script:
+the script's exit kills it, or else the end of its standard input does.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from clhines.neuron.memory.versions import child_command, supported
 if TYPE_CHECKING:
     import subprocess
 
-_STEPS = 3  # of the child's run, which launches each kernel
-_NICE = 19  # the script comes first
+_STEPS = 3  # of the child's run, enough to launch each kernel
+_NICE = 19  # lowest priority
 
 
 class BackgroundWork:
     """The child process of a script, if there is one."""
 
     def __init__(self) -> None:
-        self._owner = os.getpid()  # a process that is forked from it starts none
+        self._owner = os.getpid()  # a forked process starts no child
         self._process: subprocess.Popen[bytes] | None = None
         self._file: Path | None = None
         self._finish: Callable[[], object] = bool
@@ -50,7 +50,7 @@ class BackgroundWork:
         return self._process is None and os.getpid() == self._owner
 
     def check(self) -> None:
-        """Call `finish` of `compile` if the child has done its work."""
+        """Call `finish` of `compile` if the child has finished."""
         if self._process is None or not self.is_running or self._process.poll() is None:
             return
         done = self._process.returncode == 0
@@ -59,7 +59,7 @@ class BackgroundWork:
             self._finish()
 
     def test_neuron(self) -> None:
-        """Run the self-test of this version of NEURON, once in a script."""
+        """Run the self-test of this NEURON version, once per script."""
         if not self._is_tested:
             self._is_tested = True
             self._start([], bool)
@@ -70,20 +70,20 @@ class BackgroundWork:
         request: RunOptions,
         finish: Callable[[], object],
     ) -> None:
-        """Compile the kernels of a network, which `save` writes to a file."""
+        """Compile the kernels of a network that `save` writes to a file."""
         if not isinstance(request.device, str | None):
             return
         path = files.cache_folder() / f"network-{os.getpid()}.npz"
         try:
             save(path)
-        except InputError:  # the model is refused, or cannot be in a file; or the folder
+        except InputError:  # the model is refused or cannot be saved, or the folder cannot
             return
         self._file = path
         options = {"device": request.device, "dtype": request.dtype, "engine": request.engine}
         self._start([str(path), json.dumps(options)], finish)
 
     def _start(self, arguments: list[str], finish: Callable[[], object]) -> None:
-        import subprocess  # not needed by most scripts
+        import subprocess  # most scripts do not need it
 
         command, environment = child_command(__name__)
         with suppress(OSError):
@@ -95,10 +95,10 @@ class BackgroundWork:
             atexit.register(self.end)
 
     def end(self) -> None:
-        """End the child, and remove its file."""
+        """End the child and remove its file."""
         if self._process is not None and self.is_running:
             atexit.unregister(self.end)
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # already ended
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
             self._process = None

@@ -1,22 +1,22 @@
 """Estimate who ends a call sooner, NEURON or the device, before its first step.
 
-The estimate takes counts from NEURON's public interface. Nothing of the model is read and PyOpenCL
-is not imported. It has three parts:
+The estimate uses counts from NEURON's public interface. It reads nothing of the model and does not
+import PyOpenCL. It has three parts:
 
 NEURON
-    Steps times the time of a step: a constant, and a time for each segment and for each instance
-    of a mechanism, which is longer for longer texts.
+    Steps times the time of a step: a constant, a time per segment, and a time per instance of a
+    mechanism, proportional to the length of its text.
 Device, once
-    Modules to import, the model to read and to plan, and kernels to compile.
+    Importing modules, reading and planning the model, compiling kernels.
 Device, each call and each step
-    NEURON's values to compare and to write back; launches, and the work of a step.
+    Comparing and writing back NEURON's values; launches, and the work of a step.
 
-A record in clhines' cache folder belongs to a model: the counts and the texts of its mechanisms are
-the key. It says how long steps took in NEURON and on the device, how long the device took to begin,
-and how many steps the whole script had. Its numbers replace estimates. They only ever fall, and by
-half at least, so that the same script is soon decided in the same way in each run.
+clhines' cache folder holds a record for each model, with the counts and the mechanisms' texts as
+key: the time of a step in NEURON and on the device, the time to begin on the device, and the number
+of steps of the whole script. Recorded times replace estimates. They only ever fall, and by half at
+least, so that a script is soon decided in the same way in each run.
 
-Constants are seconds of one core of 2023; `machine_factor` scales them.
+Constants are seconds on one core of 2023; `machine_factor` scales them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from clhines.neuron.memory.versions import SWITCH
 
 _log = logging.getLogger(__name__)
 _SCHEMA = 1  # of the files
-_SAMPLES = 1000  # sections of which mechanisms are looked at
-_FALL = 0.5  # a number of a record is replaced by one that is smaller by this factor
-_MARGIN = 0.9  # the device has to end by this factor sooner than NEURON
+_SAMPLES = 1000  # sections to count mechanisms in
+_FALL = 0.5  # a recorded time is replaced by one that is smaller by this factor
+_MARGIN = 0.9  # the device must end within this part of NEURON's time
 _SHARE_AHEAD, _AHEAD = 0.05, 0.2  # of NEURON's time, and s, that work for later calls may take
 
 # NEURON: a step, a segment, an instance and a thousand characters of its mechanism's text
@@ -46,10 +46,10 @@ _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
 # once: modules, a context, a model; each segment; each mechanism, and its kernels
 MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
 _COMPILE, _COMPILE_MECHANISM = 0.8, 0.15
-_TRUST, _SELF_TEST = 2.5, 4.0  # the self-tests of a device and of NEURON, at their first use
+_TRUST, _SELF_TEST = 2.5, 4.0  # self-tests of a device and of NEURON, at their first use
 # each call, each segment in it; each step, and the share of NEURON's time that the device takes
 _CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25
-_SELDOM = 100  # all is counted again when NEURON used this multiple of the time of a count
+_SELDOM = 100  # count again after NEURON's steps took this multiple of the time to count
 _LOOPS = 20_000  # of the calibration, which took `_CALIBRATED` seconds
 _CALIBRATED = 1.2e-3
 
@@ -59,11 +59,11 @@ class Counts:
     """Sizes of a model, from NEURON's public interface."""
 
     segments: int
-    instances: tuple[tuple[str, int], ...]  # by mechanism, in the order of their names
-    texts: tuple[tuple[str, int], ...]  # digest and length of the text, of the same mechanisms
+    instances: tuple[tuple[str, int], ...]  # by mechanism, sorted by name
+    texts: tuple[tuple[str, int], ...]  # digest and length of these mechanisms' texts
     netcons: int
-    ranks: int = 1  # MPI ranks that exchange events; segments and netcons are theirs
-    of_ranks: float = 0.0  # s, `work` of them all
+    ranks: int = 1  # MPI ranks that exchange events; segments and netcons are their sums
+    of_ranks: float = 0.0  # s, sum of `work` over ranks
 
     @cached_property
     def work(self) -> float:
@@ -85,14 +85,14 @@ class Counts:
 
 
 def first_use() -> float:
-    """Seconds to import modules and to run self-tests, if that is still to be done."""
+    """Seconds to import modules and to run self-tests, as far as they are still to be done."""
     is_trusted = any(files.cache_folder().glob("trust-*.json"))
     tests = 0.0 if is_trusted else _TRUST, 0.0 if is_tested() else _SELF_TEST  # side by side
     return max(tests) * machine_factor() + import_seconds()
 
 
 def is_tested() -> bool:
-    """Whether no self-test of NEURON is to be run before a model is read."""
+    """Whether NEURON's self-test is done or skipped."""
     return as_flag(SWITCH) or any(files.cache_folder().glob("neuron-*.json"))
 
 
@@ -102,7 +102,7 @@ def import_seconds() -> float:
 
 
 def count(h: Hoc) -> Counts:
-    """Count segments, instances and NetCons; of many sections some are looked at."""
+    """Count segments, instances and NetCons; mechanisms in a sample of many sections."""
     sections = all_sections()
     every = 1 + len(sections) // _SAMPLES
     numbers = dict[str, int]()
@@ -132,7 +132,7 @@ def count(h: Hoc) -> Counts:
 
 @lru_cache(maxsize=1)
 def machine_factor() -> float:
-    """Return how much longer this machine takes than the one of the constants; it is kept."""
+    """Return this machine's time relative to the constants' machine; measured once and kept."""
     key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
     seconds = files.kept_entry("calibration", _SCHEMA, key).get("seconds")
     if not isinstance(seconds, float) or not seconds > 0:
@@ -150,18 +150,18 @@ def _calibration() -> float:
 
 @dataclass
 class Times:
-    """Times of a model, s; None for what no run has measured."""
+    """Times of a model, s; None if not measured."""
 
     neuron_step: float | None = None
     device_begin: float | None = None
     device_step: float | None = None
     device_call: float | None = None
-    steps: float = 0  # of the last script, and of its first call
-    first: float = 0
+    steps: float = 0  # of the last script
+    first: float = 0  # of its first call
     compiled: float = 0  # 1 if a process in the background has compiled the kernels
 
     def fall(self, name: str, seconds: float) -> None:
-        """Take a measured time, if it is well below the one that is kept."""
+        """Replace a time by one that is well below it."""
         old = getattr(self, name)
         if old is None or seconds < _FALL * old:
             setattr(self, name, seconds)
@@ -182,7 +182,7 @@ def _is_time(value: object) -> bool:
 
 @dataclass
 class Ledger:
-    """Estimates and times of the calls of one model in this process."""
+    """Estimates and measured times of the calls of one model in this process."""
 
     counts: Counts
     key: dict[str, object]
@@ -225,16 +225,16 @@ class Ledger:
 
     @cached_property
     def device_begin(self) -> float:
-        """Seconds until the first step, given the modules and caches of this process."""
+        """Seconds until the first step, given this process's modules and the caches."""
         guess = self.counts.begin(self.is_compiled) + first_use()
         return min(self.record.device_begin or guess, guess)
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Decide who takes a call of some steps.
+        """Decide who takes a call of `steps` steps.
 
-        A run of this script before tells how many steps it still has, if its first call had as
-        many as this script's. Without one the device begins when NEURON has run for as long as the
-        device takes to begin.
+        If the script's first call has as many steps as in the last run, the script is expected to
+        have as many steps in all. Otherwise the device begins once NEURON has run for as long as
+        the device takes to begin.
         """
         self.first = self.first or steps
         is_again = self.record.first == self.first
@@ -259,10 +259,11 @@ class Ledger:
         return _MARGIN * steps * self.neuron_step - call
 
     def may_compile_ahead(self, steps: int, is_due: bool) -> bool:
-        """Whether kernels are to be compiled for later calls while NEURON takes this one.
+        """Whether to compile kernels for later calls while NEURON takes this one.
 
-        Calls repeat and would gain, but this one alone does not pay for the compilation. The device
-        is to begin now (`is_due`), or NEURON takes so long that reading the model does not count.
+        True if calls repeat and would gain, but this one alone does not pay for the compilation,
+        and either the device is to begin now (`is_due`) or reading the model takes a small part of
+        NEURON's time.
         """
         is_settled = self.is_compiled or self.has_begun or self.is_refused
         if is_settled or not self.neuron_steps or not 0 < self._gain(steps) <= self.device_begin:
@@ -274,10 +275,10 @@ class Ledger:
     def set_compiled(self) -> None:
         """Note that a process in the background has compiled the kernels."""
         self.is_compiled, self.record.compiled = True, 1
-        self.__dict__.pop("device_begin", None)  # it is less now
+        self.__dict__.pop("device_begin", None)  # it is shorter now
 
     def add_neuron(self, steps: int, seconds: float) -> None:
-        """Note a call of NEURON."""
+        """Note a call that NEURON took."""
         self.steps += steps
         self.neuron_steps += steps
         if steps:
@@ -286,13 +287,13 @@ class Ledger:
     def add_device(self, steps: int, seconds: float, run_seconds: float) -> None:
         """Note a call on the device; `run_seconds` of it were steps."""
         self.steps += steps
-        if steps > 1 and (self.is_compiled or self.has_begun):  # else kernels were compiled, too
+        if steps > 1 and (self.is_compiled or self.has_begun):  # without compiling kernels
             self.record.fall("device_step", run_seconds / steps)
         self.record.fall("device_call" if self.has_begun else "device_begin", seconds - run_seconds)
         self.has_begun = True
 
     def save(self) -> None:
-        """Keep the record, if this process has changed it."""
+        """Save the record if this process has changed it."""
         before, record = _read(self.key), self.record
         for name in _TIMES:
             if (value := getattr(before, name)) is not None:
@@ -309,14 +310,14 @@ class Accounts:
     def __init__(self, h: Hoc) -> None:
         self._h = h
         self._ledgers = dict[Counts, Ledger]()
-        self._ledger: Ledger | None = None  # of the present call, if it is decided on
+        self._ledger: Ledger | None = None  # of the present call, if there was a decision
         self._counts: Counts | None = None
-        self._change = -1.0  # NEURON's count of changes of sections at the last count
-        self._count_due = 0.0  # s of NEURON's steps until all is counted again
+        self._change = -1.0  # NEURON's structure_change_count at the last count
+        self._count_due = 0.0  # s of NEURON's steps until the next count
         self.device, self.device_steps, self.device_seconds = "", 0, 0.0
         self.estimate = 0.0  # s in NEURON of the steps on the device
-        self.neuron_steps = 0  # that ended sooner there
-        self.refused_steps = 0  # that NEURON took as the device cannot
+        self.neuron_steps = 0  # taken by NEURON because it ends sooner
+        self.refused_steps = 0  # taken by NEURON because the device cannot
 
     def device_is_sooner(self, steps: int) -> bool:
         """Decide who takes a call; all MPI ranks that exchange events call it."""
@@ -328,9 +329,9 @@ class Accounts:
         return sooner
 
     def ledger_to_compile(self, steps: int, is_due: bool) -> Ledger | None:
-        """Return the ledger of the present call, if its kernels are to be compiled meanwhile.
+        """Return the present call's ledger if its kernels are to be compiled meanwhile.
 
-        MPI ranks that exchange events compile their kernels in a call; of others the first does.
+        MPI ranks that exchange events compile in a call; of others only the first compiles.
         """
         ledger = self._ledger
         if ledger is None or not ledger.may_compile_ahead(steps, is_due):
@@ -338,7 +339,7 @@ class Accounts:
         return None if self._ranks() or self._h.ParallelContext().id() else ledger
 
     def _ranks(self) -> Hoc | None:
-        """Return NEURON's context if several MPI ranks exchange events."""
+        """Return NEURON's ParallelContext if several MPI ranks exchange events."""
         context = self._h.ParallelContext()
         if int(context.nhost()) < 2:
             return None
@@ -351,7 +352,7 @@ class Accounts:
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:
-        """Return the ledger of the model that NEURON has now; `context` is of MPI ranks."""
+        """Return the ledger of the model that NEURON has now; `context`: sum over MPI ranks."""
         change = float(self._h.CVode().structure_change_count())
         if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()
@@ -387,7 +388,7 @@ class Accounts:
             self._ledger.add_device(steps, seconds, run_seconds)
 
     def refuse(self) -> None:
-        """Note that the device cannot take this model."""
+        """Note that the device cannot run this model."""
         if self._ledger is not None:
             self._ledger.is_refused = True
 

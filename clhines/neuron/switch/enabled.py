@@ -1,4 +1,4 @@
-"""Turn the switch on and off: `enable`, `disable`, and what stands for it in a script."""
+"""Turn the switch on and off: `enable`, `disable`, and the handle that `enable` returns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from clhines.neuron.switch.cost import Accounts
 from clhines.neuron.switch.hooks import Switch
 from clhines.neuron.switch.runner import WHEN, SwitchOptions, SwitchState
 
-QUIET = "CLHINES_QUIET"  # 1: no line at the end of a script
+QUIET = "CLHINES_QUIET"  # 1: print no line at the end of a script
 
 _switch: list[Switch] = []
-_process = os.getpid()  # not one that is forked from it
+_process = os.getpid()  # a forked process does not report
 
 
 class NoSwitch:
-    """Stands for the switch if NEURON runs all models, as its memory is not read."""
+    """Replacement of the switch if NEURON runs all models, as its memory cannot be read."""
 
     def __init__(self, reason: str) -> None:
         self.state, self._reason = SwitchState(Accounts(None)), reason
@@ -37,7 +37,7 @@ class NoSwitch:
 
 
 class SwitchHandle(AbstractContextManager["SwitchHandle"]):
-    """The switch that `enable` has turned on; the end of a ``with`` block sets it as it was."""
+    """The switch as `enable` turned it on; the end of a ``with`` block restores it."""
 
     def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
         self._switch, self._state = switch, switch.state
@@ -56,17 +56,17 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
 
     @property
     def steps(self) -> int:
-        """Number of steps run on the device, and not by NEURON, since it was turned on."""
+        """Number of steps run on the device since the switch was turned on."""
         return self._since()[0]
 
     def _since(self) -> tuple[int, int]:
-        """Return steps on the device, and by NEURON as sooner there, in the block."""
+        """Return the steps on the device, and the steps by NEURON as sooner, in the block."""
         device, neuron = self._last or self._state.counts
         return device - self._first[0], neuron - self._first[1]
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why NEURON took calls itself, since it was turned on."""
+        """Why NEURON took calls itself since the switch was turned on."""
         return tuple(self._reasons)
 
     def __exit__(self, *_: object) -> None:
@@ -85,26 +85,27 @@ def enable(
 ) -> SwitchHandle:
     """Let NEURON's own calls run models on the device, as `run` does, until `disable`.
 
-    These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
+    The calls are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
     ``ParallelContext.psolve(tstop)``, and ``h.batch_run(tstop, tstep)`` without a file. If a call
-    is refused, cannot be built, or lacks memory on the device, NEURON takes it and goes on from the
-    steps before; a line on stderr names the reason. NEURON also takes loops around ``fadvance()``,
-    and everything if this version has failed its self-test, and says so. ``with enable():`` sets
-    the switch at the end of the block to what it was.
+    is refused, cannot be built, or does not fit into the device's memory, NEURON takes it and
+    continues from the steps before; a line on stderr names the reason. NEURON also takes loops
+    around ``fadvance()``, and every call if this version failed its self-test; a line says so.
+    The end of a ``with enable():`` block restores the switch.
 
     Parameters
     ----------
     device, dtype, engine
         See `Simulation`.
     strict : bool
-        Raise the exception of `run` instead of letting NEURON take a call that is refused.
+        Raise the exception of `run` if a call is refused, instead of letting NEURON take it.
     fixed_step : float, ms, optional
         See `run`.
     progress : bool
-        See `run`; a bar is shown of runs that take longer than two seconds.
+        See `run`; runs longer than two seconds show a bar.
     when : {"faster", "always", "never"}, optional
-        Give the device a call if it ends sooner by an estimate; always; or never. The default is
-        "faster", and "always" with `device`, `engine` or `strict`. Results differ by rounding.
+        When the device takes a call: if an estimate says that it ends sooner, always, or never.
+        The default is "faster", and "always" with `device`, `engine` or `strict`. Results of the
+        device and of NEURON differ by rounding.
 
     Returns
     -------
@@ -114,8 +115,9 @@ def enable(
     Raises
     ------
     InputError
-        NEURON is not installed, or cannot be switched; an argument is wrong. NEURON's calls raise
-        SimulationError, and with `strict` what `run` raises (in `multiprocessing` also a warning).
+        NEURON is not installed or cannot be switched, or an argument is wrong. NEURON's calls
+        raise SimulationError, and with `strict` what `run` raises (in `multiprocessing` also a
+        warning).
     """
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
@@ -155,7 +157,7 @@ def _made(test: str = "hooks") -> Switch:
 
 
 def _report(is_quiet: bool) -> None:
-    """Keep the records of this process, and say who took its steps; the first MPI rank does."""
+    """Save the records of this process, and print who took its steps (MPI rank 0 only)."""
     if is_quiet or os.getpid() != _process:
         return
     accounts = _switch[0].state.accounts
@@ -166,7 +168,7 @@ def _report(is_quiet: bool) -> None:
 
 @contextmanager
 def skipping(ends: bool = False) -> Iterator[SwitchState]:
-    """Leave the runs of a block out: each sets NEURON's clock, or the first raises ScriptEnd."""
+    """Skip the runs of a block: each only sets NEURON's clock, or the first raises ScriptEnd."""
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False
@@ -175,13 +177,13 @@ def skipping(ends: bool = False) -> Iterator[SwitchState]:
 
 
 def disable() -> None:
-    """Let NEURON run models itself again, also inside of ``with enable():``."""
+    """Let NEURON run models itself again, even inside ``with enable():``."""
     if _switch:
         _switch[0].set(None, [])
 
 
 def enable_as(value: str) -> None:
-    """Turn the switch on, for the environment variable ``CLHINES_NEURON``."""
+    """Turn the switch on as the environment variable ``CLHINES_NEURON`` says."""
     if value not in ("1", *WHEN):
         raise InputError(
             f"CLHINES_NEURON is {shown(value)}; expected 1, 0, faster, always or never"

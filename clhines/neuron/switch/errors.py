@@ -1,4 +1,4 @@
-"""Exceptions of calls that hoc makes: hoc stops, and Python raises them when hoc has returned."""
+"""Exceptions in calls made by hoc: hoc stops, and Python raises them when hoc has returned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 400  # characters of a message that hoc prints
 
 
 class ErrorRelay:
-    """Keeps the exception of a call until hoc has returned to Python, which raises it.
+    """Keep the exception of a call until hoc has returned to Python, then raise it.
 
     If no Python function has called hoc, hoc prints `message`.
     """
@@ -23,24 +23,24 @@ class ErrorRelay:
     def __init__(self, h: Hoc, library: Library) -> None:
         self.message = ""
         self._error: BaseException | None = None
-        self._depth = 0  # calls of hoc by Python that have not returned
+        self._depth = 0  # Python's calls of hoc that have not returned
         self._hoc_class, self._call_hoc = type(h), type(h).__call__
         integer = ctypes.c_int.from_address
         self._interrupt = integer(library.address("hoc_intset"))
         self._prints = integer(library.address("hoc_execerror_messages"))
         self._aborts = integer(library.address("nrn_mpiabort_on_error_"))
-        self._initial_aborts = self._aborts.value  # whether an error of hoc ends all MPI ranks
+        self._initial_aborts = self._aborts.value  # whether a hoc error ends all MPI ranks
         self._in_python = integer(library.address("nrn_is_python_extension"))
 
     def install(self) -> None:
-        """Let Python raise the exception after calls of hoc."""
+        """Make Python raise the exception after its calls of hoc."""
         self._hoc_class.__call__ = self._wrapper()
 
     def remove(self) -> None:
         self._hoc_class.__call__ = self._call_hoc
 
     def stop_hoc(self) -> None:
-        """Let hoc stop before the statement that comes next."""
+        """Stop hoc before its next statement."""
         self._interrupt.value = 1
 
     @property
@@ -48,10 +48,10 @@ class ErrorRelay:
         return self._error is None
 
     def keep(self, error: BaseException) -> None:
-        """Keep an exception; one that a step has left behind, so that hoc stops, comes first."""
+        """Keep an exception; an earlier one that is still pending comes first."""
         self._error = error = self._take() or error
         self._initial_aborts = self._aborts.value
-        if self._depth:  # Python raises it, on the ranks that have it
+        if self._depth:  # Python raises it, only on the ranks that have it
             self._aborts.value = 0
         self.message = " ".join(str(error).split())[:_SHOWN]
         processes = sys.modules.get("multiprocessing.process")
@@ -66,7 +66,7 @@ class ErrorRelay:
         return error
 
     def _wrapper(self) -> Callable[..., Any]:
-        """Return how Python calls functions of hoc meanwhile."""
+        """Return a replacement of Python's call of hoc functions."""
         call_hoc = self._call_hoc
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:

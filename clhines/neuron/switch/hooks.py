@@ -1,7 +1,7 @@
-"""The hooks of the switch: while it is on, NEURON's own calls that run a model call these.
+"""The hooks of the switch: functions that NEURON calls in place of its own while it is on.
 
 hoc's ``continuerun()`` is defined again. ``ParallelContext.psolve``, ``CVode.solve``, ``batch_run``
-and ``fadvance`` are other functions in NEURON's tables.
+and ``fadvance`` are replaced in NEURON's tables.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from clhines.neuron.switch.cost import Accounts
 from clhines.neuron.switch.errors import ErrorRelay
 from clhines.neuron.switch.runner import CallRunner, SwitchOptions, SwitchState
 
-_NAME = "clhines_neuron_switch"  # in hoc
-_STANDARD = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
+_NAME = "clhines_neuron_switch"  # of the switch in hoc
+_STANDARD = "clhines_neuron_continuerun"  # stdrun.hoc's continuerun() while the switch is on
 _CONTINUERUN = f"""proc continuerun() {{ local begun
     begun = startsw()
     eventcount = 0
@@ -29,12 +29,12 @@ _CONTINUERUN = f"""proc continuerun() {{ local begun
     flushPlot()
     realtime = startsw() - begun
 }}"""
-_MOST = 1e9  # ms, that psolve takes
+_MOST = 1e9  # ms, psolve's limit
 LOOP = "a loop around fadvance(), in place of h.continuerun()"
 
 
 class ScriptEnd(BaseException):  # no `except Exception` of the script catches it
-    """Ends a script at its first run; the text says why NEURON would take that, if so."""
+    """Ends a script at its first run; the text says why NEURON would take that run, if so."""
 
 
 class Switch:
@@ -63,7 +63,7 @@ class Switch:
         return self._errors.message
 
     def set(self, options: SwitchOptions | None, reasons: list[str]) -> None:
-        """Turn the switch on or off, or give it other options."""
+        """Turn the switch on or off, or change its options."""
         if (options is None) != (self.state.options is None):
             self._turn_off() if options is None else self._turn_on()
         self.state.options, self.state.reasons = options, reasons
@@ -74,7 +74,7 @@ class Switch:
         load_stdrun(h)
         if is_standard(h, self._library, "continuerun"):
             text = standard(h, "continuerun").replace("proc continuerun", f"proc {_STANDARD}", 1)
-            h(text.replace("flushPlot()", ""))  # which `_CONTINUERUN` calls
+            h(text.replace("flushPlot()", ""))  # `_CONTINUERUN` calls it
             h(f"objref {_NAME}")
             setattr(h, _NAME, self)
             h(_CONTINUERUN)
@@ -94,7 +94,7 @@ class Switch:
     # -- what NEURON calls -----------------------------------------------------------------------
 
     def continuerun(self, stop: float) -> int:
-        """Run until a time, ms, for hoc; 1 if that has failed."""
+        """Run until a time, ms, for hoc; return 1 if the run failed."""
         h = self._h
         h.stoprun = 0
         done = self._left_out(stop)
@@ -106,7 +106,7 @@ class Switch:
         stop = self._arguments.number(1)
         h = self._h
         clock = (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
-        t, dt = float(h.t), float(h.dt)  # h.t does not move in NEURON's own
+        t, dt = float(h.t), float(h.dt)  # NEURON's psolve does not move h.t
 
         def count() -> int:
             if not clock[0] <= stop * (1 + 1e-11):
@@ -120,19 +120,19 @@ class Switch:
             present_dt, h.t, h.dt = float(h.dt), t, dt
             h.ParallelContext().psolve(stop)
             if h.dt == dt:
-                h.dt = present_dt  # set by code of an event, for the next psolve
+                h.dt = present_dt  # set by event code, for the next psolve
 
-        if stop < t or stop > _MOST:  # NEURON's own error
+        if stop < t or stop > _MOST:  # NEURON raises its own error
             done = self._runner.in_neuron(in_neuron)
         elif (left_out := self._left_out(stop)) is not None:
             done = left_out
-        else:  # psolve() calls no advance() of the model's own
+        else:  # psolve() does not call the model's own advance()
             done = self._runner.attempt(count, in_neuron, calls=False, solves=True)
         self._stop_unless(done)
         return 0.0
 
     def _solve(self, _: int) -> float:
-        """Take steps of ``CVode.solve``."""
+        """Take the steps of ``CVode.solve``."""
         arguments, results = self._arguments.all(), list[float]()
         stop = arguments[0] if arguments else self._h.t + self._h.dt
 
@@ -154,7 +154,7 @@ class Switch:
             case [float(stop), float()] if left_out is None:
                 count = partial(batch_steps, h, stop)
                 self._stop_unless(self._runner.attempt(count, in_neuron, calls=False))
-            case _:  # NEURON writes a file in its steps, or says what is wrong
+            case _:  # NEURON writes a file in each step, or reports the wrong argument
                 reason = "batch_run() writes a file in its steps"
                 self._leave_to_neuron(reason, in_neuron, left_out)
         self._arguments.give(1.0)
@@ -170,19 +170,19 @@ class Switch:
     def _leave_to_neuron(
         self, reason: str, neuron_call: Callable[[], object], left_out: bool | None
     ) -> None:
-        """Let NEURON take a call, unless it was left out, and say why."""
+        """Let NEURON take a call, unless it was skipped, and say why."""
         if left_out is None:
             self._runner.say(reason)
             left_out = self._runner.in_neuron(neuron_call)
         self._stop_unless(left_out)
 
     def _stop_unless(self, done: bool) -> None:
-        """Let hoc stop if a call has raised an exception."""
+        """Stop hoc if a call has raised an exception."""
         if not done:
             self._errors.stop_hoc()
 
     def _left_out(self, stop: object, reason: str = "") -> bool | None:
-        """Leave a run out, and set NEURON's clock to its end, if the options ask for that.
+        """Skip a run and set NEURON's clock to its end, if the options ask for it.
 
         Return None if they do not, and False if the script ends here. `reason` says why NEURON
         would take the run.

@@ -25,14 +25,14 @@ from clhines.simulator.refusals import refusal, way_out_of
 if TYPE_CHECKING:
     from clhines.neuron.kept import KeptModel
 
-WHEN = ("faster", "always", "never")  # the device takes a call
+WHEN = ("faster", "always", "never")  # when the device takes a call
 _CVODE = refusal("neuron.cvode-variable-time-steps")
-_SHORT = 2.0  # s: runs that show no bar, of which a script may call many
+_SHORT = 2.0  # s: shorter runs show no bar, as a script may have many
 
 
 @dataclass(frozen=True)
 class SwitchOptions:
-    """`skips`: runs are left out, and only the clock is set; `ends`: the first ends the script."""
+    """Options of the switch. `skips`: runs only set the clock; `ends`: the first ends a script."""
 
     request: RunOptions
     strict: bool = False
@@ -48,7 +48,7 @@ class SwitchOptions:
         as_switch("progress", self.progress)
 
     def within(self, before: SwitchOptions | None) -> SwitchOptions:
-        """Return these options in a block in which runs are left out, or not, as before."""
+        """Return these options with `skips` and `ends` of an enclosing block."""
         if before is None:
             return self
         return replace(self, skips=before.skips, ends=before.ends)
@@ -60,18 +60,18 @@ class SwitchState:
 
     accounts: Accounts
     options: SwitchOptions | None = None  # None: it is off
-    reasons: list[str] = field(default_factory=list)  # why NEURON has taken calls
-    steps: int = 0  # that were run on the device
-    skipped: bool = False  # whether a run has been left out
+    reasons: list[str] = field(default_factory=list)  # why NEURON took calls
+    steps: int = 0  # run on the device
+    skipped: bool = False  # a run has been skipped
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Steps run on the device, and steps by NEURON, which ended sooner there."""
+        """Steps run on the device, and steps taken by NEURON because it ends sooner."""
         return self.steps, self.accounts.neuron_steps
 
 
 class CallRunner:
-    """Runs calls on the device, or lets NEURON take them with the `methods` of its own."""
+    """Run calls on the device, or let NEURON take them with its own functions (`methods`)."""
 
     def __init__(
         self, h: Hoc, state: SwitchState, errors: ErrorRelay, methods: Sequence[Redirect]
@@ -86,10 +86,10 @@ class CallRunner:
     ) -> bool:
         """Run `count()` steps, or let NEURON do so; `call` are fields of `RunOptions`.
 
-        Return False if that has raised an exception.
+        Return False if the call raised an exception.
         """
         options = self._state.options
-        # a call by code in a call that NEURON takes is NEURON's, too
+        # a call made by code inside NEURON's own call belongs to NEURON, too
         if options is None or self._is_in_neuron or options.when == "never":
             return self.in_neuron(neuron_call)
         accounts, begin, steps_before = self._state.accounts, time.perf_counter(), self._state.steps
@@ -123,7 +123,7 @@ class CallRunner:
         return done
 
     def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
-        """Whether a child process does what later calls on the device need; start it if so."""
+        """Start or keep a child process for later calls on the device; whether it is running."""
         background = self._background
         ledger = self._state.accounts.ledger_to_compile(steps, is_due)
         if ledger is None:
@@ -145,7 +145,7 @@ class CallRunner:
         return done
 
     def in_neuron(self, neuron_call: Callable[[], object]) -> bool:
-        """Let NEURON itself take a call; return False if it has raised an exception."""
+        """Let NEURON take a call; return False if it raised an exception."""
         before, self._is_in_neuron = self._is_in_neuron, True
         try:
             with without_redirects(), ExitStack() as stack:
@@ -162,7 +162,7 @@ class CallRunner:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         supported()
-        from clhines.neuron.entry import advance  # with all readers: if NEURON does not take it
+        from clhines.neuron.entry import advance  # imports all readers
 
         self._is_running, self._run_seconds = True, 0.0
         try:
@@ -173,13 +173,13 @@ class CallRunner:
             self._is_running = False
 
     def _add(self, steps: int, kept: KeptModel) -> None:
-        """Count steps that a run has taken, and their time."""
+        """Add the steps that a run has taken, and their time."""
         self._state.steps += steps
         self._run_seconds, kept.run_seconds = self._run_seconds + kept.run_seconds, 0.0
         self._device = self._device if kept.sim is None else kept.sim.device_label
 
     def say(self, reason: str) -> None:
-        """Say on stderr, once, why NEURON takes a call; of MPI ranks the first does."""
+        """Print once on stderr why NEURON takes a call (MPI rank 0 only)."""
         reason, reasons = " ".join(reason.split()), self._state.reasons
         if _without_numbers(reason) in map(_without_numbers, reasons):
             return
@@ -189,5 +189,5 @@ class CallRunner:
 
 
 def _without_numbers(reason: str) -> str:
-    """Return a reason without its numbers, as of a time: one line is enough."""
+    """Return a reason without its numbers (such as times), to print it once."""
     return re.sub(r"[-+.\d]+", "", reason)

@@ -1,8 +1,8 @@
-"""Self-test of the switch's hooks, in a process of its own, which `versions` starts.
+"""Self-test of the switch's hooks, in a process that `versions` starts.
 
-It touches those parts of NEURON's private memory that the switch needs before it knows who takes a
-call: each hooked function has to reach the switch, and NEURON has to give the same values as
-before while NEURON takes all calls, and after the switch is off.
+It touches the parts of NEURON's private memory that the switch needs before it decides a call. Each
+hooked function must reach the switch, and NEURON's results must stay the same while NEURON takes
+all calls, and after the switch is off.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ STOP = 1.0  # ms
 
 
 def main() -> None:
-    """Print what is wrong, or nothing."""
+    """Print the fault, or nothing."""
     report(wrong_calls)
 
 
 def wrong_calls() -> str:
-    """Return which call of NEURON is not as it should be; empty if all are."""
+    """Return which call of NEURON does not behave as expected; empty if all do."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
@@ -52,7 +52,7 @@ def wrong_calls() -> str:
 
 
 def _calls(h: Hoc) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield each hooked call, by Python and by hoc."""
+    """Yield each hooked call, from Python and from hoc."""
     context, cvode = h.ParallelContext(), h.CVode()
     context.set_maxstep(10)
 
