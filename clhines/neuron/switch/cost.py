@@ -10,11 +10,13 @@ Device, once
     Importing modules, reading and planning the model, compiling kernels.
 Device, each call and each step
     Comparing and writing back NEURON's values; launches, and the work of a step.
+Pauses of the device within a call
+    NEURON's own steps for code of `CVode.event`. Only an earlier run tells how many there are.
 
 clhines' cache folder holds a record for each model, with the counts and the mechanisms' texts as
-key: the time of a step in NEURON and on the device, the time to begin on the device, and the number
-of steps of the whole script. Recorded times replace estimates. They only ever fall, and by half at
-least, so that a script is soon decided in the same way in each run.
+key: the time of a step in NEURON and on the device, the time to begin on the device, the number of
+steps of the whole script, and its pauses. Recorded times replace estimates. They only ever fall,
+and by half at least, so that a script is soon decided in the same way in each run.
 
 Constants are seconds on one core of 2023; `machine_factor` scales them.
 """
@@ -27,6 +29,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -159,6 +162,8 @@ class Times:
     steps: float = 0  # of the last script
     first: float = 0  # of its first call
     compiled: float = 0  # 1 if a process in the background has compiled the kernels
+    device_pause: float | None = None
+    pauses: float = 0  # per step on the device, of the last script
 
     def fall(self, name: str, seconds: float) -> None:
         """Replace a time by one that is well below it."""
@@ -167,12 +172,12 @@ class Times:
             setattr(self, name, seconds)
 
 
-_TIMES = "neuron_step", "device_begin", "device_step", "device_call"
+_TIMES = "neuron_step", "device_begin", "device_step", "device_call", "device_pause"
 
 
 def _read(key: dict[str, object]) -> Times:
     entry = files.kept_entry("times", _SCHEMA, key)
-    names = *_TIMES, "compiled", "steps", "first"
+    names = *_TIMES, "compiled", "steps", "first", "pauses"
     return Times(**{name: entry[name] for name in names if _is_time(entry.get(name))})
 
 
@@ -191,6 +196,7 @@ class Ledger:
     steps: int = 0
     first: int = 0
     neuron_steps: int = 0
+    pauses: int = 0
     has_begun: bool = False  # on the device
     is_refused: bool = False  # by the device
     is_compiled_ahead: bool = False  # a child process has been started for it
@@ -223,6 +229,13 @@ class Ledger:
         guess = (_CALL + self.counts.segments * _CALL_SEGMENT) * machine_factor()
         return self.record.device_call or guess
 
+    @property
+    def pauses_per_step(self) -> float:
+        """NEURON's own steps within a call, in this script or in its last run."""
+        if self.has_begun:
+            return self.pauses / max(self.steps - self.neuron_steps, 1)
+        return self.record.pauses if self.record.first == self.first else 0.0
+
     @cached_property
     def device_begin(self) -> float:
         """Seconds until the first step, given this process's modules and the caches."""
@@ -248,15 +261,18 @@ class Ledger:
             "the device" if is_sooner else "NEURON",
             steps,
             steps * self.neuron_step,
-            self.device_call + steps * self.device_step,
+            self._device_seconds(steps),
             begin,
         )
         return is_sooner
 
     def _gain(self, steps: int) -> float:
         """Seconds that a call on the device saves once it has begun there."""
-        call = self.device_call + steps * self.device_step
-        return _MARGIN * steps * self.neuron_step - call
+        return _MARGIN * steps * self.neuron_step - self._device_seconds(steps)
+
+    def _device_seconds(self, steps: int) -> float:
+        pause = self.record.device_pause or self.device_call
+        return self.device_call + steps * (self.device_step + self.pauses_per_step * pause)
 
     def may_compile_ahead(self, steps: int, is_due: bool) -> bool:
         """Whether to compile kernels for later calls while NEURON takes this one.
@@ -284,12 +300,18 @@ class Ledger:
         if steps:
             self.record.fall("neuron_step", seconds / steps)
 
-    def add_device(self, steps: int, seconds: float, run_seconds: float) -> None:
-        """Note a call on the device; `run_seconds` of it were steps."""
+    def add_device(
+        self, steps: int, seconds: float, run_seconds: float, pauses: Sequence[float] = ()
+    ) -> None:
+        """Note a call on the device; `run_seconds` of it were steps, and each pause some more."""
         self.steps += steps
+        self.pauses += len(pauses)
+        if pauses:
+            self.record.fall("device_pause", sum(pauses) / len(pauses))
         if steps > 1 and (self.is_compiled or self.has_begun):  # without compiling kernels
             self.record.fall("device_step", run_seconds / steps)
-        self.record.fall("device_call" if self.has_begun else "device_begin", seconds - run_seconds)
+        rest = max(seconds - run_seconds - sum(pauses), 0.0)
+        self.record.fall("device_call" if self.has_begun else "device_begin", rest)
         self.has_begun = True
 
     def save(self) -> None:
@@ -299,7 +321,7 @@ class Ledger:
             if (value := getattr(before, name)) is not None:
                 record.fall(name, value)
         record.compiled = max(record.compiled, before.compiled)
-        record.steps, record.first = self.steps, self.first
+        record.pauses, record.steps, record.first = self.pauses_per_step, self.steps, self.first
         if record != before:
             files.keep_entry("times", _SCHEMA, self.key, **vars(record))
 
@@ -380,12 +402,14 @@ class Accounts:
         if self._ledger is not None:
             self._ledger.add_neuron(steps, seconds)
 
-    def add_device(self, steps: int, seconds: float, run_seconds: float, device: str) -> None:
+    def add_device(
+        self, steps: int, seconds: float, run_seconds: float, pauses: Sequence[float], device: str
+    ) -> None:
         self.device, self.device_steps = device, self.device_steps + steps
         self.device_seconds += seconds
         if self._ledger is not None:
             self.estimate += steps * self._ledger.neuron_step
-            self._ledger.add_device(steps, seconds, run_seconds)
+            self._ledger.add_device(steps, seconds, run_seconds, pauses)
 
     def refuse(self) -> None:
         """Note that the device cannot run this model."""

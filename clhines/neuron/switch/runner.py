@@ -79,6 +79,8 @@ class CallRunner:
         self._h, self._state, self._errors, self._methods = h, state, errors, methods
         self._is_running = self._is_in_neuron = False
         self._run_seconds, self._device = 0.0, "NEURON"  # of the last run
+        self._stretches = list[float]()  # s of each, without its steps on the device
+        self._stretch_begin = 0.0
         self._background = BackgroundWork()
 
     def attempt(
@@ -114,7 +116,8 @@ class CallRunner:
             accounts.refuse()
         else:
             seconds, steps = time.perf_counter() - begin, self._state.steps - steps_before
-            accounts.add_device(steps, seconds, self._run_seconds, self._device)
+            pauses = self._stretches[1:]
+            accounts.add_device(steps, seconds, self._run_seconds, pauses, self._device)
             return True
         t = float(self._h.t)
         done = self.in_neuron(neuron_call)
@@ -164,7 +167,8 @@ class CallRunner:
         supported()
         from clhines.neuron.entry import advance  # imports all readers
 
-        self._is_running, self._run_seconds = True, 0.0
+        self._is_running, self._run_seconds, self._stretches = True, 0.0, []
+        self._stretch_begin = time.perf_counter()
         try:
             fix_steps(self._h, options.fixed_step)
             with long_bars(_SHORT):
@@ -173,8 +177,10 @@ class CallRunner:
             self._is_running = False
 
     def _add(self, steps: int, kept: KeptModel) -> None:
-        """Add the steps that a run has taken, and their time."""
+        """Add a stretch of steps that a run has taken, and its time."""
         self._state.steps += steps
+        begin, self._stretch_begin = self._stretch_begin, time.perf_counter()
+        self._stretches.append(self._stretch_begin - begin - kept.run_seconds)
         self._run_seconds, kept.run_seconds = self._run_seconds + kept.run_seconds, 0.0
         self._device = self._device if kept.sim is None else kept.sim.device_label
 

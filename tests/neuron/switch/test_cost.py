@@ -57,6 +57,32 @@ def test_the_device_goes_on_with_pieces_that_pay():
     assert [one.device_is_sooner(n) for n in (1, 12, 14, 40)] == [False, False, True, True]
 
 
+def test_pauses_for_code_of_events_count():
+    """128 pauses of 31 ms in 1,000 steps: 4 ms a step, in NEURON 1."""
+    one = ledger(**TIMES)
+    one.add_device(1000, 4.5, 0.125, [0.03125] * 128)
+    assert (one.record.device_begin, one.record.device_pause) == (0.5, 0.03125)
+    assert not one.device_is_sooner(10**5)
+    one.add_device(1000, 0.2, 0.1)  # 2 ms on average, and the steps
+    assert not one.device_is_sooner(10**5)
+    one.add_device(4000, 0.4, 0.2)
+    assert one.device_is_sooner(10**5)
+
+
+def test_the_record_tells_of_pauses():
+    one = Ledger.of(MODEL, "")
+    one.record.neuron_step = 1e-3
+    assert one.device_is_sooner(10_000)
+    one.add_device(10_000, 24, 1, [0.02] * 1000)
+    one.save()
+    for _ in range(3):
+        again = Ledger.of(MODEL, "")
+        assert not again.device_is_sooner(10_000) and not again.may_compile_ahead(10_000, True)
+        again.add_neuron(10_000, 10)
+        again.save()
+    assert Ledger.of(MODEL, "").device_is_sooner(20_000)  # another script
+
+
 def test_the_device_begins_when_neuron_has_taken_as_long():
     """No earlier run tells of the script; after 13 pieces NEURON has taken 0.52 s."""
     one, taken = ledger(**TIMES), []
