@@ -1,4 +1,4 @@
-"""Options that several commands share, and the cells that the arguments name."""
+"""Options that several commands share, and reading the cells that arguments name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """End with the message, once for all ranks."""
+        """Exit with the message in one line, printed by one rank only."""
         numbers = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"
         if any(os.environ.get(name, "0") != "0" for name in numbers):
             self.exit(2)  # all ranks have the same arguments; rank 0 prints the message
@@ -65,7 +65,7 @@ class CommandParser(argparse.ArgumentParser):
         return meant(option[1], self.of_command().long_options()) if option else ""
 
     def of_command(self) -> CommandParser:
-        """Return the parser of the command in the arguments."""
+        """Return the parser of the command among the arguments."""
         for name, parser in self.commands.choices.items() if self.commands is not None else ():
             if name in self._words:
                 return parser.of_command()
@@ -76,7 +76,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class Once(argparse.Action):
-    """An option that may occur once; argparse would silently take the last value."""
+    """An option that may occur once; argparse would silently use the last value."""
 
     def __call__(self, parser: Any, namespace: Any, values: object, option: Any = None) -> None:
         before = getattr(namespace, self.dest)
@@ -91,7 +91,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 def add_command(
     commands: Commands, name: str, summary: str, text: str, examples: str
 ) -> CommandParser:
-    """Add a command whose help begins with sentences, and ends with examples."""
+    """Add a command whose help begins with a description and ends with examples."""
     return commands.add_parser(
         name,
         help=summary,
@@ -105,7 +105,6 @@ def add_cells(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
     add_reading(parser)
-    # an option in two lines or three
     # fmt: off
     methods = ["auto", *clhines.METHODS]
     parser.add_argument("--method", choices=methods, default="auto", metavar="M",
@@ -116,7 +115,6 @@ def add_cells(parser: argparse.ArgumentParser) -> None:
 
 def add_reading(parser: argparse.ArgumentParser, of: str = "") -> None:
     add = parser.add_argument
-    # an option in two lines or three
     # fmt: off
     add("--max-length", type=positive_number, metavar="UM",
         help=f"longest compartment{of} [um]; default: the d_lambda rule")
@@ -127,7 +125,6 @@ def add_reading(parser: argparse.ArgumentParser, of: str = "") -> None:
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:
-    # an option in two lines or three
     # fmt: off
     parser.add_argument("-v", "--verbose", action="count", default=argparse.SUPPRESS,
                         help="say what is chosen and why; -vv says more")
@@ -170,7 +167,6 @@ def seed(text: str) -> int:
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    # an option in two lines or three
     # fmt: off
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
                         help="precision on the device (default: float64)")
@@ -181,7 +177,6 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
-    # an option in two lines or three
     # fmt: off
     parser.add_argument("--engine", choices=CHOICES, default="auto", metavar="E",
                         help=f"{', '.join(CHOICES)} (default: auto; see 'clhines engines')")

@@ -125,7 +125,7 @@ def platforms() -> list[Finding]:
         "uninstall one (PoCL: the package of the system, or pip's pocl-binary-distribution), "
         "or set OCL_ICD_VENDORS to the .icd file of the other"
     )
-    twice = "platforms are called {}: two installations of one runtime disturb each other"
+    twice = "platforms are called {}: two installations of the same runtime conflict"
     return [Finding(True, f"platform {name}") for name in names] + [
         Finding(False, f"{count} {twice.format(name)}", advice)
         for name, count in names.items()

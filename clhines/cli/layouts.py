@@ -40,7 +40,7 @@ _FORK = """\
 
 
 def page() -> str:
-    """Examples of four systems in every layout (2018), and a branched cell, <= 100 columns."""
+    """Return examples with four systems in every layout, and a branched cell, <= 100 columns."""
     four, fork = Forest.from_parents([np.arange(-1, 3 - 1)] * 4), Forest(_fork())
     letters = [f"{system}{element}" for system in "abcd" for element in range(3)]
     numbers = [f"{node:2}" for node in range(fork.num_nodes)]
@@ -74,7 +74,7 @@ def _example(
 
 
 def _blocks(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw all blocks on one line, and marks under the nodes of the first cell."""
+    """Draw all blocks on one line, with marks under the nodes of the first cell."""
     part = plan.parts[0]
     starts = part.tables["cell_start"][:: part.spec.stride]
     line = " | ".join(" ".join(row) for row in _cut(plan, names, starts))
@@ -91,7 +91,7 @@ def _levels(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _segments(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw one line for each row of segments of a plan of one block: inner ones, then tips."""
+    """Draw one line per row of segments of a plan with one block: inner rows, then tips."""
     rows = plan.parts[0].tables["rows"].reshape(2, -1)
     most = rows.shape[1]
     for k, row in enumerate(_cut(plan, names, rows.reshape(-1))):
@@ -101,7 +101,7 @@ def _segments(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _cut(plan: Plan, names: list[str], starts: Iterable[int]) -> list[list[str]]:
-    """Names of the nodes between one start and the next; the last row ends with the nodes."""
+    """Return the names of the nodes between successive starts; the last row ends with the nodes."""
     end = int(np.flatnonzero(plan.gather >= 0)[-1]) + 1
     edges = [*(int(start) for start in starts), end]
     return [

@@ -90,7 +90,7 @@ def _end(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
-    """Show the log of a command with -v on the standard error, and all of it with -vv."""
+    """Print clhines' log on the standard error, with -v its main lines, with -vv all of it."""
     if not getattr(arguments, "verbose", 0):
         yield
         return
@@ -107,7 +107,7 @@ def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _streams_open() -> bool:
-    """Replace closed streams, for which Python has no object; return whether stdout is open."""
+    """Reopen closed streams, which Python sets to None; return whether stdout was open."""
     closed = sys.stdout is None
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is not None:
@@ -159,7 +159,7 @@ def _drop_output() -> None:
 
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Show warnings as the errors are shown, without a place in the source."""
+    """Print warnings in one line, like errors, without their place in the source."""
     with warnings.catch_warnings():
 
         def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
@@ -204,6 +204,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_module(name: str, arguments: argparse.Namespace) -> int:
-    """Run a command whose module imports pyopencl, which is slow or missing for others."""
+    """Run a command whose module imports pyopencl, which other commands do not need."""
     run = getattr(import_module(f"clhines.cli.{name}"), f"run_{arguments.command}")
     return int(run(arguments))

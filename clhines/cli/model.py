@@ -1,4 +1,4 @@
-"""`clhines simulate model.py`: run a NEURON script, or simulate the model that it builds."""
+"""`clhines simulate FILE.py`: run a NEURON script, or simulate the model that it builds."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ MODELS = """\
 
 
 def with_model(argv: Sequence[str]) -> list[str]:
-    """Return arguments with ``simulate FILE.py`` written as ``simulate model FILE.py``.
+    """Return arguments with ``simulate FILE.py`` rewritten as ``simulate model FILE.py``.
 
-    Words for the script, after ``--``, come last.
+    Arguments of the script, after ``--``, come last.
     """
     arguments = list(argv)
     at = next((k for k, word in enumerate(arguments) if not word.startswith("-")), 0)  # after -v
@@ -67,7 +67,6 @@ def add_model(networks: Any) -> None:
     model = add_command(networks, "model", "a NEURON script, .py or .hoc", MODEL, MODELS)
     add = model.add_argument
     add("script", metavar="FILE", help="the script")
-    # an option in two lines or three
     # fmt: off
     add("words", nargs="*", metavar="WORD",
         help="arguments of the script; after a -- they may begin with -")
@@ -147,7 +146,7 @@ def run_model(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    """Build the model by the script, which ends at its first run."""
+    """Build the model with the script, which ends at its first run."""
     from clhines.neuron.switch.enabled import skipping
 
     with skipping(ends=True):
@@ -221,13 +220,13 @@ def _run_script(arguments: argparse.Namespace) -> int:
 
 
 class ScriptError(clhines.ClhinesError):
-    """The script has ended by an exception, with the status that Python gives it."""
+    """The script ended with an exception; the status is Python's."""
 
     status = 1
 
 
 def _execute(arguments: argparse.Namespace) -> int:
-    """Run the script; return the exit status that it asks for."""
+    """Run the script and return its exit status."""
     from clhines.neuron.switch.hooks import ScriptEnd
 
     script = _script(arguments)

@@ -31,7 +31,6 @@ LISTS = """\
 def add_plan(commands: Commands) -> None:
     plan = add_command(commands, "plan", "show how a batch would be solved", PLAN, PLANS)
     add_cells(plan)
-    # an option in two lines or three
     # fmt: off
     plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
                       help="an option of the method, see `clhines methods`; several times")
@@ -68,7 +67,7 @@ def option_values(name: str) -> str:
 
 
 def option_of(text: str) -> tuple[str, Option]:
-    """Return name and value of an option as NAME=VALUE; `InputError` for others."""
+    """Parse an option NAME=VALUE; raise an InputError if it is none."""
     name, equals, value = text.partition("=")
     if not equals or name not in OPTION_TEXTS:
         raise InputError(

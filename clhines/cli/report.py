@@ -29,7 +29,7 @@ _Item = TypeVar("_Item")
 
 
 class BuildTimer:
-    """The seconds that building programs takes from now on."""
+    """Total seconds of building programs since this object was created."""
 
     def __init__(self) -> None:
         from clhines.solver.device import program
@@ -42,7 +42,7 @@ class BuildTimer:
 
 
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
-    """Return the number of repaired samples for a report, if ``--repair`` is set."""
+    """Return the number of repaired samples for a report if ``--repair`` is set."""
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
@@ -64,20 +64,20 @@ def as_json(report: Mapping[str, object]) -> str:
 
 
 def table(rows: Mapping[str, str], report: Mapping[str, object], width: int = 10) -> str:
-    """Return the lines of a report: names, and texts filled in; empty texts are left out."""
+    """Return the lines of a report; rows with an empty text are left out."""
     lines = [f"{k:<{width}} {v.format(**report)}" for k, v in rows.items() if v]
     return "\n".join(folded(line, width + 1) for line in lines)
 
 
 def folded(line: str, indent: int) -> str:
-    """Fold a line that is longer than `COLUMNS` on a terminal; elsewhere lines stay whole."""
+    """Fold a line at `COLUMNS` on a terminal; elsewhere lines stay whole."""
     if len(line) <= COLUMNS or not sys.stdout.isatty():
         return line
     return textwrap.fill(line, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def when_of(spikes: np.ndarray) -> dict[str, object]:
-    """Return the number of spikes, and the times of the first and the last [ms], for a report."""
+    """Return the number of spikes and the times of the first and last one [ms], for a report."""
     ends = (float(spikes[0]), float(spikes[-1])) if len(spikes) else (None, None)
     return {"spikes": len(spikes), "first_spike_ms": ends[0], "last_spike_ms": ends[1]}
 

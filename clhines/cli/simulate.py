@@ -65,7 +65,6 @@ def add_ring(networks: Commands) -> None:
     ring = add_command(networks, "ring", "a ring of cells, no NEURON needed", RING, RINGS)
     add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
-    # an option in two lines or three
     # fmt: off
     add("--cells", type=whole_number, metavar="N",
         help="default: 64, or as many as there are files")

@@ -61,7 +61,7 @@ _NODE_BYTES = 6 * 8 + 8  # of the matrix, two voltages, a right-hand side and th
 class PassiveSteps:
     """Backward-Euler steps of passive cells with a current into the middle of each soma.
 
-    The host forms ``capacitance / dt * v + constant``, the solver the voltages of the next step.
+    The host computes ``capacitance / dt * v + constant``, the solver the next voltages.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PassiveSteps:
         self.v = self.before = np.full(self.forest.num_nodes, _V_INIT, dtype)
 
     def advance(self, steps: Iterable[int]) -> float:
-        """Take a step for each item; return the wall time in s."""
+        """Take one step per item; return the wall time in s."""
         begin = time.perf_counter()
         for _ in steps:
             self.before = self.v
@@ -97,7 +97,7 @@ class PassiveSteps:
             return self.capacitance_over_dt * self.before + self.constant
 
     def solve_seconds(self) -> float:
-        """Return the median time of the last solve, without copies."""
+        """Return the median time of a solve with the last right-hand side, without copies."""
         from clhines.solver.device import timing
 
         solver, arrays = self.solver, (self.d, self.u, self._right_hand_side())
@@ -114,8 +114,9 @@ class PassiveSteps:
         -------
         dict
             `residual`: largest componentwise backward error over all cells. `difference`: largest
-            difference from the reference's solution, over its largest magnitude. `condition`: by
-            how much such a difference may exceed the backward error, see `reference.condition`.
+            difference from the reference, relative to the reference's largest magnitude.
+            `condition`: factor by which the difference may exceed the backward error, see
+            `reference.condition`.
 
         Raises
         ------
@@ -146,7 +147,6 @@ def add_solve(commands: Commands) -> None:
         commands, "solve", "solve passive cells, check the last step", TEXT, EXAMPLES
     )
     add_cells(solve)
-    # an option in two lines or three
     # fmt: off
     solve.add_argument("--dt", type=positive_number, default=0.025, metavar="MS",
                        help="time step [ms] (default: 0.025)")
