@@ -31,7 +31,7 @@ from clhines.simulator.mechanisms.nmodl import (
     statics_in,
     uses,
 )
-from clhines.simulator.refusals import Sentence, id_of, sentence_of, way_out_of
+from clhines.simulator.refusals import Sentence, id_of, refusal, sentence_of, way_out_of
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,11 @@ class Rejected:
         return f"{start}{self.construct}{where}" + (f"; {self.way_out}" if self.way_out else "")
 
 
+def reject(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> Rejected:
+    """Return a sentence of the catalogue about a mechanism, or about the model if empty."""
+    return Rejected(mechanism, refusal(id_, **fields), way_out)
+
+
 class RejectedError(InputError):
     """A model with constructs that are not supported.
 
@@ -84,6 +89,11 @@ class RejectedError(InputError):
         things = "1 thing that is" if len(rejected) == 1 else f"{len(rejected)} things that are"
         super().__init__(f"the model has {things} not simulated:\n{lines}")
         self.rejected = list(rejected)
+
+
+def rejection(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> RejectedError:
+    """Return an error with one sentence of the catalogue, see `reject`."""
+    return RejectedError([reject(mechanism, id_, way_out, **fields)])
 
 
 def converted(

@@ -15,7 +15,7 @@ from clhines.core.progress import showing
 from clhines.neuron.back.imported import ImportedModel
 from clhines.neuron.back.states import OneCopy, step_of, take_values
 from clhines.neuron.calls import RunOptions, as_step, check_end, clock, fix_steps, steps_until
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import Rejected, RejectedError, reject, rejection
 from clhines.neuron.importer import NeuronNetwork, copied, network_of
 from clhines.neuron.kept import KeptModel, keep, kept_model
 from clhines.neuron.memory.objects import on_ranks
@@ -30,7 +30,7 @@ from clhines.neuron.read.queue import LATE
 from clhines.neuron.reading import read_model
 from clhines.simulator.importing import load_compiler, state_follows
 from clhines.simulator.ranks import NO_WORDS, ONE_PROCESS, Joints, Ranks
-from clhines.simulator.refusals import refusal, sentence_of
+from clhines.simulator.refusals import sentence_of
 from clhines.simulator.simulation import Simulation
 
 _ASIDE = "TABLE that the next step makes, which sets what other blocks use"
@@ -67,7 +67,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         except RejectedError as error:
             return error.rejected + uncalled
         except RankError as error:  # the other rank lists its own
-            return [Rejected("", refusal("neuron.other-rank", error=error)), *uncalled]
+            return [reject("", "neuron.other-rank", error=error), *uncalled]
     return uncalled
 
 
@@ -140,8 +140,7 @@ def from_neuron(
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     """Yield constructs that only `run` supports."""
     for t in model.pending.statements:  # NEURON's queue holds them a quarter of a step earlier
-        what = refusal("neuron.cvode-event-statement", t=t + model.h.dt / 4)
-        yield Rejected("", what)
+        yield reject("", "neuron.cvode-event-statement", t=t + model.h.dt / 4)
     for used, thing in (
         (model.bins is not None and model.bins.late, LATE),
         (model.draws, "Random.play"),
@@ -150,10 +149,10 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
         (model.is_behind(), _BEHIND),
     ):
         if used:
-            yield Rejected("", refusal("neuron.not-in-from-neuron", what=thing))
+            yield reject("", "neuron.not-in-from-neuron", what=thing)
     yield from model.uncalled
     if model.step_code is not None:
-        yield Rejected("", refusal("neuron.from-neuron-advance", procedure=model.step_code.name))
+        yield reject("", "neuron.from-neuron-advance", procedure=model.step_code.name)
 
 
 def _simulation(
@@ -317,8 +316,7 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
     """Return whether NEURON must take the next step itself; on several MPI ranks, refuse that."""
     waits = ranks.any(kept.waits())
     if waits and ranks.size > 1:
-        what = refusal("neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
-        raise RejectedError([Rejected("", what)])
+        raise rejection("", "neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
     return waits
 
 
@@ -360,8 +358,7 @@ def kept_or_read(
 def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
     """Yield constructs that psolve does not support: it does not advance ``h.t`` until its end."""
     if any(r.times is not None and r.variable is None for r in model.plays.recorders):
-        what = refusal("neuron.vector-record-t-in-psolve")
-        yield Rejected("", what)
+        yield reject("", "neuron.vector-record-t-in-psolve")
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:

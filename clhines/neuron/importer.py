@@ -20,7 +20,7 @@ from clhines.neuron.connections import (
     steer,
     write_by_pointers,
 )
-from clhines.neuron.convert import Rejected, RejectedError, split_name
+from clhines.neuron.convert import Rejected, RejectedError, reject, rejection, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
 from clhines.neuron.memory.tables import local_at
@@ -98,8 +98,7 @@ def _counted_twice(model: NeuronModel) -> Iterator[Rejected]:
             continue
         written = {f"i{ion.name}" for ion in program.ions if f"i{ion.name}" in ion.writes}
         for current in sorted(written & recorded):
-            what = refusal("neuron.vector-record-current-twice", name=name, current=current)
-            yield Rejected(name, what)
+            yield reject(name, "neuron.vector-record-current-twice", name=name, current=current)
 
 
 def network_of(model: NeuronModel) -> NeuronNetwork:
@@ -142,8 +141,7 @@ def network_of(model: NeuronModel) -> NeuronNetwork:
 
 def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
     for name, pointer in once.model.steered:
-        what = refusal("neuron.copies-pointer-in-net-receive", pointer=pointer)
-        raise RejectedError([Rejected(name, what)])
+        raise rejection(name, "neuron.copies-pointer-in-net-receive", pointer=pointer)
     network = copies_of(once.network, copies)
     copied_parts, parts = inside(network), inside(once.network)
     copy_of = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}

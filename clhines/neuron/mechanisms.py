@@ -14,6 +14,7 @@ from clhines.neuron.convert import (
     Rejected,
     begins_as,
     converted,
+    reject,
     rounded_tables,
     split_name,
     table_rows,
@@ -232,7 +233,7 @@ def find_external(model: NeuronModel) -> None:
                 what = "which instances set in a step"
             if what:
                 model.rejected.append(
-                    Rejected(name, refusal("neuron.external-changes", external=external, what=what))
+                    reject(name, "neuron.external-changes", external=external, what=what)
                 )
 
 
@@ -273,8 +274,7 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
     owner, variable = target.owner, target.name
     pointing = model.outside.pointing.get(owner)
     if pointing is not None and variable in pointing.unknown:
-        what = refusal("neuron.pointer-depends-on-i-membrane", pointer=pointer, name=variable)
-        yield Rejected(name, what)
+        yield reject(name, "neuron.pointer-depends-on-i-membrane", pointer=pointer, name=variable)
     if owner not in model.mechanisms:
         return
     played = {(p.variable.owner, p.variable.name) for p in model.players}
@@ -282,7 +282,7 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
     is_kept = variable in {(q.public or q.name).split("[")[0] for q in states}
     if (owner, variable) in played or not is_kept:
         words = {"pointer": pointer, "variable": variable, "owner": owner}
-        yield Rejected(name, refusal("neuron.pointer-to-constant", **words))
+        yield reject(name, "neuron.pointer-to-constant", **words)
 
 
 def find_written(model: NeuronModel) -> None:
@@ -327,5 +327,5 @@ def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected
         if net.watches:
             model.watched[name] = model.slots.watched(instances)
     except OSError as error:
-        return [Rejected(name, refusal("neuron.events-unreadable", error=error))]
+        return [reject(name, "neuron.events-unreadable", error=error)]
     return []

@@ -14,6 +14,7 @@ from clhines.neuron.convert import (
     RejectedError,
     function_tables_of,
     lengths_of,
+    rejection,
     statics_of,
     tables_of,
 )
@@ -28,7 +29,6 @@ from clhines.neuron.memory.streams import (
     PointerStreams,
     RandomVariable,
     Streams,
-    rejected,
 )
 from clhines.neuron.memory.tables import depended, read_made, read_table, static_at
 from clhines.neuron.read.contents import Contents, HiddenVariables, Instances, WatchSlots
@@ -42,7 +42,6 @@ from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import PointerTargets
 from clhines.simulator.mechanisms import GENERATOR, Mechanism
 from clhines.simulator.mechanisms.nmodl import GIVEN, MADE, FunctionTable
-from clhines.simulator.refusals import refusal
 
 
 @dataclass(eq=False)
@@ -224,8 +223,8 @@ class NeuronModel:
             pointers = self.pointers(name)
             return PointerStreams(self.memory, self.h, name, variable, pointers, index, lack)
         except OSError as error:
-            raise rejected(
-                name, refusal("neuron.pointer-unreadable", variable=variable, error=error)
+            raise rejection(
+                name, "neuron.pointer-unreadable", variable=variable, error=error
             ) from None
 
     def pointers(self, name: str) -> np.ndarray:

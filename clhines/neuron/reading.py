@@ -6,7 +6,7 @@ import numpy as np
 
 from clhines.core.errors import InputError, shown
 from clhines.core.progress import phase
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import Rejected, RejectedError, reject
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.mechanisms import (
@@ -83,8 +83,7 @@ def read_model(
         model.rejected += check_made(model)
         times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
         if any(r.address in times for r in model.plays.recorders):
-            what = refusal("neuron.vector-record-twice")
-            model.rejected.append(Rejected("", what))
+            model.rejected.append(reject("", "neuron.vector-record-twice"))
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
@@ -159,7 +158,7 @@ def _checked(catalogue: Catalogue, is_shared: bool) -> Hoc | None:
     hiding = catalogue.hiding(first(0.5)) if first is not None else []
     if hiding:
         rejected = [
-            Rejected(name, refusal("neuron.kschan-hides-variable", variable=variable))
+            reject(name, "neuron.kschan-hides-variable", variable=variable)
             for name, variable in hiding
         ]
         raise RejectedError(rejected)
@@ -172,8 +171,7 @@ def _structure(contents: Contents) -> list[Rejected]:
     rejected = []
     for name, section in contents.structural.items():
         place = f", in section {section}" if section else ""
-        what = refusal("neuron.mechanism-without-nmodl", name=name, what=place)
-        rejected.append(Rejected(name, what))
+        rejected.append(reject(name, "neuron.mechanism-without-nmodl", name=name, what=place))
     return rejected
 
 
@@ -191,7 +189,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
     if not model.draws:
         return
     if ranks.size > 1:
-        model.rejected.append(Rejected("", refusal("neuron.random-play-on-ranks")))
+        model.rejected.append(reject("", "neuron.random-play-on-ranks"))
     for name, mechanism in model.mechanisms.items():
         for variable in mechanism.program.picked:
             streams = model.streams(name, variable)
@@ -208,8 +206,7 @@ def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
     several = sum(len(model.every[name]) for name in drawing) > 1
     if several or (asking and ranks.size > 1):
         of = "by several instances" if several else "on several MPI ranks"
-        what = refusal("neuron.shared-generator", of=of)
-        model.rejected += [Rejected(n, what) for n in drawing]
+        model.rejected += [reject(n, "neuron.shared-generator", of=of) for n in drawing]
         return
     for name in asking:
         pointed = {v.name for to in model.pointed.values() for v in to if v.owner == name}
@@ -224,4 +221,4 @@ def _late(model: NeuronModel) -> list[Rejected]:
     """Reject bins of events that need a step by NEURON first, on several MPI ranks."""
     if model.bins is None or not model.bins.late or not on_ranks(model.h):
         return []
-    return [Rejected("", refusal("neuron.old-bins-on-ranks", what=LATE))]
+    return [reject("", "neuron.old-bins-on-ranks", what=LATE)]

@@ -24,7 +24,8 @@ def named(pattern):
 
 
 def test_each_id_is_used_and_known():
-    assert named(r'refus(?:al|e)\(\s*"([\w.-]+)"') <= REFUSALS.keys()
+    call = r'(?:refusal|refuse|reject|rejection)\((?:[^,()]+,)?\s*"(\w+\.[\w-]+)"'
+    assert named(call) <= REFUSALS.keys()
     parts = "mod|neuron|network" if (ROOT / "clhines" / "neuron").exists() else "mod|network"
     ids = {name for name in REFUSALS if re.match(parts, name)} - {"network.message"}
     assert ids <= named(rf'"((?:{parts})\.[a-z0-9-]+)"')

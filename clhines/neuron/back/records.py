@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from clhines.neuron.calls import clock
-from clhines.neuron.convert import Rejected, RejectedError, split_name
+from clhines.neuron.convert import rejection, split_name
 from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.places import ELEMENT, ION, OF_HOC, Variable
@@ -16,7 +16,6 @@ from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.wiring import Origin
 from clhines.simulator.importing import SPIKE_LATE
 from clhines.simulator.mechanisms import SET, SET_AT, Mechanism
-from clhines.simulator.refusals import refusal
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
 
@@ -108,8 +107,7 @@ class Records:
         ):
             return variable
         if gaps[key] not in self._imported.model.nodes:
-            what = refusal("neuron.vector-record-target-var", name=variable.name)
-            raise RejectedError([Rejected(variable.owner, what)])
+            raise rejection(variable.owner, "neuron.vector-record-target-var", name=variable.name)
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
@@ -135,8 +133,8 @@ class Records:
         if variable.owner == OUTSIDE:
             return _MEMBRANE if variable.name == _MEMBRANE[1] else None
         if variable.owner not in imported.groups or variable.number < 0:
-            what = refusal("neuron.vector-record-not-simulated", name=variable.name)
-            raise RejectedError([Rejected(variable.owner, what)])
+            owner, name = variable.owner, variable.name
+            raise rejection(owner, "neuron.vector-record-not-simulated", name=name)
         return self._changing(variable)
 
     def _changing(self, variable: Variable) -> tuple[str, str] | None:
@@ -180,8 +178,7 @@ class Records:
             return None
         (group, *_), program = groups, groups[0].mechanism.program
         if name in program.late or not program.sets_v:
-            what = refusal("neuron.vector-record-set-by-events", name=name)
-            raise RejectedError([Rejected(group.mechanism.name, what)])
+            raise rejection(group.mechanism.name, "neuron.vector-record-set-by-events", name=name)
         index = np.flatnonzero(group.nodes == variable.number) if at[0] == _V else variable.number
         value_record, time_record = (
             self._sim.record(made, group, np.atleast_1d(index))

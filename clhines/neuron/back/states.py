@@ -9,7 +9,7 @@ import numpy as np
 from clhines.core.arrays import shifted
 from clhines.core.errors import InputError
 from clhines.neuron.connections import rejected_on_way
-from clhines.neuron.convert import Rejected, RejectedError, split_name
+from clhines.neuron.convert import rejection, split_name
 from clhines.neuron.importer import NeuronNetwork, local_of, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
@@ -68,9 +68,8 @@ def _variables(
         elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:
-                what = refusal("neuron.variable-unreadable", base=base)
                 way_out = "declare it, or another variable, in RANGE"
-                raise RejectedError([Rejected(name, what, way_out)])
+                raise rejection(name, "neuron.variable-unreadable", way_out, base=base)
             yield values, base, element, place, hidden
 
 
@@ -182,8 +181,7 @@ def _take_globals(
         elif len(at := local_of(imported.model, name, quantity)):
             values[place] = numbers_at(at)
         elif quantity.name in imported.groups[name].mechanism.program.begun:
-            what = refusal("neuron.local-unreadable", base=base)
-            raise RejectedError([Rejected(name, what)])
+            raise rejection(name, "neuron.local-unreadable", base=base)
 
 
 def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
@@ -283,8 +281,7 @@ def _take_self_events(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays
         calls = imported.groups[name].mechanism.calls("receive")
         lost = event.netcon >= 0 and event.netcon not in of_netcon
         if lost and any(a.role == "weight" for a in calls):
-            what = refusal("neuron.pending-self-event")
-            raise RejectedError([Rejected(name, what)])
+            raise rejection(name, "neuron.pending-self-event")
         k, place = sim.model.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
         connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))

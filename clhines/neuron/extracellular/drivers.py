@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected, converted
+from clhines.neuron.convert import Rejected, converted, reject
 from clhines.neuron.read.catalogue import OUTSIDE, CatalogueEntry, without_comments
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import Variable
@@ -53,10 +53,7 @@ class Driver:
         names |= {table.name for table in program.tables}
         names |= {"v"} & {a.role for arguments in program.blocks.values() for a in arguments}
         what = f"a POINTER to {POTENTIAL}, which depends on"
-        return [
-            Rejected(name, refusal("neuron.potential-depends-on", what=what, one=one))
-            for one in names
-        ]
+        return [reject(name, "neuron.potential-depends-on", what=what, one=one) for one in names]
 
 
 @dataclass(frozen=True, eq=False)

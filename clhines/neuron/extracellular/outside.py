@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.core.arrays import offsets, ranges
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
     Driver,
@@ -152,8 +152,7 @@ class Outside:
         self.acts |= bool(self.drivers)
         count = sum(len(driver.of) for driver in self.drivers.values())
         if self.played & driven or len(driven) < count:
-            what = refusal("neuron.potential-set-twice", potential=POTENTIAL)
-            rejected.append(Rejected(OUTSIDE, what))
+            rejected.append(reject(OUTSIDE, "neuron.potential-set-twice", potential=POTENTIAL))
         return rejected
 
     def rejected(
@@ -170,20 +169,16 @@ class Outside:
             return []
         rejected = [*self._parameters(instances), *self._records(recorded)]
         if transfers:
-            what = refusal("neuron.source-var-extracellular")
-            rejected.append(Rejected(OUTSIDE, what))
+            rejected.append(reject(OUTSIDE, "neuron.source-var-extracellular"))
         if (self.acts or layers is not None) and order:
             which = f"{POTENTIAL} other than 0" if layers is None else f"{OUTSIDE} with {_LAYERS}"
-            rejected.append(
-                Rejected(OUTSIDE, refusal("neuron.outside-secondorder", what=which, order=order))
-            )
+            rejected.append(reject(OUTSIDE, "neuron.outside-secondorder", what=which, order=order))
         for name in sorted(mechanisms.keys() & self.drivers.keys()):
             rejected += self.drivers[name].refused(name, mechanisms[name])
         for name in sorted(mechanisms.keys() & self.pointing.keys()):
             kept = {q.public or q.name for q in mechanisms[name].program.states}
             for one in sorted(kept & self.pointing[name].unknown):
-                what = refusal("neuron.variable-depends-on-i-membrane", one=one)
-                rejected.append(Rejected(name, what))
+                rejected.append(reject(name, "neuron.variable-depends-on-i-membrane", one=one))
         if layers is None:
             return rejected + self._beside(instances, every, mechanisms)
         return rejected + self._beside_layers(instances, layers, every, mechanisms, recorded)
@@ -207,8 +202,7 @@ class Outside:
                     what = refusal("neuron.electrode-depends-on-v", potential=POTENTIAL)
                     rejected.append(Rejected(name, what))
             elif "current" in program.blocks and np.isin(nodes, ends).any():
-                what = refusal("neuron.extracellular-current-at-end")
-                rejected.append(Rejected(name, what))
+                rejected.append(reject(name, "neuron.extracellular-current-at-end"))
         return rejected
 
     def _beside_layers(
@@ -228,13 +222,12 @@ class Outside:
             if mechanism.program.electrode and inside and roles & {"v", "ion", "pointer"}:
                 what = f"an ELECTRODE_CURRENT that depends on v, ions or POINTERs, in {OUTSIDE}"
                 rejected.append(
-                    Rejected(name, refusal("neuron.electrode-in-layers", what=what, layers=_LAYERS))
+                    reject(name, "neuron.electrode-in-layers", what=what, layers=_LAYERS)
                 )
         seen = [v.number for v in recorded if (v.owner, v.name) == (OUTSIDE, "i_membrane")]
         whole = [v.number for v in recorded if (v.owner, v.name) == ("", "i_membrane")]
         if self._at_joints(layers.around)[[*instances.nodes[seen], *whole]].any():
-            what = refusal("neuron.vector-record-i-membrane-at-joint")
-            rejected.append(Rejected(OUTSIDE, what))
+            rejected.append(reject(OUTSIDE, "neuron.vector-record-i-membrane-at-joint"))
         return rejected
 
     def _at_joints(self, around: np.ndarray) -> np.ndarray:
@@ -276,8 +269,7 @@ class Outside:
             names -= {POTENTIAL, "vext"}
         way_out = f"expected i_membrane, or {POTENTIAL} and vext that stay"
         rejected = [
-            Rejected(OUTSIDE, refusal("neuron.vector-record", name=name), way_out)
-            for name in sorted(names)
+            reject(OUTSIDE, "neuron.vector-record", way_out, name=name) for name in sorted(names)
         ]
         for name, pointing in self.pointing.items():
             for v in recorded:

@@ -13,20 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.core.errors import InputError
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import rejection
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.simulator.mechanisms import philox, scop
-from clhines.simulator.refusals import Sentence, refusal
 
 _RANDOM123 = 4  # NEURON's number of this generator
 _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
 _STATE = 2  # word of a RANDOM variable's C++ object: address of its stream
-
-
-def rejected(name: str, what: Sentence) -> RejectedError:
-    return RejectedError([Rejected(name, what)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +55,7 @@ class RandomVariable:
         if not same or (_drawn(words) != self.drawn()).any():
             raise InputError(f"RANDOM {self.name} of {self.owner} is not where NEURON 9.0 has it")
         if not _in_turn(words, self.index):
-            what = refusal("neuron.random-words-before-set-ids", name=self.name)
-            raise rejected(self.owner, what)
+            raise rejection(self.owner, "neuron.random-words-before-set-ids", name=self.name)
 
     def put(self, drawn: np.ndarray) -> None:
         for stream, count in zip(self._each(), drawn.tolist(), strict=True):
@@ -94,8 +88,7 @@ class PointerStreams:
         self._owner, self._name, self._index = owner, f"POINTER {name}", index
         self._has_stream = pointers != 0
         if not (lack or pointers.all()):
-            what = refusal("neuron.pointer-without-stream", name=self._name)
-            raise rejected(owner, what)
+            raise rejection(owner, "neuron.pointer-without-stream", name=self._name)
         random = list(h.List("Random"))
         hoc_randoms = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
         self._at = pointers[self._has_stream]
@@ -105,10 +98,9 @@ class PointerStreams:
             self._at[of_hoc] = self._of_random(memory, h, of_hoc)
         readable = Readable(8 * _STREAM_WORDS)
         if not all(readable.likely(at) for at in self._at.tolist()):
-            raise rejected(owner, refusal("neuron.pointer-to-no-stream", name=self._name))
+            raise rejection(owner, "neuron.pointer-to-no-stream", name=self._name)
         if np.unique(self._at).size < len(self._at):
-            what = refusal("neuron.stream-shared", name=self._name)
-            raise rejected(owner, what)
+            raise rejection(owner, "neuron.stream-shared", name=self._name)
         self.check()
 
     @property
@@ -129,8 +121,7 @@ class PointerStreams:
 
     def check(self) -> None:
         if self._at.size and not _in_turn(gather(self._at, _STREAM_WORDS), self._index):
-            what = refusal("neuron.stream-of-another-index", name=self._name)
-            raise rejected(self._owner, what)
+            raise rejection(self._owner, "neuron.stream-of-another-index", name=self._name)
 
     def put(self, drawn: np.ndarray) -> None:
         drawn, counter = drawn[self._has_stream], self._counters()
@@ -153,8 +144,7 @@ class PointerStreams:
         """Return the stream addresses of hoc Randoms; store their distributions."""
         generator, numbers, kind = gather(self._at[indices], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
-            what = refusal("neuron.random-generator", name=self._name)
-            raise rejected(self._owner, what)
+            raise rejection(self._owner, "neuron.random-generator", name=self._name)
         example = h.Random()
         inside = memory.object_address(example)
         example.uniform(2.5, 7.25)
@@ -164,8 +154,7 @@ class PointerStreams:
         words = gather(numbers, _DISTRIBUTION_WORDS)
         values, kinds = words.view(np.float64), words[:, 0].astype(np.int64)
         if not np.isin(kinds, (uniform, exponential)).all():
-            what = refusal("neuron.random-distribution", name=self._name)
-            raise rejected(self._owner, what)
+            raise rejection(self._owner, "neuron.random-distribution", name=self._name)
         is_uniform = kinds == uniform
         width = values[:, high] - values[:, low]
         columns = np.column_stack([values[:, low], width, 0.0 * width])
@@ -205,7 +194,7 @@ class Generator:
 
     def check(self) -> None:
         if self._h.use_mcell_ran4():
-            raise rejected(self._owner, refusal("neuron.mcell-ran4"))
+            raise rejection(self._owner, "neuron.mcell-ran4")
 
     def put(self, drawn: np.ndarray) -> None:
         self._set(float((int(drawn[0]) + 1) & scop.MOST))

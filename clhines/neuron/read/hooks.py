@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
@@ -50,18 +50,18 @@ _OBJECTS = {  # classes of objects that act in each step
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     """List unsupported objects that act in each step; warn if they cannot be read."""
     rejected = [
-        Rejected("", refusal("neuron.acting-object", name=name), way_out)
+        reject("", "neuron.acting-object", way_out, name=name)
         for name, way_out in _OBJECTS.items()
         if any(one.valid() if name == "LinearMechanism" else True for one in h.List(name))
     ]
     for variable, what, way_out in _PIECES:
         if memory.variable(variable):
-            rejected.append(Rejected("", refusal("neuron.parallelcontext", what=what), way_out))
+            rejected.append(reject("", "neuron.parallelcontext", way_out, what=what))
     for name, (function, way_out) in _OLD_STIMULI.items():
         with memory.printed() as lines:
             memory.symbol(function)()
         if lines:
-            rejected.append(Rejected("", refusal("neuron.old-stimulus", name=name), way_out))
+            rejected.append(reject("", "neuron.old-stimulus", way_out, name=name))
     return [*rejected, *_listed(h, memory), *_python_blocks(memory)]
 
 
@@ -105,10 +105,9 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
     played, called = _entries("random"), _entries("scatter")
     rejected = []
     if played is None and len(list(h.List("Random"))):
-        what = refusal("neuron.random-play-unreadable")
-        rejected.append(Rejected("", what))
+        rejected.append(reject("", "neuron.random-play-unreadable"))
     if called is None and Readable(8):
-        rejected.append(Rejected("", refusal("neuron.scatter-gather-unreadable")))
+        rejected.append(reject("", "neuron.scatter-gather-unreadable"))
     elif (
         called is None
     ):  # without memory maps, a missing list cannot be told from an unreadable one
@@ -195,7 +194,7 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     species = [s for s in (ref() for ref in getattr(rxd, "_all_species", ())) if s is not None]
     if species:
         names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
-        rejected.append(Rejected("", refusal("neuron.rxd-species", names=names)))
+        rejected.append(reject("", "neuron.rxd-species", names=names))
     calls = getattr(supervisor, "call", ())
     # both are called as long as they exist
     is_listed = calls or "neuron.rxd.rxd" in sys.modules
@@ -220,7 +219,7 @@ def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         ("neuron.netrec-state-adjust", h.nrn_netrec_state_adjust),
         ("neuron.cvode-queue-mode", queue & 2),  # a separate queue for self events
     )
-    return [Rejected("", refusal(name, order=order)) for name, is_so in rows if is_so]
+    return [reject("", name, order=order) for name, is_so in rows if is_so]
 
 
 def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, PlayEntry, ref
@@ -131,7 +131,7 @@ class PlayReader:
         for variable in dict.fromkeys(player.variable for player in self.players):
             if variable in sampled:
                 how = f"at intervals or times, of {variable.name}, which Vector.play sets"
-                said = Rejected(variable.owner, refusal("neuron.vector-record-played", how=how))
+                said = reject(variable.owner, "neuron.vector-record-played", how=how)
                 self.rejected.append(said)
 
     @property
@@ -238,7 +238,7 @@ class PlayReader:
         self._named += 1  # finding one name may search all NetCons
         is_named = self._named <= _MOST_NAMED
         name = name_of(self._h, self._memory, place) if is_named else "a variable like these"
-        return Rejected("", refusal("neuron.vector-record", name=name))
+        return reject("", "neuron.vector-record", name=name)
 
     def _reject(self, construct: Sentence) -> None:
         self.rejected.append(Rejected("", construct))
@@ -284,8 +284,7 @@ def read_gaps(
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
                 gaps.append(Gap(owner, name, k, node if node < count else -1))
     except RuntimeError:
-        what = refusal("neuron.transfer-not-set-up")
-        unset.append(Rejected("", what))
+        unset.append(reject("", "neuron.transfer-not-set-up"))
     finally:
         v[rows] = voltages
         for _, name, instances, values in candidates_values:

@@ -11,12 +11,11 @@ import numpy as np
 
 from clhines.core.arrays import place_of
 from clhines.core.errors import warn_caller
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import Rejected, reject, rejection
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import QueueEvent, gather, halves, is_address, words_at
 from clhines.neuron.read.wiring import NeuronWires, Sender
 from clhines.simulator.mechanisms import Mechanism
-from clhines.simulator.refusals import refusal
 
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
 _BIN_OF_ITEM = 40  # bytes: offset in a queue entry of its bin number, or -1
@@ -184,8 +183,7 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> PendingEvents:
                 binned.append((event.bin_order, pairs))
     pending.statements, of_points = _statements(events)
     for t in of_points:
-        what = refusal("neuron.cvode-event-point-process", t=t)
-        pending.rejected.append(Rejected("", what))
+        pending.rejected.append(reject("", "neuron.cvode-event-point-process", t=t))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1
@@ -250,8 +248,7 @@ class Bins:
         if binned.any() and (
             self.late or not self._in_time(found_in.time[binned], found_in.item[binned])
         ):
-            what = refusal("neuron.pending-events-in-old-bins")
-            raise RejectedError([Rejected("", what)])
+            raise rejection("", "neuron.pending-events-in-old-bins")
 
     def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
         """Whether queue entries are in the bins that belong to their times, ms."""
@@ -285,14 +282,14 @@ def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
     """Reject ``spike_compress`` if its first exchange comes between two steps."""
     delays = [event.time - t for event in queue.events("NetParEvent")[:1]]
     loose = [delay for delay in delays if abs(delay / dt - round(delay / dt)) > _NEAR]
-    return [Rejected("", refusal("neuron.spike-compress-delay", delay=delay)) for delay in loose]
+    return [reject("", "neuron.spike-compress-delay", delay=delay) for delay in loose]
 
 
 def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
     """Reject pending NetCon events that are in no bin."""
     loose = Counter(pending.netcons) - Counter(pending.binned)
     names = sorted({wires.target_of(k)[0] for k, _ in loose})
-    return [Rejected(name, refusal("neuron.pending-event-in-no-bin")) for name in names]
+    return [reject(name, "neuron.pending-event-in-no-bin") for name in names]
 
 
 def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import WORD, words_at
@@ -90,7 +90,7 @@ def read_trains(
     _add_patterns(trains, memory, contents, due)
     if on_ranks(h):
         trains.rejected += [
-            Rejected(name, refusal("neuron.patternstim-on-ranks"))
+            reject(name, "neuron.patternstim-on-ranks")
             for name in sorted({name for name, _ in trains.patterns})
         ]
         trains.names += (OF_GID,) * (OF_GID not in trains.names)
@@ -137,7 +137,7 @@ def _add_patterns(
     for name in names:
         for k, one in enumerate(read_patterns(memory, contents, due, name)):
             if isinstance(one, str):
-                trains.rejected.append(Rejected(name, refusal("neuron.patternstim", one=one)))
+                trains.rejected.append(reject(name, "neuron.patternstim", one=one))
             else:
                 trains.patterns[name, k], trains.times[name, k] = one, one.t
     if names:

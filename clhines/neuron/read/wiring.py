@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from clhines.core.arrays import place_of, ranges, starts
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import Source, numbers_at
@@ -170,7 +170,7 @@ class _OriginReader:
                 self._refuse(source)
                 return None
         if source.is_called:
-            self.rejected.append(Rejected("", refusal("neuron.netcon-record-statement")))
+            self.rejected.append(reject("", "neuron.netcon-record-statement"))
         return Origin(
             **vars(source),
             node=node,
@@ -185,8 +185,7 @@ class _OriginReader:
         if source.object or source.place is not None or source.gid < 0 or not self._has_gids:
             return None
         if source.times and self._on_ranks:
-            what = refusal("neuron.netcon-record-gid", gid=source.gid)
-            self.rejected.append(Rejected("", what))
+            self.rejected.append(reject("", "neuron.netcon-record-gid", gid=source.gid))
         return OF_GID, source.gid
 
     def _refuse(self, source: Source) -> None:
@@ -196,4 +195,4 @@ class _OriginReader:
         if source.place is not None:
             of = name_of(self._h, self._memory, source.place)
         way_out = "expected a voltage or an object that sends events"
-        self.rejected.append(Rejected("", refusal("neuron.netcon-source", what=of), way_out))
+        self.rejected.append(reject("", "neuron.netcon-source", way_out, what=of))

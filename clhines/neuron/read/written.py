@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.core.arrays import place_of
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place
 from clhines.neuron.memory.session import interpreter
@@ -64,8 +64,7 @@ def read_written(
             result.rejected.append(Rejected(name, what))
         result.targets[name, pointer] = targets
     if elements.keys() - set_by:
-        what = refusal("neuron.pointer-sum-not-reset")
-        result.rejected.append(Rejected("", what))
+        result.rejected.append(reject("", "neuron.pointer-sum-not-reset"))
     result.elements = [*elements]
     return result
 
@@ -85,7 +84,7 @@ def read_steered(
         netcon = np.append(np.repeat(np.arange(len(wires.width)), wires.width), -1)[number]
         if (netcon < 0).any() or (wires.origin[netcon] < 0).any():
             what = f"POINTER {pointer}, which NET_RECEIVE writes, points to no weight of a NetCon"
-            rejected.append(Rejected(name, refusal("neuron.pointer-to-no-weight", what=what)))
+            rejected.append(reject(name, "neuron.pointer-to-no-weight", what=what))
             continue
         first = np.cumsum(wires.width) - wires.width
         steered[name, pointer] = np.stack((netcon, number - first[netcon]), axis=1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 from clhines.core.errors import InputError
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.frameworks import bmtk
 from clhines.neuron.frameworks.step_code import StepCode
 from clhines.neuron.memory.memory import NeuronMemory
@@ -49,7 +49,7 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
         try:
             code = bmtk.step_code(model)
         except InputError as error:
-            return None, False, [Rejected("", refusal("neuron.bmtk-advance", error=error))]
+            return None, False, [reject("", "neuron.bmtk-advance", error=error)]
     for name in replaced:
         if name == "advance" and any(_is_as(name, text, h, memory.symbols) for text in _EXAMPLES):
             continue
