@@ -125,9 +125,8 @@ def _silent(model: NeuronModel, name: str) -> list[int]:
     """Return the NetCons without a source to a mechanism; FOR_NETCONS visits them, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
-    return np.flatnonzero(
-        (wires.origin < 0) & (wires.senders.name[wires.target] == number)
-    ).tolist()
+    is_target = wires.senders.name[wires.target] == number
+    return np.flatnonzero((wires.origin < 0) & is_target).tolist()
 
 
 def _connect_alone(

@@ -188,10 +188,8 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
     settled = of_function and not any(
         uses(block_of_table.body, name) for name in _changing(file, block_of_table)
     )
-    bodies = [
-        block_of_table.body,
-        *(file.blocks[name].body for name in _called_by(block_of_table.body, file.blocks)),
-    ]
+    called = _called_by(block_of_table.body, file.blocks)
+    bodies = [block_of_table.body, *(file.blocks[name].body for name in called)]
     inputs = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}
     inputs -= set_by(block_of_table.body, file.blocks)
     inputs = {name for name in inputs if any(uses(body, name) for body in bodies)}
@@ -223,10 +221,8 @@ def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
     others = [*file.main.values(), *(b for n, b in file.blocks.items() if n not in within)]
     rest = {name: b for name, b in file.blocks.items() if b is not block_of_table}
     others += [rest[name] for b in others for name in _called_by(b.body, rest)]
-    set_names = (
-        set_by(block_of_table.body, file.blocks).difference(local, block_of_table.arguments)
-        & file.variables.keys()
-    )
+    set_names = set_by(block_of_table.body, file.blocks) & file.variables.keys()
+    set_names -= {*local, *block_of_table.arguments}
     return frozenset(n for n in set_names if any(uses(b.body, n) for b in others))
 
 

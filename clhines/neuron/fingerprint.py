@@ -145,10 +145,7 @@ class Fingerprint:
         stepped = [p.variable for p in model.plays.players if not p.continuous]
         self._stepped = {(v.owner, v.name) for v in stepped}  # parameters that a run changes
         self._played: list[FingerprintPart] = []
-        self._clock: list[FingerprintPart] = [
-            ReadValue(lambda: float(model.h.t)),
-            ReadValue(model.queue.words),
-        ]
+        self._clock = [ReadValue(lambda: float(model.h.t)), ReadValue(model.queue.words)]
         self._moving: list[FingerprintPart] = [*Words.by_blocks(model.wires.weight_addresses)]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         self._moving.append(Column(tree.v, rows))
@@ -189,9 +186,7 @@ class Fingerprint:
     ) -> dict[str, Column]:
         """Add the RANGE variables: parameters, moving values and fixed values."""
         model = self._model
-        parameters = (
-            {split_name(q)[0] for q in program.parameters} if program is not None else set()
-        )
+        parameters = {split_name(q)[0] for q in program.parameters} if program else set[str]()
         stays = {*model.beyond.get(name, ())}
         if counts_crossings(instances.entry.text):
             stays.add(VECTOR_OF_COUNTER)

@@ -251,10 +251,8 @@ def _single(values: np.ndarray) -> float | np.ndarray:
 
 def _add_ions(model: NeuronModel, network: Network) -> None:
     for ion in model.contents.ions.values():
-        values = {
-            key: ion.instances.values(name)
-            for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
-        }
+        names = {"e": f"e{ion.name}", "ci": f"{ion.name}i", "co": f"{ion.name}o"}
+        values = {key: ion.instances.values(name) for key, name in names.items()}
         network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
 
 

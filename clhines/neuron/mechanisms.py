@@ -232,9 +232,8 @@ def find_external(model: NeuronModel) -> None:
             elif variable in _set_in_steps(model.every[owner].entry):
                 what = "which instances set in a step"
             if what:
-                model.rejected.append(
-                    reject(name, "neuron.external-changes", external=external, what=what)
-                )
+                said = reject(name, "neuron.external-changes", external=external, what=what)
+                model.rejected.append(said)
 
 
 def _set_in_steps(entry: CatalogueEntry) -> set[str]:

@@ -157,11 +157,8 @@ def _checked(catalogue: Catalogue, is_shared: bool) -> Hoc | None:
         lone = nrn.Section(name="lone")
     hiding = catalogue.hiding(first(0.5)) if first is not None else []
     if hiding:
-        rejected = [
-            reject(name, "neuron.kschan-hides-variable", variable=variable)
-            for name, variable in hiding
-        ]
-        raise RejectedError(rejected)
+        refused = (reject(n, "neuron.kschan-hides-variable", variable=v) for n, v in hiding)
+        raise RejectedError([*refused])
     if first is None and lone is None:
         raise InputError("NEURON has no sections; expected a model in its memory")
     return lone

@@ -71,13 +71,8 @@ def cells(h: Any) -> Case:
     random = h.Random()
     random.play(ref(noisy, "amp"))
     variables = [ref(s(x), "v") for s in sections.values() for x in (0, 0.3, 0.9, 1)]
-    variables += [
-        ref(a(0.5), "m_hh"),
-        ref(c(0.5), "ina"),
-        ref(synapse, "g"),
-        ref(other, "i"),
-        ref(h, "t"),
-    ]
+    variables += [ref(a(0.5), "m_hh"), ref(c(0.5), "ina"), ref(synapse, "g")]
+    variables += [ref(other, "i"), ref(h, "t")]
     records = [h.Vector().record(v) for v in variables]
     records += [h.Vector().record(ref(a(0.5), "v"), 0.5), times, numbers]
 

@@ -25,9 +25,8 @@ class Counters:
                 if vector is not None:
                     group = imported.groups[name]
                     n, time = (sim.record(variable, group, [k]) for variable in ("n", "time"))
-                    self._counters.append(
-                        (model.memory.object_address(vector), instances, k, n, time)
-                    )
+                    address = model.memory.object_address(vector)
+                    self._counters.append((address, instances, k, n, time))
 
     def fill(self, result: Result, first: int) -> None:
         """Add a run's times to all Vectors, while NEURON still has the counts from its begin."""

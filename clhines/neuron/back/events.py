@@ -109,9 +109,8 @@ def _put_netcons(
     sent = arrays["ring"][first[source] + event % size[source]]
     is_future = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
     is_unseen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
-    connection, source, event, sent = (
-        a[~(is_future | is_unseen)] for a in (connection, source, event, sent)
-    )
+    chosen = ~(is_future | is_unseen)
+    connection, source, event, sent = (a[chosen] for a in (connection, source, event, sent))
     address = model.wires.read.address[imported.netcons[connection]]
     time = sent + netcons.delay[connection]
     if model.bins is None:

@@ -168,10 +168,7 @@ class ImportedModel:
             Of `ParallelContext`; -1 for none.
         """
         imported, origins = self._imported, self._imported.model.wires.origins
-        number = {
-            int(imported.network.source_numbers(s, [k])[0]): place
-            for place, (s, k) in enumerate(imported.sources)
-        }
+        number = {source: k for k, source in enumerate(imported.numbers.tolist())}
         origin = np.array([number.get(s, -1) for s in result.spike_cell.tolist()], np.int64)
         origin, time = origin[origin >= 0], result.spike_time[origin >= 0]
         return time, origin, np.array([origins[k].gid for k in origin.tolist()], np.int64)

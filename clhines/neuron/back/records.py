@@ -180,11 +180,8 @@ class Records:
         if name in program.late or not program.sets_v:
             raise rejection(group.mechanism.name, "neuron.vector-record-set-by-events", name=name)
         index = np.flatnonzero(group.nodes == variable.number) if at[0] == _V else variable.number
-        value_record, time_record = (
-            self._sim.record(made, group, np.atleast_1d(index))
-            for made in (SET.format(name), SET_AT)
-        )
-        return value_record, time_record
+        at_index = group, np.atleast_1d(index)
+        return self._sim.record(SET.format(name), *at_index), self._sim.record(SET_AT, *at_index)
 
     def _record(self, key: tuple[str, str], numbers: np.ndarray) -> int:
         owner, name = key
@@ -351,9 +348,8 @@ class Records:
         vectors = self._imported.model.plays.vectors
         times = np.array(vectors[vector])
         numbers = np.array(vectors[identifiers])[: len(times)] if identifiers else 0 * times
-        recorded_numbers = Counter(
-            numbers[np.abs(times[: len(numbers)] - after) <= SPIKE_LATE].tolist()
-        )
+        is_now = np.abs(times[: len(numbers)] - after) <= SPIKE_LATE
+        recorded_numbers = Counter(numbers[is_now].tolist())
         unrecorded = []
         for t, number in events:
             key = number if identifiers else 0

@@ -131,9 +131,8 @@ def take_values(
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
     _take_watches(sim, imported, arrays)
-    cells = np.isin(
-        compiled.netcons.source, np.concatenate([[-1], *compiled.sources.emitted.values()])
-    )
+    emitted = np.concatenate([[-1], *compiled.sources.emitted.values()])
+    cells = np.isin(compiled.netcons.source, emitted)
     sent = arrays["count"][compiled.netcons.source]  # by INITIAL; already in NEURON's queue
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     is_detector = np.isin(compiled.netcons.source, compiled.sources.detector_source)
@@ -386,10 +385,8 @@ def _put_weights(sim: Simulation, imported: NeuronNetwork, weight: np.ndarray) -
     width = np.minimum(np.diff(first)[of_netcons], wires.width[number])
     for place in range(wires.weights.shape[1]):
         has_weight = np.flatnonzero(place < width)
-        now, before = (
-            weight[first[of_netcons[has_weight]] + place],
-            wires.weights[number[has_weight], place],
-        )
+        now = weight[first[of_netcons[has_weight]] + place]
+        before = wires.weights[number[has_weight], place]
         changed = np.flatnonzero(now != before.astype(now.dtype))  # do not round others to float32
         chosen = number[has_weight[changed]]
         wires.weights[chosen, place] = now[changed]

@@ -97,9 +97,8 @@ def pointing_of(
         return None
     sets, reads = pointer_to.get(POTENTIAL, ""), pointer_to.get(_MEMBRANE, "")
     unknown = frozenset(_tainted(file, reads) if reads else ())
-    return OutsidePointers(
-        tuple(every), sets, reads, of, unknown, what or _refused(file, sets, reads, of)
-    )
+    what = what or _refused(file, sets, reads, of)
+    return OutsidePointers(tuple(every), sets, reads, of, unknown, what)
 
 
 def _names_of(targets: Sequence[Variable | None]) -> list[tuple[str, str]]:

@@ -195,9 +195,7 @@ class Outside:
         for name, mechanism in mechanisms.items():
             program, nodes = mechanism.program, every[name].nodes
             if program.electrode:
-                of_v = any(
-                    a.role == "v" for arguments in program.blocks.values() for a in arguments
-                )
+                of_v = any(a.role == "v" for each in program.blocks.values() for a in each)
                 if self.acts and of_v and np.isin(nodes, np.append(ends, at)).any():
                     what = refusal("neuron.electrode-depends-on-v", potential=POTENTIAL)
                     rejected.append(Rejected(name, what))

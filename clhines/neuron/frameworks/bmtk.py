@@ -140,13 +140,8 @@ def _modules() -> Any:
 def _reading_modules(sim: Any) -> Iterator[Any]:
     """Yield the modules that read the model in each step."""
     modules, idle = _modules(), [sys.modules[name].SimulatorMod.step for name in _BASES]
-    readers = (
-        modules.MembraneReport,
-        modules.SomaReport,
-        modules.NetconReport,
-        modules.ClampReport,
-        modules.EcpMod,
-    )
+    readers = [modules.MembraneReport, modules.SomaReport, modules.NetconReport]
+    readers += [modules.ClampReport, modules.EcpMod]
     for module in _kept(sim, "sim_mods"):
         if type(module) in readers:
             yield module

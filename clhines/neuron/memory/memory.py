@@ -212,10 +212,8 @@ class VectorLists:
         self._h, self._memory = h, memory
         self._list = memory.function("_Z22net_cvode_instance_prlv", ctypes.c_void_p)
         self.classes = {memory.table_of_class(name): name for name in _WORDS}
-        self._play_masks = {
-            table: np.isin(range(16), [*_WORDS[name]]).astype(np.uint64)
-            for table, name in self.classes.items()
-        }
+        masks = {name: np.isin(range(16), [*words]) for name, words in _WORDS.items()}
+        self._play_masks = {t: masks[name].astype(np.uint64) for t, name in self.classes.items()}
         self._vector_word = 0
 
     def entries(self) -> list[int]:

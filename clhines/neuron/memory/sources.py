@@ -89,16 +89,14 @@ class EventSources:
         try:
             if targets is not None:
                 example = words_at(self._memory.object_address(targets), NETCON_WORDS)
-                target = words[:, example.index(self._memory.object_address(targets.syn()))].astype(
-                    np.int64
-                )
+                at = example.index(self._memory.object_address(targets.syn()))
+                target = words[:, at].astype(np.int64)
                 active = words.view(np.uint8)[:, self._active_byte(targets)]
             weighted = next((t for t in things if t.wcnt()), None)
             if weighted is not None:
                 example = words_at(self._memory.object_address(weighted), NETCON_WORDS)
-                weight = words[:, example.index(self._memory.weight_address(weighted))].astype(
-                    np.int64
-                )
+                at = example.index(self._memory.weight_address(weighted))
+                weight = words[:, at].astype(np.int64)
         except ValueError:
             raise OSError("a NetCon is not as expected") from None
         columns = NetConColumns(address, source, target, active != 0, delay, weight)
@@ -112,10 +110,9 @@ class EventSources:
         both = []
         for active in (not was, was):
             thing.active(active)
-            both.append(
-                np.array(words_at(self._memory.object_address(thing), NETCON_WORDS), np.uint64)
-            )
-        return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in both)))[0])
+            words = words_at(self._memory.object_address(thing), NETCON_WORDS)
+            both.append(np.array(words, np.uint64).view(np.uint8))
+        return int(np.flatnonzero(np.not_equal(*both))[0])
 
     def _check_netcon(self, thing: Hoc, columns: NetConColumns, k: int) -> None:
         syn = thing.syn()

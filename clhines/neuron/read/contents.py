@@ -275,9 +275,8 @@ class WatchSlots:
         place = self.place_of(instances.entry.number, "netsend")
         if place < 0:
             return np.zeros(len(instances), np.int64)
-        begin, width, _ = self._memory.points.slots_of(
-            self._memory.object_address(instances.things[0])
-        )
+        first = self._memory.object_address(instances.things[0])
+        begin, width, _ = self._memory.points.slots_of(first)
         if begin != instances.places[0]:
             raise OSError("the places of a point process are not as expected")
         return instances.places + width * place

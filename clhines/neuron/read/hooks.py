@@ -108,9 +108,7 @@ def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
         rejected.append(reject("", "neuron.random-play-unreadable"))
     if called is None and Readable(8):
         rejected.append(reject("", "neuron.scatter-gather-unreadable"))
-    elif (
-        called is None
-    ):  # without memory maps, a missing list cannot be told from an unreadable one
+    elif called is None:  # without memory maps an unreadable list looks like a missing one
         warnings.warn(
             "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
             "it runs without",
