@@ -105,18 +105,21 @@ def converted(
     queue: int = MAX_QUEUE,
     kept: Sequence[str] = (),
     draws: bool = False,
-) -> Mechanism | list[Rejected]:
-    """Return the mechanism, or its constructs that are not supported."""
+) -> Mechanism:
+    """Return the mechanism; a RejectedError lists its constructs that are not supported."""
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
         options = use_tables, secondorder, function_tables, queue, kept, draws, changes
         return constructed(entry.text, entry.file, *options)
     except NmodlError as error:
-        return [
-            Rejected(entry.name, r.construct, _way_out(r), r.file, r.line) for r in error.rejections
-        ]
+        raise RejectedError(
+            [
+                Rejected(entry.name, r.construct, _way_out(r), r.file, r.line)
+                for r in error.rejections
+            ]
+        ) from None
     except InputError as error:
-        return [Rejected(entry.name, sentence_of(error), file=entry.file)]
+        raise RejectedError([Rejected(entry.name, sentence_of(error), file=entry.file)]) from None
 
 
 def _way_out(r: Rejection) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from clhines.core.progress import each
 from clhines.neuron.convert import (
     Rejected,
+    RejectedError,
     begins_as,
     converted,
     reject,
@@ -49,63 +50,67 @@ def convert_all(model: NeuronModel) -> None:
         if channel is not None and channel.refused:
             model.rejected.append(Rejected(name, channel.refused))
             continue
-        mechanism = mechanism_of(model, name)
-        if isinstance(mechanism, Mechanism):
-            model.mechanisms[name] = mechanism
-            model.rejected += _slots(model, name, mechanism)
-        else:
-            model.rejected += mechanism
+        convert_mechanism(model, name)
+        if name in model.mechanisms:
+            model.rejected += _slots(model, name, model.mechanisms[name])
 
 
-def mechanism_of(
+def convert_mechanism(
     model: NeuronModel, name: str, kept: Sequence[str] = (), draws: bool = False
-) -> Mechanism | list[Rejected]:
-    """Return a mechanism as a run needs it, or the constructs that are not supported.
+) -> None:
+    """Convert a mechanism for a model, or add the reasons why not to the model's rejections.
 
     `kept` names variables that POINTERs of other mechanisms read. `draws`: it draws from NEURON's
     shared generator, whatever its parameters say.
     """
+    try:
+        model.mechanisms[name] = _mechanism_of(model, name, kept, draws)
+    except RejectedError as error:
+        model.rejected += error.rejected
+
+
+def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: bool) -> Mechanism:
     entry, tables = _entry_of(model, name), model.function_tables(name)
     pointers = sorted({g.name for g in model.gaps if g.owner == name})
     use_tables = "usetable" not in entry.globals_ or bool(getattr(model.h, f"usetable_{name}"))
     second = int(model.h.secondorder) > 0 and entry.channel is None
-    queue = _room_for_events(model, name)
-    options = queue, kept, draws
+    options = _room_for_events(model, name), kept, draws
 
-    def convert(entry: CatalogueEntry) -> Mechanism | list[Rejected]:
+    def convert(entry: CatalogueEntry) -> Mechanism:
         return converted(entry, pointers, use_tables, second, tables, *options)
 
-    mechanism = convert(entry)
-    while not isinstance(mechanism, Mechanism) and (block := _refused_table(mechanism[0])):
-        made = model.made_table(name, block)
-        if made is None:
-            way_out = f"call h.finitialize(), or {mechanism[0].way_out}"
-            return [replace(mechanism[0], way_out=way_out), *mechanism[1:]]
-        tables[MADE.format(block)] = made
-        model.made.setdefault(name, []).append(block)
-        mechanism = convert(entry)
-    if not isinstance(mechanism, Mechanism):
-        return mechanism
+    mechanism: Mechanism | None = None
+    while mechanism is None:
+        try:
+            mechanism = convert(entry)
+        except RejectedError as error:
+            _take_table(model, name, tables, error)
     if rounded_tables(mechanism):
         tables |= _rounded(model, name, mechanism)
         mechanism = convert(entry)
-    if isinstance(mechanism, Mechanism):
-        others, refused = _other_tables(model, name, mechanism)
-        if refused:
-            return refused
+    if others := _other_tables(model, name, mechanism):
         tables |= others
-        mechanism = convert(entry) if others else mechanism
-    if isinstance(mechanism, Mechanism) and (
-        lacking := model.lacking(name, mechanism.program.picked)
-    ):
+        mechanism = convert(entry)
+    if lacking := model.lacking(name, mechanism.program.picked):
         changes = replace(entry.changes, streamless=tuple(lacking))
         mechanism = convert(replace(entry, changes=changes))
     return mechanism
 
 
-def _refused_table(rejected: Rejected) -> str:
-    """Return the block of a TABLE that was refused for a changing variable; empty otherwise."""
-    return rejected.construct.split()[2] if rejected.id == "mod.table" else ""
+def _take_table(
+    model: NeuronModel, name: str, tables: dict[str, FunctionTable], error: RejectedError
+) -> None:
+    """Add NEURON's own TABLE if `error` refuses it for a changing variable; else raise it."""
+    first, *others = error.rejected
+    if first.id != "mod.table":
+        raise error
+    block = first.construct.split()[2]
+    made = model.made_table(name, block)
+    if made is None:
+        way_out = f"call h.finitialize(), or {first.way_out}"
+        raise RejectedError([replace(first, way_out=way_out), *others])
+    tables[MADE.format(block)] = made
+    model.made.setdefault(name, []).append(block)
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
@@ -155,10 +160,8 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
     return values
 
 
-def _other_tables(
-    model: NeuronModel, name: str, mechanism: Mechanism
-) -> tuple[dict[str, FunctionTable], list[Rejected]]:
-    """Return TABLEs whose rows in NEURON differ from rows computed now, and rejections.
+def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
+    """Return TABLEs whose rows in NEURON differ from rows computed now.
 
     NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
     """
@@ -189,7 +192,9 @@ def _other_tables(
         ):
             tables[MADE.format(block)] = made
             model.made.setdefault(name, []).append(block)
-    return tables, refused
+    if refused:
+        raise RejectedError(refused)
+    return tables
 
 
 def _differing(
@@ -261,11 +266,7 @@ def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
     for variable in variables:
         kept.setdefault(variable.owner, set()).add(variable.name)
     for name, names in kept.items():
-        mechanism = mechanism_of(model, name, sorted(names))
-        if isinstance(mechanism, Mechanism):
-            model.mechanisms[name] = mechanism
-        else:  # e.g. a TABLE depends on a parameter that becomes a variable
-            model.rejected += mechanism
+        convert_mechanism(model, name, sorted(names))
 
 
 def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) -> Iterator[Rejected]:

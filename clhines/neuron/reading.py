@@ -13,10 +13,10 @@ from clhines.neuron.mechanisms import (
     asks_generator,
     check_made,
     convert_all,
+    convert_mechanism,
     find_external,
     find_pointed,
     find_written,
-    mechanism_of,
 )
 from clhines.neuron.memory.fields import find_fields
 from clhines.neuron.memory.memory import NeuronMemory
@@ -44,7 +44,7 @@ from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import read_wires
 from clhines.neuron.read.written import read_steered
 from clhines.neuron.stepping.advance import read_step_code
-from clhines.simulator.mechanisms import GENERATOR, Mechanism
+from clhines.simulator.mechanisms import GENERATOR
 from clhines.simulator.ranks import ONE_PROCESS, Ranks
 from clhines.simulator.refusals import refusal
 
@@ -207,11 +207,7 @@ def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
         return
     for name in asking:
         pointed = {v.name for to in model.pointed.values() for v in to if v.owner == name}
-        of_drawing = mechanism_of(model, name, sorted(pointed), draws=True)
-        if isinstance(of_drawing, Mechanism):
-            model.mechanisms[name] = of_drawing
-        else:
-            model.rejected += of_drawing
+        convert_mechanism(model, name, sorted(pointed), draws=True)
 
 
 def _late(model: NeuronModel) -> list[Rejected]:

@@ -164,7 +164,7 @@ def _list(word: str, names: Sequence[str]) -> str:
     return f"{word} {', '.join(names)}\n" if names else ""
 
 
-def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism | list[Rejected]:
+def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
     """Return an electrode whose current is driven by the potential; `entry` is the mechanism's."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
     code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.core.arrays import offsets, ranges
-from clhines.neuron.convert import Rejected, reject
+from clhines.neuron.convert import Rejected, RejectedError, reject
 from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
     Driver,
@@ -142,11 +142,11 @@ class Outside:
             if pointing.refused:
                 rejected.append(Rejected(name, pointing.refused))
             elif pointing.sets:
-                copy = copy_of(instances.entry, pointing)
-                if isinstance(copy, Mechanism):
+                try:
+                    copy = copy_of(instances.entry, pointing)
                     self.drivers[name] = Driver(copy, pointing.of)
-                else:
-                    rejected += copy
+                except RejectedError as error:
+                    rejected += error.rejected
             instances.entry = alone(instances.entry, pointing)
         driven = {k for driver in self.drivers.values() for k in driver.of.tolist()}
         self.acts |= bool(self.drivers)
