@@ -248,7 +248,10 @@ def advance(
     vectors: dict[Hoc, Hoc] | None = None,
     tell: Callable[[int, KeptModel], object] = lambda *_: None,
 ) -> None:
-    """Advance by `count()` steps as `run` does; call `tell` after each stretch of steps."""
+    """Advance by `count()` steps as `run` does, in stretches; call `tell` after each.
+
+    NEURON itself takes the last step of a stretch.
+    """
     ranks = ranks_of(h)
     if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
         raise InputError(
@@ -257,43 +260,30 @@ def advance(
         )
     progress = as_switch("progress", progress) and ranks.rank == 0
     with showing(progress), without_redirects():
-        _advance(h, count, request, progress, vectors, ranks, tell)
-
-
-def _advance(
-    h: Hoc,
-    count: Callable[[], int],
-    request: RunOptions,
-    progress: bool,
-    vectors: dict[Hoc, Hoc] | None,
-    ranks: Ranks,
-    tell: Callable[[int, KeptModel], object],
-) -> None:
-    """Take stretches of steps; NEURON itself takes the last step of each."""
-    rest = same_on(ranks, count, h)
-    while rest:
-        with uncollected():
-            kept = kept_or_read(h, request, vectors, ranks)
-            kept.begin_call(request.solves)
-            if _is_before_zero(h, ranks):
-                kept.model.forget()
-                rest = _to_zero(h, rest, count, kept)
-                continue
-            steps = _stretch(kept, rest, ranks)
-            _take_ahead(kept, steps - 1, progress, ranks)
-            before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
-            kept.step()
-            _refuse(kept, ranks)
-            if vectors is None:
-                keep(kept)
-        rest -= steps
-        tell(steps, kept)
-        if rest and request.solves:
-            _check_step(h, before[0])
-        if ranks.any(bool(h.stoprun)):
-            break
-        changed = (h.dt, h.t) != before  # code of an event has set them
-        rest = same_on(ranks, count if changed else partial(int, rest), h)
+        rest = same_on(ranks, count, h)
+        while rest:
+            with uncollected():
+                kept = kept_or_read(h, request, vectors, ranks)
+                kept.begin_call(request.solves)
+                if _is_before_zero(h, ranks):
+                    kept.model.forget()
+                    rest = _to_zero(h, rest, count, kept)
+                    continue
+                steps = _stretch(kept, rest, ranks)
+                _take_ahead(kept, steps - 1, progress, ranks)
+                before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
+                kept.step()
+                _refuse(kept, ranks)
+                if vectors is None:
+                    keep(kept)
+            rest -= steps
+            tell(steps, kept)
+            if rest and request.solves:
+                _check_step(h, before[0])
+            if ranks.any(bool(h.stoprun)):
+                break
+            changed = (h.dt, h.t) != before  # code of an event has set them
+            rest = same_on(ranks, count if changed else partial(int, rest), h)
 
 
 def _check_step(h: Hoc, dt: float) -> None:

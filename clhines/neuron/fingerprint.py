@@ -316,15 +316,9 @@ def _columns(
 ) -> dict[str, Column]:
     """Return the columns of all variables of a mechanism, by name."""
     numbers = instances.columns.numbers()
-    rows, column_of = int(numbers.max()) + 1, {}
+    rows = int(numbers.max()) + 1
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}
-    for name, size in ranges.items():
-        try:
-            column_of = memory.columns(ref(instances.things[0], name, size))
-        except (AttributeError, RuntimeError, TypeError):
-            continue
-        if column_of:
-            break
+    column_of = memory.columns_of(instances.things[0], ranges)
     if instances.entry.channel is not None:
         shown = instances.entry.channel.variables
         column_of = {shown.get(name, name): at for name, at in column_of.items()}

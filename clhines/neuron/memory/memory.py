@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -79,6 +79,17 @@ class NeuronMemory(Objects):
         finally:
             at.value, shape.value = first, own_shape
         return columns
+
+    def columns_of(self, thing: Hoc, ranges: Mapping[str, int]) -> dict[str, int]:
+        """Return the same by an owner of variables; `ranges` are their names and lengths."""
+        for name, size in ranges.items():
+            try:
+                columns = self.columns(raw.ref(thing, name, size))
+            except (AttributeError, RuntimeError, TypeError):
+                continue  # belongs to an ion, or is only a name
+            if columns:
+                return columns
+        return {}
 
     def columns_in(self, segment: Segment, type_: int) -> dict[str, int]:
         """Return the same for a mechanism in a segment, even if hoc shows none of its variables."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.session import Hoc, memory_ranges
 
 WORD = ctypes.c_uint64
 SEARCHED = 40  # words of an object to search
@@ -194,18 +194,9 @@ class Readable:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._ranges: list[tuple[int, int]] = []
-        self._files: list[str] = []
-        try:
-            with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-                for line in maps:
-                    where, rights, *_, file = [*line.split(maxsplit=5), ""][:6]
-                    if rights.startswith("rw"):
-                        begin, end = (int(part, 16) for part in where.split("-"))
-                        self._ranges.append((begin, end))
-                        self._files.append(file.strip())
-        except OSError:
-            pass
+        ranges = [r for r in memory_ranges() if r.rights.startswith("rw")]
+        self._ranges = [(r.begin, r.end) for r in ranges]
+        self._files = [r.file for r in ranges]
 
     def __bool__(self) -> bool:
         return bool(self._ranges)

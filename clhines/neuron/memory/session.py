@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from clhines.core.errors import InputError, install, shown
 
@@ -83,12 +83,30 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def library_path() -> str | None:
+class MemoryRange(NamedTuple):
+    """A range of addresses of this process, and the file that it maps, if any."""
+
+    begin: int
+    end: int
+    rights: str
+    offset: int  # in the file
+    file: str
+
+
+def memory_ranges() -> Iterator[MemoryRange]:
+    """Yield all ranges, in ascending order; none on systems other than Linux."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            paths = {line.split(maxsplit=5)[5].strip() for line in maps if "libnrniv." in line}
+            for line in maps:
+                where, rights, offset, *_, file = [*line.split(maxsplit=5), ""][:6]
+                begin, end = (int(part, 16) for part in where.split("-"))
+                yield MemoryRange(begin, end, rights, int(offset, 16), file.strip())
     except OSError:
-        paths = set[str]()
+        pass
+
+
+def library_path() -> str | None:
+    paths = {r.file for r in memory_ranges() if "libnrniv." in r.file}
     if paths:
         return min(paths)
     import neuron

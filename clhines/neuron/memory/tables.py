@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 
 from clhines.neuron.memory.raw import Readable, words_at
+from clhines.neuron.memory.session import memory_ranges
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 
 _SYMBOLS = 2  # type of an ELF section
@@ -100,15 +101,9 @@ def _mangled(name: str) -> bytes:
 
 def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
     """Yield the base address of each mechanism library with the variables of each C++ file."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            lines = [line.split(maxsplit=5) for line in maps]
-    except OSError:
-        return
-    for where, _, offset, *_, path in (line for line in lines if len(line) == 6):
-        if int(offset, 16) == 0 and ("nrnmech" in path or path.strip().endswith("special")):
-            base = int(where.split("-")[0], 16)
-            yield from ((base, file) for file in _symbols(path.strip()))
+    for part in memory_ranges():
+        if part.offset == 0 and ("nrnmech" in part.file or part.file.endswith("special")):
+            yield from ((part.begin, file) for file in _symbols(part.file))
 
 
 @cache

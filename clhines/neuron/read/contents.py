@@ -14,7 +14,7 @@ import numpy as np
 from clhines.neuron.memory.fields import Data, DataColumns, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
-from clhines.neuron.memory.raw import Readable, gather, ref, words_at
+from clhines.neuron.memory.raw import Readable, gather, words_at
 from clhines.neuron.memory.session import Hoc, Segment
 from clhines.neuron.read.catalogue import OUTSIDE, STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
@@ -335,15 +335,9 @@ class HiddenVariables:
     ) -> None:
         self._rows, self._lengths = instances.columns, lengths
         self.columns: dict[str, int] = {}
-        for name, size in instances.entry.ranges.items():
-            try:
-                columns = memory.columns(ref(instances.things[0], name, size))
-            except (AttributeError, RuntimeError, TypeError):
-                continue  # belongs to an ion, or is only a name
-            if columns:
-                self.columns = columns
-                return
-        if instances.entry.kind == "density" and len(instances):
+        if len(instances):
+            self.columns = memory.columns_of(instances.things[0], instances.entry.ranges)
+        if len(instances) and instances.entry.kind == "density" and not self.columns:
             with suppress(OSError):  # reported when a variable is not found
                 segment = instances.things[0].segment()
                 self.columns = memory.columns_in(segment, instances.entry.number)
