@@ -76,16 +76,15 @@ def build(
             if draws:
                 file.random[GENERATOR] = 0
             bodies = executed(file, use_tables, secondorder, function_tables, draws)
-            refused = [*file.refused, *bodies.refused]
-            if refused:
-                return None, refused
+            if bodies.refused:
+                return None, bodies.refused
             _check_currents(bodies)
             blocks = FileBlocks.of(bodies, kept)
             for applied in PASSES:
                 blocks = applied(blocks)
             return _model(blocks, path), []
         except Refused as one:
-            return None, [one]
+            return None, [one, *one.others]
         except ExpressionError as error:
             return None, [refuse("mod.expression", error=error)]
         except RecursionError:

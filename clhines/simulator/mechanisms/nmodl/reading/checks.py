@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON
 from clhines.simulator.mechanisms.nmodl.reading.statements import check_index
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     File,
+    Refused,
     all_of,
     not_neuron,
+    raise_first,
     refuse,
     uses,
 )
@@ -30,13 +33,20 @@ def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
     `used` has the names in statements, each with whether it has an index, and its line.
     """
-    _check_names(file)
-    _check_indices(file, used)
-    _check_lists(file)
-    for block in (*file.main.values(), *file.blocks.values()):
-        _check_places(file, block)
-    for block in file.blocks.values():
-        _check_block(file, block)
+    every = [*file.main.values(), *file.blocks.values()]
+    checks = [partial(_check_names, file), partial(_check_indices, file, used)]
+    checks += [partial(_check_lists, file), *(partial(_check_places, file, b) for b in every)]
+    checks += [*(partial(_check_block, file, b) for b in file.blocks.values())]
+    refused = list[Refused]()
+    for one in (*checks, partial(_check_events, file)):
+        try:
+            one()
+        except Refused as refusal_:
+            refused.append(refusal_)
+    raise_first(refused)
+
+
+def _check_events(file: File) -> None:
     for name in ("NET_RECEIVE", "DESTRUCTOR"):
         if name in file.main and file.kind == "density":
             raise not_neuron(f"{name} in a density mechanism", file.main[name].line)

@@ -20,12 +20,15 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Declaration,
     File,
+    Refused,
     Statement,
     UseIon,
     not_neuron,
+    raise_first,
     refuse,
 )
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import without_returns
+from clhines.simulator.refusals import id_of
 
 _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
@@ -74,8 +77,7 @@ class FileParser(Cursor):
         """Parse the whole file."""
         self.result = File(path)
         self.result.has_c = any(token.of_c or token.sort == "verbatim" for token in self.tokens)
-        while self.token.sort != "end":
-            self._top()
+        self._blocks()
         check(self.result, self.used)
         stem = Path(path).stem
         if (
@@ -95,6 +97,31 @@ class FileParser(Cursor):
         for name in file.external.keys() - file.pointers.keys():  # a number of another file
             self._declare(Declaration(name, "parameter", file.external[name]))
         return file
+
+    def _blocks(self) -> None:
+        """Read all blocks; after a refusal go on with the next one, to list its refusals, too."""
+        refused = list[Refused]()
+        while self.token.sort != "end":
+            begin = self.place
+            try:
+                self._top()
+            except Refused as one:
+                refused.append(one)
+                if id_of(one.construct) == "mod.syntax":  # what follows may be no block
+                    break
+                self._skip_block(begin)
+        raise_first(refused)
+
+    def _skip_block(self, begin: int) -> None:
+        """Go to the end of the block that begins at a token."""
+        self.sort, self.depth, depth = "", 0, 0
+        self.scopes.clear()
+        self.place = begin
+        while self.token.sort != "end":
+            depth += (self.token.text == "{") - (self.token.text == "}")
+            self.place += 1
+            if depth <= 0 and self.tokens[self.place - 1].text == "}":
+                break
 
     def _take_streams(self) -> None:
         """Turn POINTERs from which C draws random numbers into RANDOM variables, `File.picked`."""

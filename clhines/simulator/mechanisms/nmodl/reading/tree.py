@@ -59,6 +59,14 @@ class Refused(Exception):  # noqa: N818  (users get an NmodlError)
         super().__init__(construct)
         self.construct, self.line = construct, line
         self.way_out = way_out or way_out_of(construct)
+        self.others: list[Refused] = []  # of the same file, after this one
+
+
+def raise_first(refused: Sequence[Refused]) -> None:
+    """Raise the first refusal, if there is one, with all others."""
+    if refused:
+        refused[0].others += refused[1:]
+        raise refused[0]
 
 
 def refuse(id_: str, line: int = 0, way_out: str = "", /, **fields: object) -> Refused:
@@ -195,7 +203,6 @@ class File:
     blocks: dict[str, Block] = field(default_factory=dict)  # by name
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...
     verbatim: list[tuple[int, str]] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
 
     @property
     def states(self) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 from nmodl_texts import assert_refused, text_of
 
 from clhines.simulator.mechanisms import Mechanism
-from clhines.simulator.mechanisms.nmodl import NmodlError
+from clhines.simulator.mechanisms.nmodl import NmodlError, rejections
 
 
 @pytest.mark.parametrize("word", ["NEURON", "PARAMETER", "BREAKPOINT", "IF", "DERIVATIVE", "UNITS"])
@@ -38,3 +38,35 @@ REFUSED = {  # text, what is refused, and what stands in its line
 @pytest.mark.parametrize("which", REFUSED)
 def test_refused_by_name_and_line(which):
     assert_refused(*REFUSED[which])
+
+
+SEVERAL = """
+NEURON { SUFFIX x RANGE g NONSPECIFIC_CURRENT i FOO a }
+PARAMETER { g = 1 (S/cm2) }
+ASSIGNED { v (mV) i (mA/cm2) g }
+STATE { m n }
+BREAKPOINT { SOLVE s METHOD cnexp  i = g*m*v }
+DERIVATIVE s { m' = (1 - m)/3
+    n'' = 4 }
+BEFORE FOO { g = 3 }
+"""
+
+
+def test_a_refusal_does_not_hide_those_of_later_blocks():
+    """Those of NEURON's translator come when all blocks can be read."""
+    ids = [(r.line, r.construct.id) for r in rejections(SEVERAL)]
+    assert ids == [
+        (2, "mod.neuron-block"),
+        (4, "mod.declared-twice"),
+        (8, "mod.derivative-order"),
+        (9, "mod.neuron-refuses"),
+    ]
+    text = SEVERAL.replace(" FOO a", "").replace("(mA/cm2) g", "(mA/cm2)").replace("n'' = 4", "")
+    text = text.replace("BEFORE FOO", "NET_RECEIVE(w)")
+    text += "PROCEDURE p() { TABLE g FROM 0 TO 1 WITH 9 }"
+    assert [r.line for r in rejections(text)] == [10, 9]
+
+
+def test_a_syntax_error_ends_the_list():
+    text = "NEURON { SUFFIX x }\nPARAMETER { g = = 1 }\nASSIGNED { v v }"
+    assert [r.construct.id for r in rejections(text)] == ["mod.syntax"]
