@@ -138,7 +138,7 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 
 
 def function_tables_of(text: str) -> dict[str, int]:
-    """Return the number of arguments of each FUNCTION_TABLE of an NMODL text, by name."""
+    """Return the number of arguments by FUNCTION_TABLE in an NMODL text."""
     try:
         blocks = parse(text).blocks if "FUNCTION_TABLE" in text else {}
     except Refused:
@@ -148,7 +148,7 @@ def function_tables_of(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A TABLE of an NMODL file: C names of its columns, DEPEND variables, number of rows.
+    """A TABLE of an NMODL file: C names of columns, DEPEND variables, row count.
 
     `settled`: a FUNCTION of GLOBAL variables that only INITIAL sets. `beyond`: inputs that DEPEND
     does not list; `begun`: inputs that INITIAL sets. `aside`: other variables that filling the
@@ -300,7 +300,7 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
 
 
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
-    """Return the array length of each variable of a file by name, 0 for scalars."""
+    """Return each variable's array length by name, 0 for scalars."""
     file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     return {name: variable.length for name, variable in file.variables.items()}
 

@@ -38,7 +38,7 @@ _BEHIND = "events on their way that were due before the next step"
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
-    """List the constructs of the model in NEURON's memory that are not supported.
+    """List unsupported constructs in NEURON's present model.
 
     All MPI ranks call it, after ``h.finitialize()``.
 
@@ -101,7 +101,7 @@ def from_neuron(
     copies: int = 1,
     **options: object,
 ) -> ImportedModel:
-    """Create a simulation of the model in NEURON's memory, starting from its present state.
+    """Create a simulation from NEURON's present model and state.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def from_neuron(
     vectors : dict of VecStim -> Vector, optional
         Times of VecStims whose Vector cannot be found.
     copies : int
-        Number of independent copies of the model, addressed as ``model[segment, copy]``.
+        Number of independent model copies, addressed as ``model[segment, copy]``.
     **options
         Other options of `Simulation`.
 

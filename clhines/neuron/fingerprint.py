@@ -314,7 +314,7 @@ def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.
 def _columns(
     memory: NeuronMemory, instances: Instances, played: Sequence[Variable] = ()
 ) -> dict[str, Column]:
-    """Return the columns of all variables of a mechanism, by name."""
+    """Return the columns of a mechanism's variables, by name."""
     numbers = instances.columns.numbers()
     rows = int(numbers.max()) + 1
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}

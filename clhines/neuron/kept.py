@@ -37,7 +37,7 @@ _MOST_START = 1 << 26  # bytes; a larger initial state is not kept
 
 
 class ModelRun:
-    """A simulation of a model, with writers of its results to NEURON's memory.
+    """A model's simulation, with writers of its results to NEURON's memory.
 
     `lag`: steps that NEURON has taken since the simulation's last; `delivered`: the time (ms) up to
     which NEURON has delivered events.

@@ -120,7 +120,7 @@ def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, F
 
 
 def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
-    """Return an entry with the present values of the static variables of its C code."""
+    """Return an entry with the present values of its static C variables."""
     entry, statics = model.every[name].entry, tuple(model.statics(name).items())
     return replace(entry, changes=replace(entry.changes, statics=statics))
 
@@ -210,7 +210,7 @@ def _differing(
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
-    """Return the size of each instance's queue of self events: some for each connection."""
+    """Return the size of an instance's self-event queue: some for each connection."""
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
     if "net_send" not in model.every[name].entry.text or name not in senders.names:

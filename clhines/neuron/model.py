@@ -200,7 +200,7 @@ class NeuronModel:
         return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
 
     def statics(self, name: str) -> dict[str, int]:
-        """Return the values of static C variables of a mechanism, as far as they are found."""
+        """Return the values of a mechanism's static C variables that are found."""
         entry = self.every[name].entry
         at = {n: static_at(n, entry.number) for n in statics_of(entry.text)}
         return {n: ctypes.c_int.from_address(a).value for n, a in at.items() if a}

@@ -1,4 +1,4 @@
-"""Agreements of NEURON's MPI ranks before a run, and the joining of their networks."""
+"""Agreements between NEURON's MPI ranks before a run, and joining their networks."""
 
 from __future__ import annotations
 

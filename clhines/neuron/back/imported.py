@@ -121,17 +121,17 @@ class ImportedModel:
 
     @property
     def num_sections(self) -> int:
-        """Number of sections of one copy."""
+        """Number of sections per copy."""
         return len(self._imported.model.tree.sections)
 
     @property
     def num_sources(self) -> int:
-        """Number of NetCon sources of one copy."""
+        """Number of NetCon sources per copy."""
         return len(self._imported.sources)
 
     @property
     def num_connections(self) -> int:
-        """Number of connections of all copies."""
+        """Number of connections in all copies."""
         return len(self._imported.connections)
 
     @property

@@ -68,7 +68,7 @@ class Runaways:
         )
 
     def _name(self, node: int) -> str:
-        """Return the segment of a node, or the nearest one above it, and a gid of its cell."""
+        """Return a node's segment, or the nearest one above it, and a gid of its cell."""
         tree, wires = self._imported.model.tree, self._imported.model.wires
         place = np.flatnonzero(tree.inner_numbers == node)
         while not len(place) and tree.parent[node] >= 0:

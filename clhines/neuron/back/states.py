@@ -26,7 +26,7 @@ _SAME = 1e-9  # ms: rounding of equal sending times
 
 
 class OneCopy:
-    """One of several equal copies, from which the `Simulation` of all copies starts."""
+    """One of several equal copies, from which their `Simulation` starts."""
 
     def __init__(self, sim: Simulation) -> None:
         self.model, self.of_all = sim.model.once, sim

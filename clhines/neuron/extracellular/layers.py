@@ -112,7 +112,7 @@ def _lengths(tree: Tree) -> np.ndarray:
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:
-    """Return addresses of vext[0] of segments and ends, (k,) uint64, and their inner nodes."""
+    """Return where segments and ends have vext[0], (k,) uint64, and their inner nodes."""
     segments, nodes = [*instances.things], instances.nodes.tolist()
     for s in np.unique(tree.owner[instances.nodes]).tolist():
         section, turned = tree.sections[s], bool(tree.turned[s])

@@ -91,7 +91,7 @@ def set_by_events(program: Program) -> set[str]:
 
 
 def steps_of_block(h: Hoc) -> int:
-    """Return the number of steps to the end of BMTK's block or run."""
+    """Return the number of steps until BMTK's block or run ends."""
     sim = h.pysim
     ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
     return min(n for n in ends if n > 0)

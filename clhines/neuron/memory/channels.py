@@ -146,7 +146,7 @@ class _Writer:
         return f"p*nrn_ghk(v, {ion}i, {ion}o, {z}){unit}"
 
     def _gates(self) -> list[str]:
-        """Return the factor of each gate, except factors of 1."""
+        """Return each gate's factor, except factors of 1."""
         factors = list[str]()
         for gate in map(self._ks.gate, range(int(self._ks.ngate()))):
             first, power = int(gate.sindex()), int(gate.power())

@@ -201,7 +201,7 @@ class NeuronMemory(Objects):
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
 
     def num_places(self, type_: int) -> int:
-        """Return the number of dparam slots of an instance of a mechanism."""
+        """Return the number of dparam slots per instance."""
         sizes = raw.words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 
@@ -273,7 +273,7 @@ class VectorLists:
         return dict(zip(addresses.tolist(), vectors, strict=True))
 
     def data(self, address: int) -> np.ndarray:
-        """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
+        """(n,) uint64: a Vector's numbers, by the address of its C++ object."""
         return np.array(raw.vector_at(self.words_of(address)), np.uint64)
 
     def words_of(self, address: int) -> int:

@@ -96,7 +96,7 @@ class PointProcesses:
         return data
 
     def fields_of(self, point: int) -> list[int]:
-        """Return the addresses of a point process's variables, in the order of its file."""
+        """Return the addresses of a point process's variables, in its file's order."""
         data = self._property(point)
         pointer, whole = ctypes.c_void_p, ctypes.c_int
         count = self._library.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)

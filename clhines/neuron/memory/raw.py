@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayEntry:
-    """One entry of NEURON's list of recorders and players."""
+    """An entry in NEURON's list of recorders and players."""
 
     what: str  # its class, such as ``YvecRecord``
     place: Place
@@ -151,7 +151,7 @@ def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run_in(words: list[int], wanted: list[int]) -> int:
-    """Return the index of the first occurrence of a run of words; ValueError if there is none.
+    """Return the index at which a run of words occurs first; ValueError if it does not.
 
     Words beyond the end of an object may belong to an earlier one: the first are the object's.
 

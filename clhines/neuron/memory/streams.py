@@ -1,4 +1,4 @@
-"""Streams of random numbers (Random123) of instances, read from and written to NEURON.
+"""Instances' random streams (Random123), read from and written to NEURON.
 
 Python shows the counters of a RANDOM variable. A POINTER that VERBATIM draws from holds the address
 of a stream or of a hoc Random: its counter, the four words drawn with it, and the next one's index.
@@ -163,7 +163,7 @@ class PointerStreams:
         return gather(generator + 8)[:, 0].astype(np.int64)
 
     def _distribution_words(self, random: int, *values: float) -> list[int]:
-        """Return the first word of a Random's distribution, and the offsets of some numbers."""
+        """Return a Random distribution's first word, and the offsets of some numbers."""
         words = words_at(words_at(random, 2)[1], _DISTRIBUTION_WORDS)
         bits = np.array(values).view(np.uint64).tolist()
         if not all(bit in words for bit in bits):

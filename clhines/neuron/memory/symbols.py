@@ -50,7 +50,7 @@ class Library:
         return WORD.from_address(self.address(name)).value
 
     def table_of_class(self, name: str) -> int:
-        """Return the first word of objects of a C++ class: the address of its virtual table."""
+        """Return the first word of a C++ class's objects: its virtual table's address."""
         return self.address(f"_ZTV{len(name)}{name}") + 16
 
     @contextmanager
@@ -166,7 +166,7 @@ class HocSymbols(Library):
 
 
 def standard(h: Hoc, name: str) -> str:
-    """Return the text of a procedure of stdrun.hoc; empty if there is none."""
+    """Return a procedure's text in stdrun.hoc; empty if there is none."""
     text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     procedure = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
     return procedure[0] if procedure else ""

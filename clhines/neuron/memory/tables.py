@@ -62,7 +62,7 @@ def depended(mechanism: int, block: str) -> dict[str, float] | None:
 
 @cache
 def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
-    """Return the addresses of a TABLE's refill flags and of its last DEPEND values."""
+    """Return the addresses of a TABLE's refill flags and last DEPEND values."""
     name = f"_check_{block}"
     begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():
@@ -81,7 +81,7 @@ def local_at(name: str, mechanism: int) -> int | None:
 
 
 def static_at(name: str, mechanism: int) -> int | None:
-    """Return the address of a static variable of a mechanism's C file; None if absent."""
+    """Return the address of a static variable in a mechanism's C file; None if absent."""
     wanted = _mangled(name)
     addresses = [
         base + file[wanted] for base, file in _files()
@@ -100,7 +100,7 @@ def _mangled(name: str) -> bytes:
 
 
 def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
-    """Yield the base address of each mechanism library with the variables of each C++ file."""
+    """Yield each mechanism library's base address with the variables of a C++ file."""
     for part in memory_ranges():
         if part.offset == 0 and ("nrnmech" in part.file or part.file.endswith("special")):
             yield from ((part.begin, file) for file in _symbols(part.file))

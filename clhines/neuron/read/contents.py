@@ -1,4 +1,4 @@
-"""Instances of the mechanisms of a model, with their values."""
+"""Instances of a model's mechanisms, with their values."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Contents:
 
     @property
     def others(self) -> list[Instances]:
-        """Instances of ions and of extracellular."""
+        """Instances of ions and extracellular."""
         outside = [] if self.outside is None else [self.outside]
         return [*(ion.instances for ion in self.ions.values()), *outside]
 
@@ -251,7 +251,7 @@ class WatchSlots:
         return words_at(self._table + self._stride * kind, self._stride // 8)
 
     def _meanings(self, kind: int) -> list[int]:
-        """Return the meaning of each dparam slot of a mechanism."""
+        """Return the meanings of a mechanism's dparam slots."""
         address = self._entry(kind)[self._meaning_word]
         return list((ctypes.c_int * self._memory.num_places(kind)).from_address(address))
 

@@ -98,7 +98,7 @@ class MemoryPlaces:
         return self._outside
 
     def _read_columns(self) -> None:
-        """Find the columns of all variables, from the first instance of each mechanism."""
+        """Find all variables' columns, from the first instance of each mechanism."""
         for owner, instances in self._every.items():
             for name, size in instances.entry.ranges.items():
                 self._add_column(owner, name, size, instances)

@@ -77,7 +77,7 @@ class EventQueue:
         return [column[kept] for column in queued[:-1]]
 
     def statements(self) -> tuple[list[float], list[float]]:
-        """Return the times of statements between steps, and of statements of point processes."""
+        """Return the times of statements between steps, and in point processes."""
         return _statements(self.events("HocEvent", "other"))
 
     def remove(self, *items: int) -> None:
@@ -196,7 +196,7 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> PendingEvents:
 
 
 def _statements(events: Iterable[QueueEvent]) -> tuple[list[float], list[float]]:
-    """Return the times of statements that run between steps, and of all others."""
+    """Return the times of statements between steps, and all others."""
     with_statements = [event for event in events if event.has_statement]
     between_steps = [event.time for event in with_statements if event.is_between_steps]
     return between_steps, [event.time for event in with_statements if not event.is_between_steps]

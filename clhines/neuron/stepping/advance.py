@@ -120,7 +120,7 @@ def _class_of(thing: int) -> str:
 
 
 def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
-    """Yield the addresses of the objects in a top-level objref, or in an array of objrefs."""
+    """Yield the addresses of objects in a top-level objref or array."""
     words = words_at(symbol, 5)
     if memory.symbols.symbol_in(_name_of(symbol)) != symbol:
         return  # a member of a class

@@ -39,7 +39,7 @@ class Gathering:
         self._values: StepValues | None = None
 
     def begin(self, in_psolve: bool) -> None:
-        """Prepare for the steps of a run or of psolve."""
+        """Prepare for the steps of a run or psolve."""
         self._hooks.in_psolve = in_psolve
         if not self._model.h.t:
             _tried[:] = [(False, b"")]
@@ -114,7 +114,7 @@ class Gathering:
         return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
 
     def _guarded(self, function_and_arguments: Any) -> Callable[[], None]:
-        """Return a call, with the hooks on, of a function or of a (function, arguments) tuple."""
+        """Return a call, with the hooks on, of a function or (function, arguments) tuple."""
         function, arguments = function_and_arguments, ()
         if isinstance(function, tuple):
             function, arguments = function

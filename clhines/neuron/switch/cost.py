@@ -10,8 +10,8 @@ Device, once
     Importing modules, reading and planning the model, compiling kernels.
 Device, each call and each step
     Comparing and writing back NEURON's values; launches, and the work of a step.
-Pauses of the device within a call
-    NEURON's own steps for code of `CVode.event`. Only an earlier run tells how many there are.
+Pauses within a call
+    NEURON's own steps for `CVode.event`. Only an earlier run tells how many there are.
 
 clhines' cache folder holds a record for each model, with the counts and the mechanisms' texts as
 key: the time of a step in NEURON and on the device, the time to begin on the device, the number of
@@ -187,7 +187,7 @@ def _is_time(value: object) -> bool:
 
 @dataclass
 class Ledger:
-    """Estimates and measured times of the calls of one model in this process."""
+    """Estimates and measured times of one model's calls in this process."""
 
     counts: Counts
     key: dict[str, object]

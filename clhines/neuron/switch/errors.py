@@ -66,7 +66,7 @@ class ErrorRelay:
         return error
 
     def _wrapper(self) -> Callable[..., Any]:
-        """Return a replacement of Python's call of hoc functions."""
+        """Return a replacement of Python's hoc calls."""
         call_hoc = self._call_hoc
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:

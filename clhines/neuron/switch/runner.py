@@ -56,7 +56,7 @@ class SwitchOptions:
 
 @dataclass
 class SwitchState:
-    """Options of the switch, and what it has done since the start of the process."""
+    """The switch's options, and its counts since the process started."""
 
     accounts: Accounts
     options: SwitchOptions | None = None  # None: it is off
