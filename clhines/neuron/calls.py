@@ -14,7 +14,7 @@ from clhines.core.checks import as_number
 from clhines.core.errors import InputError, say_to_caller, shown
 from clhines.neuron.memory.session import Hoc
 
-_MOST_STEPS = 2**30  # of a run
+_MOST_STEPS = 2**30  # in a run
 _FEW = 3  # psolve counts up to this many steps one by one
 
 

@@ -39,7 +39,7 @@ _COUNTERS = (  # variables of NEURON's library that count changes of sections an
     "diam_changed", "n_memb_func", "cvode_active_",
 )  # fmt: skip
 _TEMPLATE_WORDS = 8
-_PLACE_WORDS = 4  # of a dparam slot, at most
+_PLACE_WORDS = 4  # per dparam slot, at most
 _BLOCK = 1 << 13  # addresses per part
 
 

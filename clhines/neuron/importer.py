@@ -54,7 +54,7 @@ class NeuronNetwork:
     model: NeuronModel
     network: Network
     groups: dict[str, Group]
-    sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
+    sources: list[tuple[Sources | Group, int]]  # one per origin of the model's wires
     connections: np.ndarray
     # groups of Vector elements that POINTERs write, and the elements' addresses
     elements: tuple[tuple[Group, list[int]], ...] = ()

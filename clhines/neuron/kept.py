@@ -133,7 +133,7 @@ class ModelRun:
         with self._joints.agreed():
             check_values(sim, self._imported, arrays)  # before any rank writes
         if exchange is not None:
-            queue.exchange(begin)  # of NEURON's last step, which `sim` has taken as well
+            queue.exchange(begin)  # in NEURON's last step, which `sim` has taken as well
         h.t = float(clock(begin, dt, steps)[-1])
         if exchange is not None:
             queue.exchange(float(h.t))  # empty, but NEURON counts steps from it

@@ -74,7 +74,7 @@ class NeuronModel:
     steered: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
     # by mechanism and POINTER that is read: the target of each instance
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
-    bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
+    bins: Bins | None = None  # NEURON's event bins (``CVode.queue_mode(1, 0)``)
     hidden: dict[str, HiddenVariables] = field(default_factory=dict)  # that hoc does not show
     point_names: tuple[str, ...] = ()  # all that NEURON knows, artificial cells included
     made: dict[str, list[str]] = field(default_factory=dict)  # blocks of TABLEs NEURON has filled
@@ -83,7 +83,9 @@ class NeuronModel:
     aside: list[tuple[str, str]] = field(default_factory=list)
     step_code: StepCode | None = None  # runs after each step of continuerun()
     draws_graphs: bool = False  # its own advance() or Plot() draws; a run leaves that out
-    uncalled: list[Rejected] = field(default_factory=list)  # of advance(), step() and Plot()
+    uncalled: list[Rejected] = field(
+        default_factory=list
+    )  # why advance(), step() or Plot() cannot run
     gathers: bool = False  # functions are called in the middle of each step
     lone: Hoc | None = None  # section created for a model of artificial cells alone
 

@@ -40,7 +40,7 @@ class Fields:
     type_half: int  # data: number of the mechanism
     row_of_data: int  # data: what holds its row in the mechanism's columns
     places: int  # data: its dparam slots (everything but variables)
-    is_point: np.ndarray  # of each mechanism: point process or artificial cell
+    is_point: np.ndarray  # per mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return sections' node counts, nodes from the parent's end on, and start nodes."""

@@ -65,8 +65,7 @@ class NeuronMemory(Objects):
         if owner is None:
             return {}
         readable = raw.Readable(8)  # a column may begin anywhere
-        # of an array NEURON would end the process if a column's size is no multiple of the shape
-        shape.value = 1
+        shape.value = 1  # NEURON ends the process if a column's size is no multiple of it
         try:
             for step in (8, -8):
                 at.value = first

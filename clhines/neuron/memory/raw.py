@@ -67,9 +67,9 @@ class QueueEvent(NamedTuple):
 
     what: Any  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
     time: Any  # ms
-    address: Any  # of the event, or of its NetCon
+    address: Any  # event, or its NetCon
     item: Any  # address of its entry in the queue
-    flag: Any  # of a self event
+    flag: Any  # for a self event
     target: Any  # address of a self event's point process
     weight: Any  # address of a self event's first weight, or 0
     bin_order: Any  # position in NEURON's bins, see `back.queue`; -1 for none

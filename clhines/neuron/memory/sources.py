@@ -27,7 +27,7 @@ class NetConColumns(NamedTuple):
     target: np.ndarray  # address of the point process, 0 for none
     active: np.ndarray
     delay: np.ndarray  # ms
-    weight: np.ndarray  # address of the first weight, 0 of a NetCon without one
+    weight: np.ndarray  # address of the first weight, 0 for none
 
 
 class EventSources:

@@ -22,8 +22,8 @@ _SYMBOLS = 2  # type of an ELF section
 _OBJECT = 1  # type of a static variable's symbol
 _FILE = 4  # type of the symbol that precedes those of a C++ file
 _MECHANISM = b"_ZL9_mechtype"  # NEURON's number of a file's mechanism
-_ARGUMENT_WORDS = 5  # of a table's argument: size, knots or 0, least and greatest x, spacing
-_MOST = 8000  # values of a table
+_ARGUMENT_WORDS = 5  # per table argument: size, knots or 0, least and greatest x, spacing
+_MOST = 8000  # values in a table
 _SAMPLES = 8
 
 

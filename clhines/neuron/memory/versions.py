@@ -26,7 +26,7 @@ WORD = "clhines-neuron-selftest: "  # begin of the line with the result, as JSON
 _MODULES = {"neuron": "clhines.neuron.selftest", "hooks": "clhines.neuron.switch.selftest"}
 _DEVICE = "clhines.simulator.known_answers"  # tests the device, which a run needs next
 _SECONDS = 180.0
-_SCHEMA = 1  # of the files
+_SCHEMA = 1  # file format
 _PROGRAM = (
     "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "importlib.import_module(sys.argv[2]).main()"

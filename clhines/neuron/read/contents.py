@@ -99,7 +99,7 @@ class Contents:
     ions: dict[str, Ion]  # by NEURON's name, such as ``ca_ion``
     structural: dict[str, str]  # mechanisms without NMODL, and a section of each, or empty
     adrift: list[str]  # point processes without a segment
-    outside: Instances | None = None  # of `extracellular`; segments own its variables
+    outside: Instances | None = None  # `extracellular`; segments own its variables
 
     @property
     def others(self) -> list[Instances]:

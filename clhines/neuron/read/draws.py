@@ -21,7 +21,7 @@ from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player, name_of, steps_at_once
 from clhines.simulator.refusals import refusal
 
-_RANDOM_WORDS = 2  # of a hoc Random: generator, distribution
+_RANDOM_WORDS = 2  # hoc Random: generator, distribution
 _CACHING = "Normal", "LogNormal"  # distributions that store every second number
 _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 

@@ -21,7 +21,7 @@ from clhines.neuron.memory.session import Hoc, library_path
 from clhines.simulator.refusals import refusal
 
 _MOST = 1 << 20  # entries of a list
-_ENTRY_WORDS = 10  # of a readable entry
+_ENTRY_WORDS = 10  # in a readable entry
 _addresses: dict[str, int] = {}  # addresses of the lists, and offsets in their entries
 STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls per step
 _PIECES = (  # split cells, by the variable that is set then
@@ -36,7 +36,7 @@ _INSIDE = "within each step, between voltages and states, where a run here canno
 BETWEEN = "call them between pieces, as clhines.neuron.run(h.t + 1), if that is meant"
 GATHERED = "CVode.extra_scatter_gather(0, f)"
 _IN_A_STEP = slice(2, 5)  # current, conductance, fixed_step_solve; others belong to CVode or starts
-_OLD_STIMULI = {  # of NEURON's first versions: C functions that print them, and replacements
+_OLD_STIMULI = {  # in NEURON since its first versions: C functions that print them, replacements
     "fstim": ("_Z10print_stimv", "use IClamp, and fstim(0)"),
     "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
     "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
@@ -181,7 +181,7 @@ def gathering() -> np.ndarray:
     return np.array(addresses, np.int64)
 
 
-# -- code of Python ----------------------------------------------------------------------------
+# -- Python code -------------------------------------------------------------------------------
 
 
 def _python_blocks(memory: NeuronMemory) -> list[Rejected]:

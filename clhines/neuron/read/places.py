@@ -24,7 +24,7 @@ class Variable:
 
     owner: str
     name: str
-    number: int  # of the node, or of the instance of the mechanism
+    number: int  # node, or instance of the mechanism
     place: int | None = None  # in an array
 
 

@@ -23,7 +23,7 @@ _SCALAR = 5  # name_declared() of hoc's scalars
 _OF_NETCON = "delay", "threshold"
 _NAMELESS = "a variable without a name in NEURON"
 
-_MOST_NUMBERS = 1 << 22  # of a block of steps, on the host
+_MOST_NUMBERS = 1 << 22  # in a block of steps, on the host
 _MOST_NAMED = 8  # variables named among those that cannot be recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model contains
 

@@ -20,7 +20,7 @@ from clhines.simulator.mechanisms import Mechanism
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
 _BIN_OF_ITEM = 40  # bytes: offset in a queue entry of its bin number, or -1
 _WORDS = 16
-_EVENTS = "net_cvode_instance", "nrn_threads"  # of NEURON's library
+_EVENTS = "net_cvode_instance", "nrn_threads"  # variables in NEURON's library
 _ROOM = (ctypes.c_uint64 * 8)()  # where NEURON may write an event that no instance stores
 _SEARCHED = 6  # words of NEURON's queue and of its bins
 LATE = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"

@@ -32,7 +32,7 @@ class TreeLayers:
 
     around: np.ndarray  # (n,) int64: see `Network.from_arrays`, also for g
     g: np.ndarray  # µS
-    addresses: np.ndarray  # (k,) uint64: of NEURON's vext, section ends included
+    addresses: np.ndarray  # (k,) uint64: where NEURON has vext, section ends included
     numbers: np.ndarray  # (k,) int64: nodes of these addresses
 
     def at(self, nodes: np.ndarray, layer: int = -1) -> np.ndarray:

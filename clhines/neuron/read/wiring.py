@@ -30,7 +30,7 @@ class Origin(Source):
     node: int  # whose voltage is compared with the threshold; -1 for a sender
     threshold: float  # mV
     sender: Sender | None
-    number: int  # of the sender among `Senders`; -1 for a voltage
+    number: int  # the sender's number among `Senders`; -1 for a voltage
 
 
 class Senders:
@@ -165,7 +165,7 @@ class _OriginReader:
             sender = self._sender(source, number)
             if source.place is None and sender is not None and sender[0] in self._silent:
                 return None
-            # of a sender with a variable x, NEURON compares x with the threshold
+            # if the sender has a variable x, NEURON compares x with the threshold
             if sender is None or source.place is not None:
                 self._refuse(source)
                 return None

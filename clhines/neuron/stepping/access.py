@@ -45,7 +45,7 @@ _OPERATORS = ("getitem", "setitem", "len", "iter", "next", "bool", "abs", "neg",
               "sub", "rsub", "mul", "rmul", "truediv", "eq", "ne", "lt", "le", "gt",
               "ge")  # fmt: skip
 _ITEMS = "__getitem__", "__setitem__"
-_PLACE_WORDS = 4  # of a PtrVector's element
+_PLACE_WORDS = 4  # per PtrVector element
 
 
 class GatherError(ClhinesError):

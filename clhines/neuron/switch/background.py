@@ -27,7 +27,7 @@ from clhines.neuron.memory.versions import child_command, supported
 if TYPE_CHECKING:
     import subprocess
 
-_STEPS = 3  # of the child's run, enough to launch each kernel
+_STEPS = 3  # the child's steps, enough to launch each kernel
 _NICE = 19  # lowest priority
 
 

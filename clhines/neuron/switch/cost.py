@@ -38,11 +38,11 @@ from clhines.neuron.memory.session import Hoc, all_sections, as_flag
 from clhines.neuron.memory.versions import SWITCH
 
 _log = logging.getLogger(__name__)
-_SCHEMA = 1  # of the files
+_SCHEMA = 1  # file format
 _SAMPLES = 1000  # sections to count mechanisms in
 _FALL = 0.5  # a recorded time is replaced by one that is smaller by this factor
 _MARGIN = 0.9  # the device must end within this part of NEURON's time
-_SHARE_AHEAD, _AHEAD = 0.05, 0.2  # of NEURON's time, and s, that work for later calls may take
+_SHARE_AHEAD, _AHEAD = 0.05, 0.2  # limits of work for later calls: part of NEURON's time, s
 
 # NEURON: a step, a segment, an instance and a thousand characters of its mechanism's text
 _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
@@ -53,7 +53,7 @@ _TRUST, _SELF_TEST = 2.5, 4.0  # self-tests of a device and of NEURON, at their 
 # each call, each segment in it; each step, and the share of NEURON's time that the device takes
 _CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25
 _SELDOM = 100  # count again after NEURON's steps took this multiple of the time to count
-_LOOPS = 20_000  # of the calibration, which took `_CALIBRATED` seconds
+_LOOPS = 20_000  # calibration loops, which took `_CALIBRATED` seconds
 _CALIBRATED = 1.2e-3
 
 
@@ -159,11 +159,11 @@ class Times:
     device_begin: float | None = None
     device_step: float | None = None
     device_call: float | None = None
-    steps: float = 0  # of the last script
-    first: float = 0  # of its first call
+    steps: float = 0  # in the last script
+    first: float = 0  # in its first call
     compiled: float = 0  # 1 if a process in the background has compiled the kernels
     device_pause: float | None = None
-    pauses: float = 0  # per step on the device, of the last script
+    pauses: float = 0  # per step on the device, in the last script
 
     def fall(self, name: str, seconds: float) -> None:
         """Replace a time by one that is well below it."""
@@ -332,12 +332,12 @@ class Accounts:
     def __init__(self, h: Hoc) -> None:
         self._h = h
         self._ledgers = dict[Counts, Ledger]()
-        self._ledger: Ledger | None = None  # of the present call, if there was a decision
+        self._ledger: Ledger | None = None  # for the present call, if it was decided
         self._counts: Counts | None = None
         self._change = -1.0  # NEURON's structure_change_count at the last count
         self._count_due = 0.0  # s of NEURON's steps until the next count
         self.device, self.device_steps, self.device_seconds = "", 0, 0.0
-        self.estimate = 0.0  # s in NEURON of the steps on the device
+        self.estimate = 0.0  # s that NEURON would take for the device's steps
         self.neuron_steps = 0  # taken by NEURON because it ends sooner
         self.refused_steps = 0  # taken by NEURON because the device cannot
 

@@ -19,7 +19,7 @@ from clhines.neuron.switch.cost import Accounts
 from clhines.neuron.switch.errors import ErrorRelay
 from clhines.neuron.switch.runner import CallRunner, SwitchOptions, SwitchState
 
-_NAME = "clhines_neuron_switch"  # of the switch in hoc
+_NAME = "clhines_neuron_switch"  # the switch's name in hoc
 _STANDARD = "clhines_neuron_continuerun"  # stdrun.hoc's continuerun() while the switch is on
 _CONTINUERUN = f"""proc continuerun() {{ local begun
     begun = startsw()

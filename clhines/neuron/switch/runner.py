@@ -78,8 +78,8 @@ class CallRunner:
     ) -> None:
         self._h, self._state, self._errors, self._methods = h, state, errors, methods
         self._is_running = self._is_in_neuron = False
-        self._run_seconds, self._device = 0.0, "NEURON"  # of the last run
-        self._stretches = list[float]()  # s of each, without its steps on the device
+        self._run_seconds, self._device = 0.0, "NEURON"  # in the last run
+        self._stretches = list[float]()  # s per stretch, without the device's steps
         self._stretch_begin = 0.0
         self._background = BackgroundWork()
 
