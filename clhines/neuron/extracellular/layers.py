@@ -2,10 +2,11 @@
 
 As in NEURON (extcelln.cpp), outside potentials are unknowns of a step, like the inside one:
 
-    vext[k]  --  xg[k], xc[k]  --  vext[k + 1]  ...  e_extracellular (last layer)
+    vext[k]  --  xg[k], xc[k]  --  vext[k + 1]  ...
        |
     xraxial[k], along the section, to vext[k] of the neighbour
 
+The last layer's `xg` leads to `e_extracellular`, its `xc` to a constant potential.
 `xraxial` counts half a segment on either side within a section, and nothing of the parent's segment
 where sections join. Section ends have outside potentials without `xg` and `xc`. Sections with the
 mechanism are sealed towards sections without it. As `Network.from_arrays` requires, the outer nodes

@@ -84,7 +84,7 @@ class HocSymbols(Library):
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def built_in(self, name: str) -> ctypes.c_uint64:
-        """Return the word with the address of a built-in function, if hoc's own is there."""
+        """Return the word with the address of a built-in function, after checking that address."""
         word = self.function_of_hoc(name)
         if word.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
