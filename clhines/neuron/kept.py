@@ -3,6 +3,9 @@
 A call takes all steps but the last, which NEURON takes itself. If NEURON's memory is unchanged at
 the next call, the simulation continues from its own state. If only values differ, they are read
 again. Otherwise the whole model is read again. No NEURON object is held between calls.
+
+    |--- device: steps 1 to n - 1 ---|- NEURON: step n -|--- device ---|- NEURON -| ...
+    read, or compare        write back         compare         write back
 """
 
 from __future__ import annotations
