@@ -13,18 +13,16 @@ has changed, and comes back at the end of a run. Spikes of other ranks need no m
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import pyopencl as cl
 
 from clhines.core.errors import InputError
 from clhines.simulator.engines.reference import Clock, started
-from clhines.simulator.engines.run import Mark, Run, take_chunk
+from clhines.simulator.engines.run import Run, take_chunk
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.times import LAST_STEP
 from clhines.simulator.ranks.exchange import NO_WORDS, NOTHING
@@ -84,7 +82,7 @@ class WholeRun:
         return [part.cut(whole, now) for part in self._parts]
 
 
-class OneDeviceRun:
+class OneDeviceRun(Run):
     """The run of a rank whose cells rank 0 advances, see `Run`; only rank 0 has `whole`.
 
     All ranks call `now`, `advance` and `exchange` together. `exchange` ends a run, as in
@@ -94,11 +92,12 @@ class OneDeviceRun:
     wanted: ClassVar[bool | None] = None  # None: on GPUs
     max_steps = LAST_STEP
     can_restart = True
+    device: Any = None
 
     def __init__(
         self, joints: Joints, model: Model, dtype: np.dtype, device: Any, whole: WholeRun | None
     ) -> None:
-        self.device: cl.Device = device
+        self.device = device
         self._joints, self._dtype, self._whole = joints, dtype, whole
         self._records, self._of_chunk = list[Record](), list[Record]()
         self._chunks: list[Chunk] = []
@@ -164,15 +163,6 @@ class OneDeviceRun:
             steps, chunk = self._ask(self._of_chunk, end, answers)
             self._chunks.append(chunk)
             first += steps
-
-    def deliver(self, first: int, count: int) -> None:
-        return
-
-    def mark(self) -> Mark:
-        return time.perf_counter()
-
-    def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        return [float(mark) for mark in marks if isinstance(mark, float)]
 
     def end(self) -> Chunk:
         chunks = self._chunks
