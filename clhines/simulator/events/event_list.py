@@ -27,11 +27,7 @@ class EventList:
     """Events that kernels detected, at most `capacity` per chunk; `early`: events of the start."""
 
     def __init__(
-        self,
-        queue: cl.CommandQueue,
-        capacity: int,
-        instant: np.dtype,
-        count: cla.Array,
+        self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array
     ) -> None:
         self.capacity, self._queue, self.count = capacity, queue, count
         self.seen = 0  # events that `new` has returned

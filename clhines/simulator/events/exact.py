@@ -21,11 +21,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.kinds.event_errors import TOO_LATE, TOO_MANY_EVENTS, WRONG_EVENTS
 from clhines.simulator.mechanisms.ir.program import Net
 from clhines.simulator.network.times import SPIKE_LATE
-from clhines.simulator.state.sources import (
-    WATCH_MARGIN,
-    bin_end,
-    detected,
-)
+from clhines.simulator.state.sources import WATCH_MARGIN, bin_end, detected
 from clhines.simulator.state.variables import BlockCall, Queue, Variables
 
 Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times

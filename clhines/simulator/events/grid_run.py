@@ -28,7 +28,7 @@ class EventsSpec(TemplateSpec):
         "add_events": (
             "int first, int count, int num_targets, int slots, const int *restrict step",
             "const int *restrict target, const long *restrict weight, long *restrict incoming",
-        ),
+        )
     }
 
 

@@ -38,7 +38,7 @@ class ArtificialSpec(ArenaSpec):
             "const int *restrict mem_first, const int *restrict mem_column",
             "const int *restrict mem_index, real *restrict mem_rows",
             "real *mem, double *clock, int *ints, const int *at",
-        ),
+        )
     }
     together: bool = False
 

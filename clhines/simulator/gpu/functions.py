@@ -194,10 +194,7 @@ def _parameters(
 
 
 def _with_functions(
-    spec: EpochSpec,
-    kinds: Sequence[KindBlocks],
-    blocks: Sequence[ListBlocks],
-    variables: Variables,
+    spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
     """Return kinds and blocks with functions for lists, and the numbers of terms in use."""
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0

@@ -63,9 +63,7 @@ from clhines.simulator.network.copies import step_of
 from clhines.simulator.network.groups import Group, Inside, inside
 from clhines.simulator.network.network import CopyNumbers, Network
 from clhines.simulator.network.structure import NodeValues, Structure
-from clhines.simulator.network.times import (
-    as_step,
-)
+from clhines.simulator.network.times import as_step
 from clhines.simulator.network.wiring import CallColumns, Wiring
 
 
@@ -110,10 +108,7 @@ def compile(
 
 
 def _kinds(
-    parts: Inside,
-    groups: Sequence[Group],
-    celsius: float,
-    stored: Collection[tuple[str, str]],
+    parts: Inside, groups: Sequence[Group], celsius: float, stored: Collection[tuple[str, str]]
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     last = None if parts.of_copies else parts.added.last
     every = parts.gids is not None

@@ -20,13 +20,7 @@ from clhines.simulator.network.additions import Additions
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.plasticity import Rule
-from clhines.simulator.network.times import (
-    LAST_STEP,
-    MAX_SLOTS,
-    ROUNDING,
-    delay_steps,
-    event_steps,
-)
+from clhines.simulator.network.times import LAST_STEP, MAX_SLOTS, ROUNDING, delay_steps, event_steps
 from clhines.simulator.network.wiring import Wiring
 
 RING_STEPS = 2**13  # longest delay for which a ring of sums always has room

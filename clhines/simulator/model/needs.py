@@ -361,10 +361,7 @@ def check_steered(model: Model) -> None:
             at = int(by[np.argmax(alike)])
             raise InputError(
                 refusal(
-                    "network.pointer-weight-same-delay",
-                    own=own,
-                    said=said,
-                    delay=netcons.delay[at],
+                    "network.pointer-weight-same-delay", own=own, said=said, delay=netcons.delay[at]
                 )
             )
 

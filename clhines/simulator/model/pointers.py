@@ -45,10 +45,7 @@ def _steered(
 
 
 def _pointers(
-    added: Additions,
-    kinds: Sequence[Kind],
-    instances: Spans,
-    others: Collection[tuple[int, str]],
+    added: Additions, kinds: Sequence[Kind], instances: Spans, others: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], np.ndarray]:
     pointers = {
         (k, name): np.full(kind.count, -1)
@@ -108,10 +105,5 @@ def _written(
 
 def _nowhere(kind: Kind, name: str, count: int) -> InputError:
     return InputError(
-        refusal(
-            "network.pointer-unset",
-            name=kind.mechanism.name,
-            name2=name,
-            count=count,
-        )
+        refusal("network.pointer-unset", name=kind.mechanism.name, name2=name, count=count)
     )
