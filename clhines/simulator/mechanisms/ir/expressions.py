@@ -412,9 +412,11 @@ def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
 
 
 def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
+    """Return the derivative of W, ``(exp(b*h) - 1) / b``, by b; ``exp(b*h)`` is ``1 + b*W``."""
     z = graph.local("_z", b * h)
     near = h**2 * _series(graph, [Fraction(k + 1, math.factorial(k + 2)) for k in range(15)], z)
-    far = (h * graph.call("exp", z) - graph.call("weight", b, h)) / b
+    weight = graph.local("_weight", graph.call("weight", b, h))  # no factor that `relax` knows
+    far = (h * (graph.one + b * weight) - weight) / b
     return graph.where(graph.less(graph.call("abs", z), graph.number(Fraction(1, 2))), near, far)
 
 

@@ -24,6 +24,18 @@ def test_one_quotient_for_both_signs():
             assert value(after, v=v) == pytest.approx(value(before, v=v), rel=1e-14)
 
 
+def test_slopes_of_both_signs():
+    """Far from 0 they are tiny on one side, where a sum would leave rounding errors."""
+    graph = Graph()
+    x = (graph.symbol("v") + 40) / 10
+    roots = [graph.slope(bernoulli(y), "v") for y in (x, -x)]
+    found = share_bernoullis(roots)
+    assert operations(roots)["bernoulli_slope"] == 2 and operations(found)["bernoulli_slope"] == 1
+    for v in (-340.0, -140.0, -50.0, -41.5, -38.5, -30.0, 60.0, 260.0):
+        for before, after in zip(roots, found, strict=True):
+            assert value(after, v=v) == pytest.approx(value(before, v=v), rel=1e-14)
+
+
 def test_others_are_left_alone():
     graph = Graph()
     roots = [bernoulli(graph.symbol("v")), bernoulli(-graph.symbol("v") - 1)]
