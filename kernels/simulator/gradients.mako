@@ -14,7 +14,11 @@
     const int i = order[k];
     const uint at = i * num_rows + q;
     __global const int *restrict here = of_node + i * ${max(1, 2 * len(spec.kinds))};
+% if spec.lanes:
+    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
+% endif
 </%def>\
+<%def name="near(node)">v_of[p] + (ends ? ${twice}gather(changes, OF(${node})) : 0)</%def>\
 <%def name="times(block)">\
 % if block == "advance":
             const real t_begin = t_0, t_now = t_1, t_end = t_1;
@@ -89,27 +93,13 @@ ${TESTS}\
 typedef real lanes;
 % endif
 
-static lanes gather(__global const real *source, __global const int *place, const uint at)
-{
-% if w > 1:
-    lanes values;
-    for (int lane = 0; lane < ${w}; lane++) ((real *)&values)[lane] = source[place[${w} * at + lane]];
-    return values;
-% else:
-    return source[place[at]];
+${part("simulator/common/copy_places")}\
+% if spec.lanes:
+${part("simulator/common/rates")}\
+${part("simulator/common/table_rows")}\
 % endif
-}
-
-static void scatter(__global real *target, __global const int *place, const uint at, const lanes values)
-{
-% if w > 1:
-    for (int lane = 0; lane < ${w}; lane++) target[place[${w} * at + lane]] = ((const real *)&values)[lane];
-% else:
-    target[place[at]] = values;
-% endif
-}
-
 ${spec.functions}
+% if spec.kernel in ("", "take_step"):
 __kernel void take_step(${signature(spec, "take_step")})
 {
 ${begin(spec.tile)}\
@@ -118,7 +108,7 @@ ${begin(spec.tile)}\
     lanes v = v_of[at];
     if (ends) {
         // phase 5: voltages
-        v += ${twice}gather(changes, place, at);
+        v += ${twice}gather(changes, OF(i));
         (notes ? store + step % 2 * slot : next_of)[at] = v;
         // phase 9: records
         if (notes && column[i] >= 0) ${spec.row(0, "i")} = v;
@@ -127,14 +117,13 @@ ${begin(spec.tile)}\
     if (begins) {
         d = ${spec.column("capacitance", "i")} / solved_dt + ${spec.column("constant_d", "i")};
         b = ${spec.column("constant_b", "i")} - ${spec.column("constant_g", "i")} * v;
-<% near = "v_of[p] + (ends ? " + twice + "gather(changes, place, p) : 0)" %>\
         if (parent[i] >= 0) {
             const uint p = parent[i] * num_rows + q;
-            b += ${spec.column("u", "i")} * (v - (${near}));
+            b += ${spec.column("u", "i")} * (v - (${near("parent[i]")}));
         }
         for (int c = child[i]; c >= 0; c = sibling[c]) {
             const uint p = c * num_rows + q;
-            b += ${spec.column("u", "c")} * (v - (${near}));
+            b += ${spec.column("u", "c")} * (v - (${near("c")}));
         }
     }
 % for name, place in spec.ion_places:
@@ -218,11 +207,13 @@ ${store(kind, "s", "after")}\
     }
 % endif
     if (begins) {
-        scatter(system_d, place, at, d);
-        scatter(system_b, place, at, b);
+        scatter(system_d, OF(i), d);
+        scatter(system_b, OF(i), b);
     }
 }
 
+% endif
+% if spec.kernel in ("", "take_back"):
 // Take derivatives by the values at the begin of the later step back through its solve, its currents and its
 // events, then through the states of the earlier step. `now` is the later step's slot, `next` the earlier's.
 __kernel void take_back(${signature(spec, "take_back")})
@@ -232,24 +223,26 @@ ${begin(1)}\
     const lanes v = later_of[at];
     lanes by_v = slopes[at], by_b = 0, by_d = 0;
     if (begins) {
-        const lanes change = gather(changes, place, at);
-        by_b = gather(solution, place, at);
+        const lanes change = gather(changes, OF(i));
+        by_b = gather(solution, OF(i));
         by_d = -by_b * change;
         by_v -= ${spec.column("constant_g", "i")} * by_b;
         if (parent[i] >= 0) {
             const uint p = parent[i] * num_rows + q;
-            const lanes above = gather(solution, place, p);
+            const lanes above = gather(solution, OF(parent[i]));
             by_v += ${spec.column("u", "i")} * (by_b - above);
 % if spec.axial:
-            by_u[at] += (v - later_of[p]) * (by_b - above) - by_b * gather(changes, place, p) - above * change;
+            by_u[at] += (v - later_of[p]) * (by_b - above) - by_b * gather(changes, OF(parent[i])) - above * change;
 % endif
         }
         for (int c = child[i]; c >= 0; c = sibling[c])
-            by_v += ${spec.column("u", "c")} * (by_b - gather(solution, place, c * num_rows + q));
+            by_v += ${spec.column("u", "c")} * (by_b - gather(solution, OF(c)));
 % if spec.matrix:
+% if spec.diagonal:
         by_diagonal[at] += by_d;
+% endif
         by_right[at] += by_b;
-        by_conductance[at] -= by_b * v;
+        by_conductance[at] ${"-= by_b * v" if spec.diagonal else "+= by_d - by_b * v"};
 % endif
     }
     if (ends && column[i] >= 0) by_v += ${spec.row(0, "i")};
@@ -342,9 +335,10 @@ ${store(kind, "by", "by_state")}\
     }
 % endif
     slopes[at] = by_v;
-    if (ends) scatter(system_b, place, at, ${twice}by_v);
+    if (ends) scatter(system_b, OF(i), ${twice}by_v);
 }
-% if spec.directions:
+% endif
+% if spec.directions and spec.kernel in ("", "take_tangents"):
 <%
     K = len(spec.directions)
     def of_kind(kind): return spec.directions_of(kind.number)
@@ -373,21 +367,21 @@ ${store(kind, "by", "by_state")}\
 __kernel void take_tangents(${signature(spec, "take_tangents")})
 {
 ${begin(1)}\
-    const lanes v = store[(ends ? next : now) * slot + at], change = begins ? gather(changes, place, at) : 0;
+    const lanes v = store[(ends ? next : now) * slot + at], change = begins ? gather(changes, OF(i)) : 0;
     lanes by_v[${K}], right[${K}];
     for (int r = 0; r < ${K}; r++) {
         __global const real *x = tangent_changes + r * size;
-        by_v[r] = T(now, r, at) + (ends ? ${twice}gather(x, place, at) : 0);
+        by_v[r] = T(now, r, at) + (ends ? ${twice}gather(x, OF(i)) : 0);
         if (ends) T(next, r, at) = by_v[r];
         if (ends && column[i] >= 0) rows[(((size_t)step * ${K} + r) * num_columns + column[i]) * num_rows + q] = by_v[r];
         right[r] = -${spec.column("constant_g", "i")} * by_v[r];
         if (parent[i] >= 0) {
             const uint p = parent[i] * num_rows + q;
-            right[r] += ${spec.column("u", "i")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, place, p) : 0)));
+            right[r] += ${spec.column("u", "i")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, OF(parent[i])) : 0)));
         }
         for (int c = child[i]; c >= 0; c = sibling[c]) {
             const uint p = c * num_rows + q;
-            right[r] += ${spec.column("u", "c")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, place, p) : 0)));
+            right[r] += ${spec.column("u", "c")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, OF(c)) : 0)));
         }
     }
 % for kind in spec.kinds:
@@ -433,6 +427,6 @@ ${product(kind, "current", "next", f"right[r] -= {kind.factor} * sum{factor};")}
 % endif
 % endfor
     if (begins)
-        for (int r = 0; r < ${K}; r++) scatter(system_b + r * size, place, at, right[r]);
+        for (int r = 0; r < ${K}; r++) scatter(system_b + r * size, OF(i), right[r]);
 }
 % endif

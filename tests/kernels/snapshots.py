@@ -44,6 +44,7 @@ from clhines.simulator.gradients.events import EventConnections
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
 from clhines.simulator.kinds.blocks import spec_of
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.model import compile
 from clhines.simulator.network.plasticity import RULES, Rule
 from clhines.simulator.records.features import FeaturesSpec
@@ -162,7 +163,8 @@ def network_specs(dtype, limits):
                     yield with_lists(plan.spec, functions, plan.lists, variables, network, 64)[0]
                 elif by_node is None:
                     spec = with_sites(plan.spec, functions, network)
-                    yield from (spec, replace(spec, samples=True, detects=True))
+                    more = {"samples": True, "detects": True, "whole": not spec.constant}
+                    yield from (spec, replace(spec, **more))
                     if spec.constant:
                         yield spec.of_factors
 
@@ -234,6 +236,10 @@ def gradient_specs(dtype):
         planned = (layout, {0: {parameter}}, name == "hh", real_name(dtype))
         spec = GradientPlan(variables, *planned).spec
         yield from (spec, replace(spec, directions=((0, parameter, 0),), tile=8, registers=64))
+        for lanes in [Lanes(False), Lanes(True)] if width == 1 else []:
+            spec = GradientPlan(variables, *planned, lanes=lanes).spec
+            given = {"tile": 4, "stride": 2, "diagonal": False}
+            yield from (replace(spec, kernel=name, **given) for name in ("take_step", "take_back"))
     parent = np.where(np.arange(8) % 2, np.arange(8) - 1, -1)
     for width in (1, 4):  # events with the slope of a sigmoid, events from outside, ions
         net = Network.from_arrays(parent, 2 * np.arange(5), [300.0] * 8, [0.1] * 8, [0.01] * 8)

@@ -171,7 +171,7 @@ class EpochSpec(TemplateSpec):
         "int *restrict grid_step if lists_steps",
         "int *restrict failed, const int *restrict record_start",
         "const int *restrict record_list, real *restrict record_v, int record_row",
-        "int num_records, int num_mem, const int *restrict mem_first",
+        "int record_every, int num_records, int num_mem, const int *restrict mem_first",
         "const int *restrict mem_column, const int *restrict mem_index",
         "real *restrict mem_rows, real *mem, instant *clock, int *ints, regions_ regions",
         "real *far_held if far",
@@ -192,6 +192,7 @@ class EpochSpec(TemplateSpec):
     warp: ClassVar[int] = WARP
     most_once: ClassVar[int] = 64  # numbers that lists compute once per launch
     real: str
+    branches: ClassVar[bool] = False  # in rate functions: they would keep gates apart
     phase: str = "advance"  # "factor": the constant factors, once; "advance": steps
     constant: bool = False  # only the roots' conductances change
     inflow: bool  # there are constant currents
@@ -209,6 +210,7 @@ class EpochSpec(TemplateSpec):
     fused: bool = False
     kinds: tuple[KindPlan, ...] = ()
     registers: int = 0  # most per work-item (NVIDIA's compiler); 0: its choice
+    whole: bool = False  # rows of records have all voltages, in the order of places
     samples: bool = False  # states and currents of instances are recorded
     in_steps: bool = True  # all events come in whole steps: the solve compares thresholds
     detects: bool = False  # there are detectors besides the somas'

@@ -33,6 +33,7 @@ from clhines.simulator.gradients.kernels import DELIVERS, NOTES, takes_vectors, 
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan, changing_ions
 from clhines.simulator.gradients.quantities import Direction, Quantities
 from clhines.simulator.gradients.trace import TracedRun
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.records.records import Record
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
@@ -42,7 +43,8 @@ from clhines.solver.solver import Solver
 
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on conditions with vectors of 64
 _GROUP = 128  # work-items
-_REGISTERS = 64  # per work-item
+# per work-item, by kernel: with fewer, more work-items run side by side; with more, fewer spill
+_REGISTERS = {"take_step": 56, "take_back": 80, "take_tangents": 80}
 _SECTOR = 32  # bytes per memory access of a GPU
 MEMORY = 8e9  # most bytes on the device
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
@@ -76,9 +78,12 @@ class DeviceSteps:
         if directions and model.forest.num_cells % width:
             width = 1  # no copies that fill up
         self.layout = CopyLayout(model, width)
+        self.lanes = self.layout.rows * self.layout.width
         real, self.connections = real_name(self.dtype), EventConnections(model, steps)
         wanted = quantities.parameters(), quantities.by_matrix
-        planned = (*wanted, real, records, self.connections)
+        limits = devices.limits(self.queue.device)
+        lanes = None if devices.is_cpu(self.queue.device) else Lanes(limits.ptx)
+        planned = (*wanted, real, records, self.connections, lanes)
         self.plan = GradientPlan(self.host.variables, self.layout, *planned)
         self.solver = _solver(model.forest, self.dtype, self.queue)
         self._order = self.solver.engine.device_order()
@@ -88,18 +93,16 @@ class DeviceSteps:
             self.plan.spec,
             tile=self._tile(places),
             axial="Ra" in quantities.of,
+            diagonal="Ra" in quantities.of or "cm" in quantities.of,
             surrogate=surrogate is not None and self.plan.spec.events,
-            registers=_REGISTERS
-            if devices.limits(self.queue.device).ptx and real == "double"
-            else 0,
+            stride=self._stride(places),
             directions=self._seeded(),
         )
-        self.lanes = self.layout.rows * self.layout.width
         self.slot = self.plan.entries * self.layout.rows  # rows of voltages, states and ions
         self._sizes = self._launched(1), self._launched(self.spec.tile)
         self.arrays = self._arguments(places)
         self.arrays["surrogate_width"] = self.dtype.type(surrogate or 0)
-        self._built = program.build(self.queue.context, self.spec)
+        self._capped = limits.ptx and real == "double"
         self._kernels: dict[str, tuple[launches.BoundKernel, list[str]]] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
@@ -138,6 +141,13 @@ class DeviceSteps:
             return 32
         return 1 if places[0, 1] == places[0, 0] + 1 else _SECTOR // self.dtype.itemsize
 
+    def _stride(self, places: np.ndarray) -> int:
+        """Return how far apart all nodes of a copy are from the ones of the next; 0 if not even."""
+        if self.layout.width > 1 or self.lanes < 2:
+            return 0
+        apart = np.diff(places, axis=1)
+        return int(apart[0, 0]) if (apart == apart[0, 0]).all() else 0
+
     def _arguments(self, places: np.ndarray) -> dict[str, Any]:
         plan, columns, num = self.plan, self.plan.columns, np.int32
         model, n = self.model, self.layout.nodes
@@ -151,7 +161,7 @@ class DeviceSteps:
             "sibling": sibling,
             "order": np.argsort(places[:, 0]),
             "of_node": plan.of_node.transpose(2, 0, 1),
-            "place": places,
+            "place": places[:, 0] if self.spec.stride else places,
             "column": column,
         }
         reals = {
@@ -173,6 +183,9 @@ class DeviceSteps:
             "slot": np.int64(self.slot),
             **dict.fromkeys(_CHANGES, num(0)),
         }
+        if self.spec.lanes is not None:
+            numbers = self.spec.series_numbers.arguments
+            found |= {name: self.dtype.type(value) for name, value in numbers.items()}
         if self.spec.events:
             of_events = self.connections.arrays(self.host.variables, self.dtype)
             detector = self.layout.packed(of_events["detector"])
@@ -203,7 +216,10 @@ class DeviceSteps:
     def bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
         for name in names:
             arguments = {**self.arrays, **more}
-            bound = launches.bind(self._built, self.spec, name, arguments, _CHANGES)
+            registers = _REGISTERS[name] if self._capped else 0
+            spec = replace(self.spec, kernel=name, registers=registers)
+            built = program.build(self.queue.context, spec)
+            bound = launches.bind(built, spec, name, arguments, _CHANGES)
             self._kernels[name] = bound, [p.name for p in self.spec.parameters(name)]
 
     def launch(self, name: str, step: int, turn: int, now: int, after: int, **arrays: Any) -> None:
@@ -228,28 +244,37 @@ class DeviceSteps:
 
     def recorded_rows(self, on_device: cla.Array) -> list[np.ndarray]:
         """Return the rows of each record from the rows on the device."""
-        rows = on_device.get(self.queue).reshape(self.steps + 1, -1, self.lanes)
-        rows[0] = self.plan.start()[self.recorded]
+        rows = on_device.get(self.queue).reshape(self.steps + 1, -1)
+        start = self.plan.start()[self.recorded]
+        rows[0, : start.size] = start.reshape(-1)
         if not np.isfinite(rows).all():
             raise InputError("gradient(): a record is not finite; run() says where and when")
         return [self._of_record(record, rows) for record in self.records]
 
-    def _of_record(self, record: Record, rows: np.ndarray) -> np.ndarray:
+    def _columns(self, record: Record) -> np.ndarray | slice:
+        """Return where the values of a record are in a row; a slice if they are neighbours."""
         entry, copy = self.plan.entry(record)
-        at = np.searchsorted(self.recorded, entry)
-        values: np.ndarray = rows[:: record.every, at, copy].astype(np.float64)
+        at = np.searchsorted(self.recorded, entry) * self.lanes + copy
+        is_slice = len(at) > 0 and (np.diff(at) == 1).all()
+        return slice(int(at[0]), int(at[-1]) + 1) if is_slice else at
+
+    def _of_record(self, record: Record, rows: np.ndarray) -> np.ndarray:
+        values: np.ndarray = rows[:: record.every, self._columns(record)].astype(np.float64)
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
         """Return the derivatives by the rows of all recorded entries and all steps."""
-        by_rows = np.zeros((self.steps + 1, max(1, len(self.recorded)), self.lanes), self.dtype)
+        width = max(1, len(self.recorded)) * self.lanes
+        by_rows = np.zeros((self.steps + 1, width), self.dtype)
         for record, rows in zip(self.records, cotangents, strict=True):
-            entry, copy = self.plan.entry(record)
             values = rows if record.matrix is None else rows @ record.matrix
-            by_column = np.moveaxis(by_rows[:: record.every], 0, 2)
-            where = np.searchsorted(self.recorded, entry), copy
-            np.add.at(by_column, where, values.T.astype(self.dtype))
-        return by_rows
+            at, of_record = self._columns(record), by_rows[:: record.every]
+            if isinstance(at, slice) or len(np.unique(at)) == len(at):
+                of_record[:, at] += values.astype(self.dtype)
+            else:  # of a column that is there twice
+                where: Any = slice(None), at
+                np.add.at(of_record, where, values.astype(self.dtype))
+        return by_rows.reshape(self.steps + 1, -1, self.lanes)
 
 
 class DeviceGradient:
@@ -312,8 +337,8 @@ class DeviceGradient:
         of, stretch, spec = self._steps, self._stretch, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))
-        names = ["by_diagonal", "by_right", "by_conductance"] if spec.matrix else []
-        names += ["by_u"] if spec.axial else []
+        names = ["by_right", "by_conductance"] if spec.matrix else []
+        names += ["by_diagonal"] * spec.diagonal + ["by_u"] * spec.axial
         found = {name: of.zeros(of.layout.nodes) for name in names}
         found |= {"slopes": of.zeros(of.plan.entries), "by_values": of.zeros(of.plan.num_values)}
         if spec.events:
@@ -376,10 +401,12 @@ class DeviceGradient:
             adjoint.parameters[k][name][:] = layout.unpacked(by_value[first : first + count])
         if of.spec.matrix:
             matrix = {k: layout.unpacked(a.get(of.queue)) for k, a in found.items() if k in _MATRIX}
+            zeros = np.zeros(len(adjoint.v))
+            by_diagonal = matrix.get("by_diagonal", zeros)  # else with those by conductances
             adjoint.matrix = {
-                "capacitance": matrix["by_diagonal"] / model.solved_dt,
-                "constant_d": matrix["by_diagonal"],
-                "u": matrix.get("by_u", np.zeros(len(adjoint.v))),
+                "capacitance": by_diagonal / model.solved_dt,
+                "constant_d": by_diagonal,
+                "u": matrix.get("by_u", zeros),
                 "constant_b": matrix["by_right"],
                 "constant_g": matrix["by_conductance"],
             }

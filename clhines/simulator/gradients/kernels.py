@@ -6,12 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from clhines.simulator.gpu.series import SeriesNumbers
 from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.adjoints import BACK, adjoint_of
 from clhines.simulator.mechanisms.ir.compiled import Compiled
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.solver.plan.kernel_spec import TemplateSpec, Word
+from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word
 
 BLOCKS = ("receive", "current", "advance")  # blocks of a step
 TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # tasks of a launch, between two steps
@@ -95,6 +97,7 @@ class GradientKind:
     tables: tuple[tuple[str, int], ...]  # names and begins
     by: tuple[tuple[str, int], ...]  # first entry of the derivatives by each parameter
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # function and arguments
+    series: bool  # functions take the numbers of their series
 
     @property
     def num_states(self) -> int:
@@ -178,7 +181,7 @@ class GradientKind:
     def call(self, block: str) -> str:
         """Return the call of a block's function; states are in locals, ``s_NAME``."""
         name, arguments = self._arguments(block)
-        before, values = list[str](), list[str]()
+        before, values = list[str](), ["series__"] * self.series
         for a in arguments:
             if a.direction == "in":
                 values.append(self._input(a))
@@ -265,8 +268,8 @@ class GradientSpec(TemplateSpec):
             "const real *restrict changes, const real *restrict solution",
             "const lanes *restrict rows, lanes *restrict slopes, lanes *restrict by_values",
             "real *restrict system_b",
-            "lanes *by_diagonal if matrix, lanes *by_u if axial",
-            "lanes *by_right if matrix, lanes *by_conductance if matrix",
+            "lanes *restrict by_diagonal if diagonal, lanes *restrict by_u if axial",
+            "lanes *restrict by_right if matrix, lanes *restrict by_conductance if matrix",
         ),
         "take_tangents": (
             *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS),
@@ -282,6 +285,7 @@ class GradientSpec(TemplateSpec):
     secondorder: bool
     matrix: bool
     axial: bool
+    diagonal: bool  # apart from conductances
     events: bool  # spikes act on targets
     outside: bool  # events from outside, too
     surrogate: bool  # spikes have the slope of a sigmoid
@@ -292,6 +296,23 @@ class GradientSpec(TemplateSpec):
     ions: tuple[ChangingIon, ...]
     recorded_ions: tuple[tuple[str, int], ...]  # variables of ions, and the entries before each
     functions: str
+    lanes: Lanes | None = None  # functions are for lanes of a GPU
+    kernel: str = ""  # the only one of the source; else all are there
+    stride: int = 0  # of places of a node in all copies; 0: each has its own
+    branches: ClassVar[bool] = True  # copies side by side mostly take the same, see ``rates.mako``
+    terms: ClassVar[tuple[int, ...]] = ()  # of shorter series, see ``rates.mako``
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        names = self.series_numbers.arguments if self.lanes else ()
+        return [*super().parameters(kernel), *(Parameter(name, "real") for name in names)]
+
+    @property
+    def series_numbers(self) -> SeriesNumbers:
+        return SeriesNumbers(self.real)
+
+    @property
+    def ptx(self) -> bool:
+        return self.lanes is not None and self.lanes.inverses
 
     @property
     def ion_places(self) -> list[tuple[str, str]]:
@@ -333,6 +354,7 @@ def functions_of(
     real: str,
     width: int,
     single: Collection[str],
+    lanes: Lanes | None,
 ) -> Printed:
     """Return functions of a mechanism's blocks, forward and back, with arguments; printed once.
 
@@ -351,14 +373,15 @@ def functions_of(
             if adjoint is not None and adjoint.by:
                 compiled = adjoint.compiled
                 names.append(adjoint.name)
-        printed = Functions(compiled, real, width, tuple(single))
+        printed = Functions(compiled, real, width, tuple(single), lanes=lanes)
         blocks = [
             (name, f"{printed.prefix}_{compiled.bodies[name].suffix or name}", printed.calls(name))
             for name in names
         ]
         return printed.text(names), blocks
 
-    key = ("back", tuple(sorted(wanted)), tuple(sorted(ions)), real, width, tuple(single))
+    how = real, width, tuple(single), lanes
+    key = ("back", tuple(sorted(wanted)), tuple(sorted(ions)), *how)
     found: Printed = mechanism.compiled.once(key, make)
     return found
 

@@ -16,6 +16,7 @@ from clhines.simulator.gradients.kernels import (
     GradientSpec,
     functions_of,
 )
+from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.forms import adds_multiples
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, Argument
 from clhines.simulator.model.model import ADVANCE_REVERSAL, DENSITY, IonNodes, Kind, Model
@@ -23,6 +24,7 @@ from clhines.simulator.model.needs import phrases
 from clhines.simulator.records.records import ION, VOLTAGE, Record
 from clhines.simulator.state.variables import Variables, nernst_scale
 
+_LOAD = 4  # numbers of tables that functions for lanes read at once
 _STEP_BLOCKS = {*BLOCKS, "net_initial"}  # blocks that a step may have
 _START = ("initial", "before_initial", "after_initial", "unless", "table_", "grid_")
 _ROLES = frozenset("v t dt parameter state ion table i g ion_current".split())
@@ -213,10 +215,12 @@ class GradientPlan:
         real: str,
         records: Sequence[Record] = (),
         connections: EventConnections | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         model = variables.model
         self.layout, self._variables, self._records = layout, variables, records
         self._connections = connections or EventConnections(model, 0)
+        self._lanes = lanes
         self.columns = CopyColumns(layout)
         of_matrix = tuple((name, self.columns.add(getattr(model, name))) for name in MATRIX)
         self._tables, self.by = list[np.ndarray](), list[tuple[int, str, int]]()
@@ -242,6 +246,7 @@ class GradientPlan:
             secondorder=model.secondorder,
             matrix=matrix,
             axial=matrix,
+            diagonal=matrix,
             events=bool(self._connections.is_target.any()),
             outside=self._connections.outside.size > 0,
             surrogate=False,
@@ -252,6 +257,7 @@ class GradientPlan:
             ions=ions,
             recorded_ions=tuple(pair for pair in firsts if pair[0] in of_ions),
             functions="\n".join(texts),
+            lanes=lanes,
         )
 
     def entry(self, record: Record) -> tuple[np.ndarray, np.ndarray]:
@@ -301,14 +307,14 @@ class GradientPlan:
         self.of_node[k, 1] = np.searchsorted(node, np.arange(self.layout.nodes), "right")
         single = [name for name in mechanism.parameters if name in kind.singles]
         changing = frozenset(name for ion in self.ions for name in ion.variables)
-        made = functions_of(mechanism, wanted, changing, real, self.layout.width, single)
-        text, blocks = made
+        how = real, self.layout.width, single, self._lanes
+        text, blocks = functions_of(mechanism, wanted, changing, *how)
         columns = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
         tables, by = list[tuple[str, int]](), list[tuple[str, int]]()
         for table in mechanism.program.tables:
             rows = self._variables.tables[k][table.name].reshape(-1)
             tables.append((table.name, sum(map(len, self._tables))))
-            self._tables.append(rows)
+            self._tables.append(np.pad(rows, (0, -len(rows) % _LOAD)))
         for name in sorted(wanted):
             by.append((name, self.num_values))
             self.by.append((k, name, self.num_values))
@@ -337,6 +343,7 @@ class GradientPlan:
             tables=tuple(tables),
             by=tuple(by),
             blocks=tuple(blocks),
+            series=self._lanes is not None,
         )
         self.entries += count * len(states)
         self._set |= {*ions_set(kind)}

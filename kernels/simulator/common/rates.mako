@@ -110,27 +110,52 @@ static real node_grown_${number}_(const node_series_ series__, const real x)
 // x / (exp(x) - 1), e = exp(x); its series near x = 0
 static real node_bernoulli_(const node_series_ series__, const real x, const real e)
 {
+% if spec.branches:
+    if (fabs(x) >= ${numbers.near}${end}) return ${over("x", f"e - 1.0{end}")};
+% endif
     const real y = x * x;
     real sum = ${c[f"bernoulli_{even[0]}"]};
 % for k in even[1:]:
     sum = fma(sum, y, ${c[f"bernoulli_{k}"]});
 % endfor
+% if spec.branches:
+    return fma(sum, y, fma(x, -0.5${end}, 1.0${end}));
+% else:
     real far = ${over("x", f"e - 1.0{end}")};
 % if quick and double:
     __asm__ volatile("" : "+d"(far));   // compute both: a branch would keep the compiler from interleaving gates
 % endif
     return fabs(x) < ${numbers.near}${end} ? fma(sum, y, fma(x, -0.5${end}, 1.0${end})) : far;
+% endif
 }
 
 // derivative of x / (exp(x) - 1), e = exp(x)
 static real node_bernoulli_slope_(const node_series_ series__, const real x, const real e)
 {
+<%
+    far_slope = over(f"(1.0{end} - x - {over('x', f'e - 1.0{end}')})", f"e - 1.0{end}")
+    if quick: far_slope = f"(1.0{end} - x - x * inverse) * inverse"
+%>\
+% if spec.branches:
+    if (fabs(x) >= ${numbers.near}${end}) {
+% if quick:
+        const real inverse = node_inverse_(e - 1.0${end});
+% endif
+        return ${far_slope};
+    }
+% elif quick:
+    const real inverse = node_inverse_(e - 1.0${end});
+% endif
     const real y = x * x;
     real sum = ${2 * even[0] + 2} * ${c[f"bernoulli_{even[0]}"]};
 % for k in even[1:]:
     sum = fma(sum, y, ${2 * k + 2} * ${c[f"bernoulli_{k}"]});
 % endfor
-    const real far = ${over(f"(1.0{end} - x - {over('x', f'e - 1.0{end}')})", f"e - 1.0{end}")};
+% if spec.branches:
+    return fma(sum, x, -0.5${end});
+% else:
+    const real far = ${far_slope};
     return fabs(x) < ${numbers.near}${end} ? fma(sum, x, -0.5${end}) : far;
+% endif
 }
 

@@ -1,5 +1,7 @@
 """Gradients on devices beside those of the reference, and what is left to the reference."""
 
+from types import SimpleNamespace
+
 import central_differences
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import clhines
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.gradients import by_device
 from clhines.simulator.gradients.plan import unsupported
+from clhines.solver.device import devices
 
 TABLED = """NEURON { SUFFIX tabled USEION na READ ena WRITE ina RANGE gbar GLOBAL shift }
 PARAMETER { gbar = 0.02 shift = 1 }
@@ -70,6 +73,28 @@ def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, second
     expected = gradient_of(net, of, 2.0, engine="reference", secondorder=secondorder)
     found = gradient_of(net, of, 2.0, queue=fast_queue, secondorder=secondorder)
     assert_close(found, expected, of)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("tabled", [False, True])
+def test_functions_for_lanes_of_a_gpu(fast_queue, monkeypatch, tabled, dtype):
+    """They have no branches, and take the numbers of their series."""
+    others = {**vars(devices), "is_cpu": lambda _: False}
+    monkeypatch.setattr(by_device, "devices", SimpleNamespace(**others))
+    net, of = tree(6, tabled)
+    expected = gradient_of(net, of, 2.0, engine="reference")
+    with Simulation(net, 0.025, queue=fast_queue, dtype=dtype) as sim:
+        sim.record("v", net.soma)
+        run = sim.vjp(1.0, of)
+        run.forward()
+        assert run._run._steps.spec.lanes is not None
+    found = gradient_of(net, of, 2.0, queue=fast_queue, dtype=dtype)
+    if dtype == "float64":
+        assert_close(found, expected, of)
+        return
+    for one in of:
+        size = np.abs(expected[one]).max()
+        np.testing.assert_allclose(found[one], expected[one], atol=1e-3 * size)
 
 
 def test_axial_resistivity(fast_queue):
