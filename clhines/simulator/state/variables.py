@@ -234,13 +234,31 @@ class Variables:
         read, changed, function = self.functions[k, block]
         if function is None:
             return ()
-        values = [self._value(k, a, instances, call) for a in read]
+        values: list[Any] = [self._value(k, a, instances, call) for a in read]
         self.note_call(k, block, instances, call, values)
+        alike = block == "initial" and len(instances) > 1 and self._are_alike(k, read, values)
+        if alike:  # compute one instance
+            values = [np.asarray(x)[:1] if np.ndim(x) == 1 else x for x in values]
         with np.errstate(all="ignore"):  # np.where computes both branches
             results = function(*values)
+        if alike:
+            results = [np.broadcast_to(x, instances.shape) for x in results]
         for argument, value in zip(changed, results, strict=True):
             self._put(k, block, argument, value, instances, call)
         return results
+
+    def _are_alike(self, k: int, read: Sequence[Argument], values: Sequence[Any]) -> bool:
+        """Return whether INITIAL of several instances reads the same numbers, to the last bit."""
+        used = self.model.kinds[k].mechanism.compiled.free("initial")
+        for a, x in zip(read, values, strict=True):
+            if a.role in ("table", "stream", "drawn"):
+                return False
+            if not np.ndim(x) or (a.role == "parameter" and a.name not in used):
+                continue
+            bits = np.ascontiguousarray(x, np.float64).view(np.int64)
+            if (bits != bits[0]).any():
+                return False
+        return True
 
     def played_values(self) -> PlayedValues:
         return PlayedValues(self.model, self.parameters)
