@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -34,6 +36,18 @@ from clhines.simulator.state.decisions import incoming_scale
 from clhines.simulator.state.host_grid import settled
 from clhines.solver.plan.plan import real_name
 
+_changing: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_changing", default=frozenset())
+
+
+@contextmanager
+def with_memory_for(mechanism: str, name: str) -> Iterator[None]:
+    """Plan simulations for several values of a parameter, so that the first ones do not."""
+    token = _changing.set(_changing.get() | {(mechanism, name)})
+    try:
+        yield
+    finally:
+        _changing.reset(token)
+
 
 class Staleness(IntEnum):
     """Parts of a model that changed after it was compiled."""
@@ -45,9 +59,11 @@ class CurrentModel:
     """The network of a simulation as arrays; `compiled`, the latest model, may be stale."""
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
-        self.network, self.settings, self.changes = network, dict(settings), Changes()
+        self.network, self.settings = network, dict(settings)
+        self.changes = Changes(stored={*_changing.get()})
         phase(f"making a model of {counted(network.num_cells, 'cell')}")
-        self.compiled, self._staleness = compile(network, **settings), Staleness.NOTHING
+        self.compiled = compile(network, **settings, changes=self.changes)
+        self._staleness = Staleness.NOTHING
 
     @property
     def current(self) -> Model:
@@ -186,7 +202,14 @@ class Runner:
         return True
 
     def reset(self) -> bool:
-        """Return to the start that the run has kept; False if it has none."""
+        """Return to the start that the run has kept; False if it has none.
+
+        A run that has not moved keeps its start for the next reset.
+        """
+        if not self.moved:
+            if self.on_device is not None:
+                self.on_device.keep_start()
+            return True
         if self.on_device is None or not self.on_device.reset():
             return False
         self.moved = False

@@ -20,6 +20,7 @@ from clhines.core.summary import counted
 from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
+from clhines.simulator.runner import with_memory_for
 from clhines.simulator.simulation import Simulation
 
 _STEP = 2.0  # factor of amplitudes until a cell fires
@@ -115,7 +116,9 @@ def find_thresholds(
     tolerance = as_number("tolerance", tolerance)
     if not 1e-12 <= tolerance < 1:
         raise InputError(f"tolerance is {tolerance:g}; expected 1e-12 or more, below 1")
-    with Simulation(network, **options) as simulation:
+    with with_memory_for(group.mechanism.name, name):
+        simulation = Simulation(network, **options)
+    with simulation:
         trial = _Trial(simulation, group, name, nodes, (level, after, duration))
         fired = trial.fires(below)
         if fired.any():

@@ -286,7 +286,7 @@ class Updates:
 
     def _to_start(self) -> None:
         runner, new_values = self._runner, self._runner.pending.start_values
-        if not new_values and (not runner.moved or runner.reset()):
+        if not new_values and runner.reset():
             return
         if runner.on_device is None or not runner.restart(self._model.current, in_place=True):
             self._remake("back to the start")

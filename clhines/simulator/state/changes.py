@@ -60,6 +60,7 @@ class Spread:
         spec = SpreadSpec(real_name(self.dtype))
         self._kernel = program.kernel_of(queue.context, spec, "spread")
         self._tables: dict[Hashable, cla.Array] = {}
+        self._sources_of_each: dict[Hashable, np.ndarray] = {}
         self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and length of short rows
         self._written = deque[cl.Event | None](maxlen=8)
 
@@ -98,8 +99,10 @@ class Spread:
         """Values of the instances of a group, or one for all."""
         if value.by == "all":
             return value.numbers
-        line = np.arange(len(self._model.instances[group][1]))
-        return value.numbers[self._sources(line, group, value.by)]
+        if (group, value.by) not in self._sources_of_each:
+            line = np.arange(len(self._model.instances[group][1]))
+            self._sources_of_each[group, value.by] = self._sources(line, group, value.by)
+        return value.numbers[self._sources_of_each[group, value.by]]
 
     def values(
         self,
