@@ -62,6 +62,7 @@ ${part("simulator/common/segment_root")}\
 ${part("simulator/common/segment_back")}\
 ${part("simulator/common/epoch_records")}\
         barrier(CLK_LOCAL_MEM_FENCE);
+${part("simulator/common/epoch_whole_rows", meet="barrier(CLK_LOCAL_MEM_FENCE)")}\
     } while (++step < first_step + num_steps);
 
     // back to memory

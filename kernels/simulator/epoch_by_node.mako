@@ -190,6 +190,7 @@ ${part("simulator/common/segment_root")}\
 ${part("simulator/common/segment_back")}\
 ${part("simulator/common/epoch_records")}\
         MEET();
+${part("simulator/common/epoch_whole_rows", meet="MEET()")}\
 % if spec.points:
         // Pointers read the array of step % 2: voltages at the begin of this step, with which states of the step
         // before advance, too. The other array is written here. No cell reads it meanwhile: it is read after the

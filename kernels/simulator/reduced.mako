@@ -47,7 +47,7 @@ __kernel void membrane(${signature(spec, "membrane")})
     }
     for (int q = clamp_begin[j]; q < clamp_begin[j + 1]; q++) {
 % for r in range(spec.tile):
-        sum${r} += clamps[from${r} * num_clamps + clamp[q]];
+        sum${r} += clamps[(long)min(row + ${r}, rows - 1) * num_clamps + clamp[q]];
 % endfor
     }
 % for r in range(spec.tile):

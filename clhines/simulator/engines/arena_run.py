@@ -45,7 +45,7 @@ from clhines.simulator.kinds.locations import locations, owner_of
 from clhines.simulator.kinds.played import entries_come
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.model import Model
-from clhines.simulator.records.records import Record
+from clhines.simulator.records.records import VOLTAGE, Record
 from clhines.simulator.records.reduced import View
 from clhines.simulator.records.rows import RecordedRows
 from clhines.simulator.state.arena import Arena
@@ -91,9 +91,16 @@ def _usual_spikes(model: Model, chunk: int) -> int:
 
 
 def _recorded(
-    run: ArenaRun, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray
+    run: ArenaRun,
+    rows: int,
+    locations: Sequence[tuple[str, np.ndarray]],
+    owner: np.ndarray,
+    whole: bool = False,
 ) -> tuple[list[View], dict[str, np.integer | cla.Array]]:
-    """Make room for rows that the work-items of `owner` write; return views and arguments."""
+    """Make room for rows that the work-items of `owner` write; return views and arguments.
+
+    Rows of voltages may be `whole`, in the order of places.
+    """
     index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
     columns = []
     for source, at in locations:
@@ -101,19 +108,29 @@ def _recorded(
         index[source].append(at)
     v_index = np.concatenate(index["v"])
     mem_index = np.concatenate([np.zeros(0, np.int64), *index["mem"]])
+    width = {"v": run.kernels.whole_rows if whole else len(v_index), "mem": len(mem_index)}
     room = {
-        name: run.ending.reads.zeros(f"{name}_rows", (max(rows, 1), max(len(a), 1)), run.dtype)
-        for name, a in (("v", v_index), ("mem", mem_index))
+        name: run.ending.reads.zeros(f"{name}_rows", (max(rows, 1), max(each, 1)), run.dtype)
+        for name, each in width.items()
     }
     order = np.argsort(owner, kind="stable")
     tables = {
-        "v_index": v_index,
+        "v_index": v_index[: 0 if whole else None],
         "mem_first": np.searchsorted(owner[order], np.arange(run.kernels.layout.num_owners)),
         "mem_column": order,
         "mem_index": mem_index[order],
     }
-    return [View(room[source], column) for source, column in columns], {
-        "num_v": np.int32(len(v_index)),
+    views = [View(room[source], column) for source, column in columns]
+    if whole:
+        places = (at for source, at in locations)
+        views = [
+            View(room["v"], index=at) if view.array is room["v"] else view
+            for view, at in zip(views, places, strict=True)
+        ]
+    return views, {
+        "whole": np.int32(whole),
+        "record_every": np.int32(run.rows.every),
+        "num_v": np.int32(width["v"]),
         "num_mem": np.int32(len(mem_index)),
         "v_rows": room["v"],
         "mem_rows": room["mem"],
@@ -132,6 +149,7 @@ class ArenaKernels(ABC):
 
     in_vectors = False
     in_steps = False  # whether kernels list all events by step, in the list of the grid
+    whole_rows = 0  # voltages of a row of all of them, if the kernels can write such rows
     alone = False  # whether the only work-item delivers events in whole steps itself
     layout: Layout
     place: np.ndarray
@@ -492,7 +510,10 @@ class ArenaRun:
         layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
         owner = [owner_of(source, self.variables, layout) for source in others]
         owners = np.concatenate([np.zeros(0, np.int64), *owner])
-        views, self.recorded_at = _recorded(self, rows, self._locations(sources), owners)
+        at = self._locations(sources)
+        sampled = sum(len(source.index) for source in sources if source.kind == VOLTAGE)
+        whole = 0 < self.kernels.whole_rows <= 2 * sampled and self.rows.only_membranes
+        views, self.recorded_at = _recorded(self, rows, at, owners, whole)
         self._bound = False
         return views
 

@@ -537,7 +537,8 @@ class CellEpochs(ArenaKernels):
     def bind(self) -> None:
         self.run.times.forget()
         num, recorded, real = np.int32, self.run.recorded_at, real_name(self.dtype)
-        at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
+        count = 0 if recorded["whole"] else int(recorded["num_v"])
+        at = recorded["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]
         plans = (launch.plan for launch in self.launches)
         offsets, sources = self.model.forest.cell_offsets, self.model.sources
         somas, others = self._detectors
@@ -566,6 +567,7 @@ class CellEpochs(ArenaKernels):
         """Return the kernel of a plan, built for its first launch."""
         if launch.kernel is None:
             spec, arguments = launch.spec, {**self._arguments, **launch.given}
+            spec = replace(spec, whole=bool(arguments["whole"]))
             if spec.in_steps:
                 spec = replace(spec, samples=bool(arguments["num_mem"]))
             built = program.build(self.queue.context, spec)
@@ -612,6 +614,10 @@ class CellEpochs(ArenaKernels):
             saved["held"][:somas] = above[:somas]
 
     # -- steps ---------------------------------------------------------------------------------
+
+    @property
+    def whole_rows(self) -> int:  # type: ignore[override]
+        return 0 if any(launch.spec.constant for launch in self.launches) else self.places
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.put(first, count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -58,18 +59,45 @@ class Membrane:
 
     def _find_clamps(self, nodes: np.ndarray) -> None:
         """Find the electrodes at nodes; a repeated node repeats its electrodes."""
-        clamp_nodes = [np.zeros(0, np.int64)]
+        clamp_nodes, columns, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
         for k, kind in enumerate(self._model.kinds):
             if not is_electrode(kind.mechanism):
                 continue
             first = np.searchsorted(kind.node, nodes)
             number = np.searchsorted(kind.node, nodes, side="right") - first
             if number.any():
-                self.clamps.append(Clamps(k, ranges(first, number), self._output(k)))
+                instance, output = ranges(first, number), self._output(k)
+                column = np.arange(len(instance))
+                if not output and not kind.mechanism.uses_noise:  # those of equal values are one
+                    parameters = [np.zeros(kind.count), *kind.arrays().values()]
+                    values = np.stack([a[instance] for a in parameters], axis=1)
+                    _, at, column = np.unique(
+                        values, axis=0, return_index=True, return_inverse=True
+                    )
+                    instance = instance[at]
+                self.clamps.append(Clamps(k, instance, output))
                 clamp_nodes.append(np.repeat(np.arange(len(nodes)), number))
+                columns.append(count + column.reshape(-1))
+                count += len(instance)
         node = np.concatenate(clamp_nodes)
-        self.clamp = np.argsort(node, kind="stable")
+        self.clamp = np.concatenate(columns)[np.argsort(node, kind="stable")]
         self.clamp_begin = offsets(np.bincount(node, minlength=len(nodes)))
+
+    def joints(
+        self, order: np.ndarray, index: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return `begin`, columns, `g`, `clamp_begin` and `clamp` of nodes in an order.
+
+        Columns are places in `index`, if any.
+        """
+        columns = self.neighbour_column, self.node_column
+        other, own = (a if index is None else index[a] for a in columns)
+        (begin, at), (clamp_begin, of_clamp) = (
+            (offsets(count), ranges(first[:-1][order], count))
+            for first in (self.begin, self.clamp_begin)
+            for count in [np.diff(first)[order]]
+        )
+        return begin, other[at], own[at], self.g[at], clamp_begin, self.clamp[of_clamp]
 
     def _output(self, k: int) -> str:
         """Return the variable that holds an electrode's current; empty if it is computed here."""
@@ -90,24 +118,27 @@ class Membrane:
             )
         return ""
 
-    def currents(self, first: int, rows: int, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """(rows, c) float64, nA: inward currents of all electrodes, from step `first` on."""
-        currents, output = [np.zeros((rows, 0))], iter(outputs)
+    def currents(self, steps: np.ndarray, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        """(rows, c) float64, nA: inward currents of all electrodes in these steps.
+
+        `outputs` are rows of these steps. Electrodes with equal parameters have one column.
+        """
+        currents, output = [np.zeros((len(steps), 0))], iter(outputs)
         for clamps in self.clamps:
-            currents.append(next(output) if clamps.output else self._current(clamps, first, rows))
+            currents.append(next(output) if clamps.output else self._current(clamps, steps))
         return np.hstack(currents)
 
-    def _current(self, clamps: Clamps, first: int, rows: int) -> np.ndarray:
+    def _current(self, clamps: Clamps, steps: np.ndarray) -> np.ndarray:
         """(rows, c) float64, nA: currents that depend only on time and noise."""
         model = self._model
-        kind, steps = model.kinds[clamps.kind], np.arange(first, first + rows)
-        t = np.maximum((steps + 0.5) * model.dt, 0.0)[:, None]
+        kind = model.kinds[clamps.kind]
+        t: Any = np.maximum((steps + 0.5) * model.dt, 0.0)[:, None]
         parameters = {name: a[clamps.instance] for name, a in kind.arrays().items()}
         noise = None
         if kind.mechanism.uses_noise:
             number = kind.first_instance + clamps.instance
             noise = normal(model.seed, number, np.maximum(steps, 0)[:, None])
-        v = np.zeros((rows, len(clamps.instance)))
+        v = np.zeros((len(steps), len(clamps.instance)))
         return -kind.mechanism.current(v, t, parameters, {}, noise, model.dt)[0]
 
 

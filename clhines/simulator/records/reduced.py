@@ -83,10 +83,14 @@ class ReducedSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Rows of a record on a device: columns of a (rows, stride) array, from `column` on."""
+    """Rows of a record on a device: columns of a (rows, stride) array, from `column` on.
+
+    Columns of membrane currents may be anywhere, at `index`.
+    """
 
     array: cla.Array
     column: int = 0
+    index: np.ndarray | None = None
 
     @property
     def stride(self) -> int:
@@ -171,7 +175,7 @@ class HostReducer(Reducer):
         if self.membrane is not None:
             m, rows = self.membrane, len(values)
             flow = m.g * (values[:, m.neighbour_column] - values[:, m.node_column])
-            clamps = m.currents(first, rows, samples[1:])[:, m.clamp]
+            clamps = m.currents(np.arange(first, first + rows), samples[1:])[:, m.clamp]
             values = np.zeros((rows, len(m.begin) - 1))
             for begin, terms in ((m.begin, flow), (m.clamp_begin, clamps)):
                 node = np.repeat(np.arange(values.shape[1]), np.diff(begin))
@@ -207,19 +211,10 @@ class DeviceReducer(Reducer):
     ) -> None:
         super().__init__(record, model)
         self._queue, self._dtype = queue, np.dtype(dtype)
-        self._tables: list[cla.Array] = []
+        self._tables: tuple[np.ndarray | None, list[cla.Array], cla.Array | None] | None = None
         self._kept: cla.Array | None = None
         self._count: cla.Array | None = None
         self._features: DeviceFeatures | None = None
-        if self.membrane is not None:
-            m = self.membrane
-            integers = m.begin, m.neighbour_column, m.node_column, m.clamp_begin, m.clamp
-            self._tables = [to_device(self._queue, a, np.int32) for a in integers]
-            self._tables.insert(3, to_device(self._queue, m.g, self._dtype))
-        if record.matrix is not None:
-            lanes = self._spec.lanes
-            padded = np.pad(record.matrix.T, ((0, 0), (0, -len(record.matrix) % lanes)))
-            self._matrix = to_device(self._queue, padded, self._dtype)
 
     @cached_property
     def _spec(self) -> ReducedSpec:
@@ -228,6 +223,27 @@ class DeviceReducer(Reducer):
     @cached_property
     def _built(self) -> cl.Program:
         return program.build(self._queue.context, self._spec)
+
+    def _of_places(self, index: np.ndarray | None) -> tuple[list[cla.Array], cla.Array | None]:
+        """Return the tables of `membrane`, and the matrix, for columns at an index.
+
+        Combined nodes come in the order of their columns, so that neighbours are read together.
+        """
+        if self._tables is None or self._tables[0] is not index:
+            record, real = self.record, self._dtype
+            order, tables = np.arange(len(record.index)), list[cla.Array]()
+            if self.membrane is not None:
+                if index is not None and record.matrix is not None:
+                    order = np.argsort(index[np.searchsorted(self.membrane.sampled, record.index)])
+                arrays = self.membrane.joints(order, index)
+                tables = [to_device(self._queue, a, real if a.dtype == np.float64 else np.int32)
+                          for a in arrays]  # fmt: skip
+            matrix = None
+            if record.matrix is not None:
+                padding = (0, 0), (0, -len(record.matrix) % self._spec.lanes)
+                matrix = to_device(self._queue, np.pad(record.matrix.T[order], padding), real)
+            self._tables = index, tables, matrix
+        return self._tables[1:]
 
     def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
         """Enqueue a kernel with one work-item per column; integer arguments become ``int``."""
@@ -291,22 +307,26 @@ class DeviceReducer(Reducer):
     ) -> tuple[View, bool]:
         """Compute membrane currents and linear combinations; return also whether there are any."""
         begin, every, kept = recorded_rows
-        mapped = False
+        mapped, (joints, matrix) = False, self._of_places(view.index)
         if self.membrane is not None:
-            clamps = self.membrane.currents(first, rows, outputs)
+            some = slice(begin, begin + (kept - 1) * every + 1, every)
+            steps = np.arange(first, first + rows)[some]
+            clamps = self.membrane.currents(steps, [one[some] for one in outputs])
             width = len(self.record.index)
             out = cla.empty(self._queue, (kept, width), self._dtype)
             sizes = width, begin, every, view.stride, view.column, kept, clamps.shape[1]
             clamp_rows = to_device(self._queue, clamps, self._dtype)
             tiles = -(-kept // self._spec.tile)
-            self._launch("membrane", tiles, *sizes, view.array, *self._tables, clamp_rows, out)
+            self._launch("membrane", tiles, *sizes, view.array, *joints, clamp_rows, out)
             view, begin, every, mapped = View(out), 0, 1, True
-        if self.record.matrix is not None:
+        if matrix is not None:
             rows_of = begin, every, view.stride, view.column
-            view, mapped = View(self._combined(view.array, kept, rows_of)), True
+            view, mapped = View(self._combined(view.array, matrix, kept, rows_of)), True
         return view, mapped
 
-    def _combined(self, values: cla.Array, kept: int, rows_of: tuple[int, ...]) -> cla.Array:
+    def _combined(
+        self, values: cla.Array, matrix: cla.Array, kept: int, rows_of: tuple[int, ...]
+    ) -> cla.Array:
         """Compute linear combinations of rows: partial sums first, then their sum."""
         assert self.record.matrix is not None
         spec, (width, terms) = self._spec, self.record.matrix.shape
@@ -319,9 +339,9 @@ class DeviceReducer(Reducer):
         deep = max(1, min(most // across, 1 << (-(-kept // spec.tile) - 1).bit_length()))
         tiles, group = -(-kept // (spec.tile * deep)), across * deep
         numbers = map(np.int32, (*rows_of, across, kept, padded, terms))
-        launches.BoundKernel(
-            self._built, "combine", [*numbers, values, self._matrix, parts]
-        ).launch(self._queue, -(-vectors // across) * group, group, rows=num_parts * tiles)
+        launches.BoundKernel(self._built, "combine", [*numbers, values, matrix, parts]).launch(
+            self._queue, -(-vectors // across) * group, group, rows=num_parts * tiles
+        )
         self._launch("add_parts", kept, self.width, kept, padded, num_parts, parts, out)
         return out
 

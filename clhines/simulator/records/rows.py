@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 import pyopencl as cl
@@ -11,7 +12,7 @@ import pyopencl.array as cla
 
 from clhines.simulator.device.reads import part_of
 from clhines.simulator.model.model import Model
-from clhines.simulator.records.records import Record
+from clhines.simulator.records.records import VOLTAGE, Record
 from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
 
 
@@ -46,6 +47,18 @@ class RecordedRows:
             parts = {id(view.array): part_of(view.array, 0, max(rows, 1)) for view in self._room}
             self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
             self._rows = rows
+
+    @property
+    def every(self) -> int:
+        """Return of how many steps records keep one at least; engines need not write others."""
+        each = [reducer.record for reducer in self.reducers.each]
+        return gcd(*(1 if r.reduce else r.every for r in each)) or 1
+
+    @property
+    def only_membranes(self) -> bool:
+        """Whether voltages are recorded for membrane currents alone."""
+        each = self.reducers.each
+        return all(r.membrane is not None for r in each if r.sources[0].kind == VOLTAGE)
 
     @property
     def arrays(self) -> list[cla.Array]:

@@ -1,6 +1,9 @@
 <%page args="spec"/>\
-## Record voltages: each lane writes its segment's voltages into the row of the step.
-        for (int q = first_record; q < end_record; ++q) {   // ${spec.recorded}, column
+## Record voltages: each lane writes its segment's voltages into the row of the step, if a record keeps it. Rows of
+## all voltages are written later, see `epoch_whole_rows.mako`.
+<% detects = spec.detects %>\
+        const bool keeps = (uint)(step + 1) % (uint)record_every == 0;
+        for (int q = ${"" if detects else "!keeps ? end_record : "}first_record; q < end_record; ++q) {   // ${spec.recorded}, column
             const int2 it = vload2(q, record_list);
             real seen = ${"a0" if spec.constant else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};
 % if spec.constant:
@@ -8,12 +11,13 @@
             if (${spec.recorded.read("node", "it.x")} == ${j}) seen = a${j};
 % endfor
 % endif
-% if spec.detects:
+% if detects:
             if (it.y < 0) {   // a detector
                 const int d = ~it.y;
 ${part("simulator/common/detect", 16, v="seen", number="d")}\
                 continue;
             }
+            if (!keeps) continue;
 % endif
             // phase 9: records
             record_v[(long)(record_row + step - first_step) * num_records + it.y] = seen;

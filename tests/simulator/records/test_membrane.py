@@ -59,6 +59,29 @@ def test_i_membrane_is_neurons(fast_queue, needs, engine):
     assert np.abs(result[seen][1:] - potentials).max() < 1e-8 * np.abs(potentials).max()
 
 
+@pytest.mark.parametrize("voltages", [False, True])
+def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
+    """Rows of all voltages, unless some are recorded as well; runs end between two rows."""
+    needs(fast_queue, "float64")
+    net, _ = networks.simple_network()
+    net.insert("hh", np.setdiff1d(net.nodes(), net.soma))
+    net.add("iclamp", at=net.soma, delay=0.2, dur=2.0, amp=np.linspace(0.1, 0.2, len(net.soma)))
+    matrix = np.random.default_rng(4).normal(size=(3, len(net.nodes())))
+    found = []
+    for engine in ("reference", "epochs-gpu"):
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        seen = sim.record("i_membrane", "all", every=EVERY * DT, matrix=matrix)
+        v = sim.record("v", [0], every=2 * EVERY * DT) if voltages else seen
+        runs = [sim.run(duration) for duration in (11 * DT, 30 * DT, DT, 40 * DT)]
+        if engine == "epochs-gpu":
+            kernels = sim.runner.kernels
+            assert int(sim.runner.recorded_at["whole"]) == (not voltages) and kernels.whole_rows
+        found.append([np.concatenate([run[k] for run in runs]) for k in (seen, v)])
+    for expected, ours in zip(*found, strict=True):
+        assert np.abs(expected).max() > 0
+        np.testing.assert_allclose(ours, expected, atol=1e-9 * np.abs(expected).max())
+
+
 def test_i_membrane_of_second_order_is_rejected():
     """The currents of its steps are others."""
     net, _ = networks.simple_network()
