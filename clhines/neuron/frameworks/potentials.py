@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from clhines.core.arrays import half_steps
+from clhines.neuron.frameworks import fibers
 from clhines.neuron.memory.raw import ref
 
 MOST = 1 << 28  # samples of all segments; above, the frameworks' own functions run
@@ -130,6 +131,7 @@ def _recording(segments: Iterable[Any], at: object) -> list[Any]:
 _ADAPTERS: dict[str, tuple[str, _Adapter]] = {
     "LFPy.cell": ("_run_simulation_with_probes", run_with_probes),
     "netpyne.sim.run": ("runSim", run_sim),
+    "pyfibers.stimulation": ("ScaledStim.run_sim", fibers.run_sim),
 }
 
 
@@ -156,9 +158,11 @@ class _Finder(MetaPathFinder):
         return spec
 
     def adapt(self, module: ModuleType) -> None:
-        """Replace the function in its module, and in the package that re-exports it."""
-        name, adapter = _ADAPTERS[module.__name__]
-        original = getattr(module, name, None)
+        """Replace the function in its module or class, and in the package that re-exports it."""
+        path, adapter = _ADAPTERS[module.__name__]
+        of_class, _, name = path.rpartition(".")
+        owner = getattr(module, of_class, None) if of_class else module
+        original = getattr(owner, name, None)
         if original is None:  # another version of the framework
             return
 
@@ -169,7 +173,7 @@ class _Finder(MetaPathFinder):
             return adapter(original, *arguments, **named)
 
         package = sys.modules.get(module.__name__.rpartition(".")[0])
-        for place in (module, package):
+        for place in (owner, package):
             if getattr(place, name, None) is original:
                 setattr(place, name, adapted)
 
