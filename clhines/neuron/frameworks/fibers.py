@@ -45,14 +45,14 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         finally:
             for player in players:
                 player.play_remove()
-        vars(stim)["_tstop"] = 0.0
+        stim.tstop = stim.dt / 2  # no steps
 
     stim.pre_run_setup = prepare_and_run
     try:
         return original(*arguments, **named)
     finally:
         del stim.pre_run_setup
-        vars(stim)["_tstop"] = stop
+        stim.tstop = stop
 
 
 def _ends_at_zero(stim: Any) -> bool:
