@@ -45,14 +45,14 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         finally:
             for player in players:
                 player.play_remove()
-        stim.tstop = stim.dt / 2  # no steps
+        vars(stim)["_tstop"] = 0.0  # its setter would cut waveforms that are arrays
 
     stim.pre_run_setup = prepare_and_run
     try:
         return original(*arguments, **named)
     finally:
         del stim.pre_run_setup
-        stim.tstop = stop
+        vars(stim)["_tstop"] = stop
 
 
 def _ends_at_zero(stim: Any) -> bool:
