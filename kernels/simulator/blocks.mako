@@ -5,6 +5,7 @@
     after = {**here, "t now": "t_end"}
     later = {**here, "t begin": "t_next", "t now": "t_next + half_dt", "t end": "t_next + half_dt + half_dt"}
     always = spec.always
+    constant_parameters = "".join(f"    const real *constants_{kind.number},\n" for kind in spec.grouped if kind.constants)
     events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
 %>\
 <%def name="lead(block)">\
@@ -190,11 +191,7 @@ ${part("simulator/common/at_target", 8, kinds=spec.net_kinds if spec.layered els
 static __attribute__((noinline)) void begin_block(
     const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
-% for kind in spec.grouped:
-% if kind.constants:
-    const real *constants_${kind.number},
-% endif
-% endfor
+${constant_parameters}\
 % if spec.sets_v and spec.constant:
     __global const real *constant_g, __global const real *constant_b,
 % endif
@@ -306,11 +303,7 @@ static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const int ahead, const int tame,
     const instant t_begin, const instant t_next, const instant half_dt, const int done, const size_t row,
     const real dt, const int capacity, const int num_mem,
-% for kind in spec.grouped:
-% if kind.constants:
-    const real *constants_${kind.number},
-% endif
-% endfor
+${constant_parameters}\
     __global const real *v, __global real *d, __global real *b, __global const real *x, __global int *failed, __global int *spike_count,
     __global int *spike_source, __global instant *spike_time,
 % if spec.grid:

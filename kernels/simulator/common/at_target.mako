@@ -1,7 +1,8 @@
 <%page args="spec, kinds"/>\
 ## Deliver the events of `target` that are due until the middle of the step, if it is an instance of one of the kinds.
-% for k, kind in ((kind.number, kind) for kind in kinds):
+% for kind in kinds:
 <%
+    k = kind.number
     skips = spec.wide and not kind.watches
     due = f" && (ints[stale + target] || clock[next_due + target] <= {spec.soon})" if skips else ""
     a = "-1" if kind.kind == "artificial" else f"ints[active_{k} + target - target_{k}]"

@@ -5,6 +5,41 @@
     down, up = spec.read_by["eliminate"], spec.read_by["substitute"]
     stride = spec.stride or "cell_stride[cell]"
 %>\
+<%def name="sweep(back)">\
+<%
+    name = "eliminate" if back else "substitute"
+    rest = rows % ahead   # nodes that do not fill a read
+    first, end, next_ = (f"{'ROWS' if rows else 'longest'} - 1", f">= {rest}", "-=") if back else ("0", f"< {rows - rest if rows else 'longest'}", "+=")
+%>\
+% if ahead > 1:
+    for (int i = ${first}; i ${end}; i ${next_} AHEAD) {
+${part("solver/common/cell_ahead", sweep=name, i="i", count=ahead)}\
+    }
+% if rest:
+    {
+${part("solver/common/cell_ahead", sweep=name, i=rest - 1 if back else rows - rest, count=rest)}\
+    }
+% endif
+% else:
+    for (int at = ${"longest - 1; at >= 0; --at" if back else "0; at < longest; ++at"}) {
+        for (int lane = 0; lane < LANES; ++lane) {
+            const int cell = item + lane;
+% if lanes > 1 and not rows:
+            if (at >= cell_size[cell]) continue;
+% endif
+            const int start = cell_start[cell], stride = ${stride};
+            const int place = start + at * stride;
+% if not spec.chains:
+            const int ${f"code = {spec.code}" if back else f"parent = {spec.step.read('parent', spec.code)}"};
+% endif
+% if not back:
+            const value f = load(factor, place);
+% endif
+${part(f"solver/common/cell_{name}")}\
+        }
+    }
+% endif
+</%def>\
 // Hines solver, one work-item per cell (Valero-Lara et al. 2018, pseudocode 1).
 // spec: ${spec}
 % if spec.stride == 1:
@@ -105,35 +140,7 @@ void solve(${signature(spec)})
 ${part("solver/common/cell_room", names=down, end="next")}\
 ${part("solver/common/cell_read", names=down, at="longest - 1 - k", count="AHEAD", end="next", outside="at < 0")}\
 % endif
-% if ahead > 1 and rows:
-    for (int i = ROWS - 1; i >= ${rows % ahead}; i -= AHEAD) {
-${part("solver/common/cell_ahead", sweep="eliminate", i="i", count=ahead)}\
-    }
-% if rows % ahead:
-    {
-${part("solver/common/cell_ahead", sweep="eliminate", i=rows % ahead - 1, count=rows % ahead)}\
-    }
-% endif
-% elif ahead > 1:
-    for (int i = longest - 1; i >= 0; i -= AHEAD) {
-${part("solver/common/cell_ahead", sweep="eliminate", i="i", count=ahead)}\
-    }
-% else:
-    for (int at = longest - 1; at >= 0; --at) {
-        for (int lane = 0; lane < LANES; ++lane) {
-            const int cell = item + lane;
-% if lanes > 1 and not rows:
-            if (at >= cell_size[cell]) continue;
-% endif
-            const int start = cell_start[cell], stride = ${stride};
-            const int place = start + at * stride;
-% if not spec.chains:
-            const int code = ${spec.code};
-% endif
-${part("solver/common/cell_eliminate")}\
-        }
-    }
-% endif
+${sweep(True)}\
 
     // forward sweep: from the root to the tips
 % if spec.reads_next:
@@ -141,36 +148,7 @@ ${part("solver/common/cell_eliminate")}\
 ${part("solver/common/cell_room", names=up, end="next")}\
 ${part("solver/common/cell_read", names=up, at="k", count="AHEAD", end="next", outside="at >= longest")}\
 % endif
-% if ahead > 1 and rows:
-    for (int i = 0; i < ${rows - rows % ahead}; i += AHEAD) {
-${part("solver/common/cell_ahead", sweep="substitute", i="i", count=ahead)}\
-    }
-% if rows % ahead:
-    {
-${part("solver/common/cell_ahead", sweep="substitute", i=rows - rows % ahead, count=rows % ahead)}\
-    }
-% endif
-% elif ahead > 1:
-    for (int i = 0; i < longest; i += AHEAD) {
-${part("solver/common/cell_ahead", sweep="substitute", i="i", count=ahead)}\
-    }
-% else:
-    for (int at = 0; at < longest; ++at) {
-        for (int lane = 0; lane < LANES; ++lane) {
-            const int cell = item + lane;
-% if lanes > 1 and not rows:
-            if (at >= cell_size[cell]) continue;
-% endif
-            const int start = cell_start[cell], stride = ${stride};
-            const int place = start + at * stride;
-% if not spec.chains:
-            const int parent = ${spec.step.read("parent", spec.code)};
-% endif
-            const value f = load(factor, place);
-${part("solver/common/cell_substitute")}\
-        }
-    }
-% endif
+${sweep(False)}\
 
 % if spec.reads_next:
     }

@@ -1,6 +1,10 @@
 <%page args="spec"/>\
 ## Eliminate the segments, with values in local memory: all nodes of leaves, all but the last of inner ones.
-<% M, sym = spec.segment, spec.symmetric %>\
+<%
+    M, sym = spec.segment, spec.symmetric
+    is_root = "parent == NONE" if spec.phase == "solve" else "whole && parent == NONE" if spec.expands else ""
+    if_tied = f"{is_root} ? (real)0 : " if is_root else ""   # the first node of a piece keeps its edge
+%>\
     int place = column + row[0];
     real my_up = 0;
 % if not sym:
@@ -31,21 +35,9 @@
 % if spec.solves:
         my_b = B(place);
 % endif
-% if spec.phase == "solve":
-        my_up = parent == NONE ? (real)0 : U(place);
+        my_up = ${if_tied}U(place);
 % if not sym:
-        my_low = parent == NONE ? (real)0 : l[${spec.at("place")}];
-% endif
-% elif spec.expands:
-        my_up = whole && parent == NONE ? (real)0 : U(place);
-% if not sym:
-        my_low = whole && parent == NONE ? (real)0 : l[${spec.at("place")}];
-% endif
-% else:   # the first node of a piece keeps its edge
-        my_up = U(place);
-% if not sym:
-        my_low = l[${spec.at("place")}];
-% endif
+        my_low = ${if_tied}l[${spec.at("place")}];
 % endif
     }
     if (is_inner) {
@@ -92,10 +84,6 @@
         if (length > ${j}) {
             const int next = column + row[${j}];
             const real next_d = D(next), next_up = U(next)${", next_b = B(next)" if spec.solves else ""};
-% else:
-        {
-% endif
-% if j:
 % if spec.eliminates:
             my_d = next_d - sum_d;
 % if not sym:
@@ -112,6 +100,8 @@
 % if not sym:
             my_low = l[${spec.at("next")}];
 % endif
+% else:
+        {
 % endif
 % if spec.eliminates:
             const real inverse = reciprocal(my_d);

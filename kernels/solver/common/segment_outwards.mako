@@ -1,6 +1,27 @@
 <%page args="spec"/>\
 ## Solve the segments outwards from the tree's solution.
 <% M = spec.segment %>\
+<%def name="nodes(count, inner)">\
+% for j in range((count - 1) // 4 * 4, -1, -4):
+<%  steps = [k for k in range(j + 3, j - 1, -1) if k < count] %>\
+        if (longest > ${j + inner}) {
+% for k in steps:
+            const int p${k} = column + row[${k}];
+            real g${k} = 0, f${k} = 0${f", e{k} = 0" if inner else ""};
+            if (length > ${k + inner}) {
+                g${k} = B(p${k});
+                f${k} = D(p${k});
+% if inner:
+                e${k} = U(p${k});
+% endif
+            }
+% endfor
+% for k in steps:
+            if (length > ${k + inner}) out[p${k}] = my_x = g${k} - f${k} * ${f"top - e{k} * " if inner else ""}my_x;
+% endfor
+        }
+% endfor
+</%def>\
 % if spec.natural and spec.ptx and not spec.direct:
     // places of the solution, read before the sweep
 % for k in range(min(spec.steps_of_one, spec.batch_of_one)):
@@ -24,40 +45,9 @@
 % else:
     if (is_inner) {
         out[place] = my_x;
-% for j in range((M - 2) // 4 * 4, -1, -4):
-<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M - 1] %>\
-        if (longest > ${j + 1}) {
-% for k in steps:
-            const int p${k} = column + row[${k}];
-            real g${k} = 0, f${k} = 0, e${k} = 0;
-            if (length > ${k + 1}) {
-                g${k} = B(p${k});
-                f${k} = D(p${k});
-                e${k} = U(p${k});
-            }
-% endfor
-% for k in steps:
-            if (length > ${k + 1}) out[p${k}] = my_x = g${k} - f${k} * top - e${k} * my_x;
-% endfor
-        }
-% endfor
+${nodes(M - 1, 1)}\
     } else if (length) {
         my_x = top;
-% for j in range((M - 1) // 4 * 4, -1, -4):
-<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M] %>\
-        if (longest > ${j}) {
-% for k in steps:
-            const int p${k} = column + row[${k}];
-            real g${k} = 0, f${k} = 0;
-            if (length > ${k}) {
-                g${k} = B(p${k});
-                f${k} = D(p${k});
-            }
-% endfor
-% for k in steps:
-            if (length > ${k}) out[p${k}] = my_x = g${k} - f${k} * my_x;
-% endfor
-        }
-% endfor
+${nodes(M, 0)}\
     }
 % endif
