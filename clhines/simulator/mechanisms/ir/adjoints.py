@@ -56,8 +56,8 @@ def adjoint_of(
 ) -> AdjointBlock | None:
     """Return the block that pulls derivatives back through a block; None if no result has one.
 
-    Arguments for which `counts` is false are constants, results get no seed. An ExpressionError
-    names a function without a derivative.
+    If `counts` is false for an argument, it is constant; for a result, it gets no seed. An
+    ExpressionError names a function without a derivative.
     """
     arguments, body = compiled.calls(block, outputs), compiled.bodies[block]
     changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]

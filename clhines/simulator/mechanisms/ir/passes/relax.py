@@ -13,7 +13,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 
 
 def relax(roots: Sequence[Node]) -> list[Node]:
-    """Use ``grown`` for steps whose rate is a factor of the other factor."""
+    """Replace ``weight(b, h) * change`` by ``grown(b*h) * (change/b)`` if b is a factor of it."""
     if not roots:
         return []
     shorter = {node: _relaxed(node) for node in postorder(roots) if node.op == "mul"}

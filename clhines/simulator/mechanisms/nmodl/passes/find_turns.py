@@ -62,8 +62,9 @@ def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
 def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
     """Return the shared variables that a second execution of a block leaves unchanged.
 
-    For instance variables that are set while a flag is 0, if the flag is set, too. The block is
-    evaluated for some values of its inputs; variables that INITIAL alone sets begin with defaults.
+    An example are variables that are set only while a flag is 0, and the flag then becomes 1. The
+    block is evaluated for some values of its inputs; variables that INITIAL alone sets begin with
+    defaults.
     """
     ends = [end for loop in body.loops for end in loop.ends]  # loops are not evaluated
     keys = [k for k, node in body.writes.items() if k in uniform and not node.uses(*ends)]
