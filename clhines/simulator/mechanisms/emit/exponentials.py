@@ -109,8 +109,8 @@ def _reduced(real: str, width: int, name: str) -> str:
     horner = _lines(real, width)
     power = f"as_{real}{width}"
     return f"""\
-// exp(r) - 1 of x = k*log(2) + r; 2^k as two factors, for k may be beyond an exponent, and the
-// inverse of the second
+// exp(r) - 1, where x = k*log(2) + r; 2^k as two factors, as k may exceed an exponent, and the
+// inverse of the second factor
 static {vector} {name}(const {vector} x, {vector} *scale, {vector} *more, {vector} *inverse)
 {{
     const {vector} low = {literal(real, f.low)}, high = {literal(real, f.high)};
@@ -154,7 +154,7 @@ TESTS = """\
 
 # PoCL calls a function that passes vectors through memory; this is as accurate
 _ROOTS = """\
-// the root of each number
+// square root of each number
 static real{width} {prefix}_sqrt_(const real{width} x)
 {{
 #if defined(__has_builtin) && !defined(__SPIR__) && !defined(__SPIR64__)
@@ -194,7 +194,7 @@ def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
     tail = float(LOG2 - Fraction(head))
     texts["exp"] = f"""\
-// exp(x), where the result may be no normal number
+// exp(x), whose result may be subnormal, 0 or infinite
 static __attribute__((noinline)) {vector} {prefix}_far_exp_(const {vector} x)
 {{
 {begin}    return (part + {one}) * scale * more;
@@ -207,7 +207,7 @@ static {vector} {prefix}_exp_(const {vector} x)
     const {vector} k = shifted - {magic};
     const {vector} r = (x - k * {literal(real, head)}) - k * {literal(real, tail)};
 {_lines(real, width)}\
-    const {whole} power = as_{whole}(shifted) << {f.bits};   // k, where the exponent is
+    const {whole} power = as_{whole}(shifted) << {f.bits};   // k in the bits of the exponent
     const {vector} y = as_{real}{width}(as_{whole}(r * sum + {one}) + power);
     const {whole} normal = x > {literal(real, f.first)} & x < {literal(real, f.last)};
     return EVERY(normal) ? y : normal ? y : {prefix}_far_exp_(x);

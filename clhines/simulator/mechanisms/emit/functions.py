@@ -99,12 +99,12 @@ def shared_prefix(width: int) -> str:
 _COMMENTS = {
     "initial": "states at the start",
     "current": "i outward, g = di/dv",
-    "advance": "one step of the states; v and t are those of its end",
+    "advance": "one step of the states; v and t are at its end",
     "receive": "one event, at t",
     "net_initial": "weights of a connection at the start",
-    "watch": "above 0 where a WATCH condition is true",
+    "watch": "above 0 if a WATCH condition is true",
     "diffuse": "volumes and diffusion coefficients, after the states of all mechanisms",
-    "constants": "what does not change from step to step",
+    "constants": "values that are the same in all steps",
 }
 # roles that functions for several instances may have; roles that are one number for all of them
 _IN_VECTORS = frozenset(
@@ -333,7 +333,7 @@ class Functions:
         shown = {}
         for a, _ in results:
             value = next(values)
-            if a.role == "drawn":  # how many words a stream of random numbers has given
+            if a.role == "drawn":  # number of words drawn from a random stream
                 of = "scop" if a.name == GENERATOR else "random"
                 value = f"{self.prefix}_{of}_count_({name_of(a)}, {value}, {next(values)})"
             shown[a] = value

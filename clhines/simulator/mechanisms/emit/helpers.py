@@ -115,7 +115,7 @@ def _branching_bodies(
                 f"const {p.type} z = b * dt",
                 leave("z", half, f"(exp(z) - {one}) / b"),
                 f"{p.type} sum = {p.number(0)}",
-                f"if (fabs(z) >= {p.number(_SMALL)}) {{   // else these terms are nothing\n"
+                f"if (fabs(z) >= {p.number(_SMALL)}) {{   // below, these terms do not matter\n"
                 f"        sum = {p.number(series[-1])};\n        "
                 + "\n        ".join(many)
                 + "\n    }",

@@ -103,13 +103,13 @@ def normal_source(real: str) -> str:
     literal = repr(scale) if real == "double" else f"{np.float32(scale)}f"
     mask = 2**_BITS - 1
     return f"""\
-// ten-bit parts of a word, added
+// sum of the ten-bit parts of a word
 static int normal_parts(const uint word)
 {{
     return (int)((word & {mask}u) + (word >> {_BITS} & {mask}u) + (word >> {2 * _BITS} & {mask}u));
 }}
 
-// one normal number: Philox4x32-10 keyed by the seed, twelve uniform numbers added
+// a normal number: the sum of twelve uniform numbers from Philox4x32-10, keyed by the seed
 static real normal(const ulong seed, const ulong instance, const ulong step)
 {{
     uint a = (uint)instance, b = (uint)(instance >> 32);

@@ -111,7 +111,7 @@ def opencl_source(text: str, prefix: str) -> str:
 
 def _counter(prefix: str) -> str:
     return f"""\
-// words that a stream of random numbers has given
+// number of words drawn from a random stream
 static ulong {prefix}_random_count_(const ulong drawn, const real keep, const real at)
 {{
     return ((keep != 0 ? drawn : 0) + (ulong)(long)at) & {_WORDS:#x}ul;
@@ -122,7 +122,7 @@ static ulong {prefix}_random_count_(const ulong drawn, const real keep, const re
 
 def _words(prefix: str) -> str:
     return f"""\
-// a word of a stream: Philox4x32-10 of its names and the number of the word
+// a word of a random stream: Philox4x32-10 of its key and the word's number
 static uint {prefix}_random_word_(const uint4 stream, const ulong number)
 {{
     uint a = (uint)(number >> 2), b = stream.z, c = stream.x, d = stream.y;
@@ -132,7 +132,7 @@ static uint {prefix}_random_word_(const uint4 stream, const ulong number)
     return which < 2u ? (which == 0u ? a : b) : (which == 2u ? c : d);
 }}
 
-// the same between 0 and 1
+// a word as a number between 0 and 1
 static double {prefix}_random_unit_(const uint4 stream, const ulong number)
 {{
     return ((double){prefix}_random_word_(stream, number) + 1.0) * {_SHIFT!r};
@@ -144,7 +144,7 @@ static double {prefix}_random_unit_(const uint4 stream, const ulong number)
 def _polar_source(prefix: str) -> str:
     unit = f"{prefix}_random_unit_"
     return f"""\
-// a normal number by the polar method, and the words that it takes
+// a normal number by the polar method, and the number of words that it draws
 static double2 {prefix}_random_polar_(const uint4 stream, const ulong number)
 {{
     double x, square;

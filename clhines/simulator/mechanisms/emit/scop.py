@@ -71,7 +71,7 @@ def opencl_source(text: str, prefix: str) -> str:
         _USED: ("real", f"(real){prefix}_scop_polar_(drawn, keep, at).y"),
     }
     result = f"""\
-// the state of NEURON's one generator
+// state of NEURON's one generator
 static uint {prefix}_scop_state_{arguments}
 {{
     uint state = keep > 0 ? (uint)drawn + 1u : (uint)(ulong)(-1 - keep);
@@ -82,7 +82,7 @@ static uint {prefix}_scop_state_{arguments}
 """
     if any(f"{prefix}_{name}_(" in text for name in (NAMES["normal"], _USED)):
         result += f"""\
-// a normal number by the polar method, and the numbers that it takes
+// a normal number by the polar method, and how many numbers it draws
 static double2 {prefix}_scop_polar_{arguments}
 {{
     uint state = {prefix}_scop_state_(drawn, keep, at);

@@ -336,7 +336,7 @@ def _body_of_advance(eq: Equations) -> Body:
     parts = [f"{', '.join(alone)} by exponential Euler"] if alone else []
     parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
     how = shortened("; ".join(parts) or "nothing changes", 48)
-    comment = f"one step; v is its last voltage, t its begin; {how}"
+    comment = f"one step; v is at its end, t at its begin; {how}"
     body = _with_ions(eq, writes, loops, comment)
     if drawn is not eq.graph.zero:
         words = eq.graph.symbol(f"{NOISE}__drawn"), eq.graph.one, drawn
@@ -347,7 +347,7 @@ def _body_of_advance(eq: Equations) -> Body:
 def _body_of_event(eq: Equations) -> Body:
     scope, symbol = Scope(eq), eq.graph.symbol
     writes = {n: x.acted(symbol(n), scope.expression(x.value)) for n, x in eq.events.items()}
-    return Body([], writes, comment="what an event of this weight does", suffix="event")
+    return Body([], writes, comment="an event with this weight", suffix="event")
 
 
 # --------------------------------------------------------------------------------- description
