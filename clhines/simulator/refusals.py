@@ -290,7 +290,7 @@ REFUSALS = {
     "network.engine-steps-bins": Refusal("engine 'steps' takes no events in bins (CVode.queue_mode(1, 0)) with delays of half a step to a step from instances that send; expected 'epochs', or queue_mode(0, 0)"),
     "network.global-differs-after-initial": Refusal("{value} of {name} is {min:g} to {max:g} after INITIAL; expected the same GLOBAL value in all instances, or RANGE in the file"),
     "network.i-membrane-electrode": Refusal("i_membrane where {name} is, an electrode with {what}; expected nodes without such an electrode"),
-    "network.i-membrane-layers": Refusal("i_membrane of {where}, with other nodes around it; expected other nodes"),
+    "network.i-membrane-layers": Refusal("i_membrane of {where}; expected other nodes"),
     "network.i-membrane-secondorder": Refusal("i_membrane with secondorder; expected secondorder=False"),
     "network.i-membrane-two-currents": Refusal("i_membrane where {name} is; expected an electrode with one current, a RANGE variable"),
     "network.i-membrane-voltage-clamp": Refusal("i_membrane where {name} is, an electrode whose current depends on the voltage; expected nodes without such an electrode"),

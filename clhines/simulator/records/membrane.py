@@ -156,7 +156,8 @@ def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
     g = np.tile(layers.axial[0, child], 2)
     lone = np.isin(node, nodes) & ((node_outer < 0) != (outer < 0))
     if lone.any() or not np.isin(nodes, layers.node[0]).all():
-        where = f"node {int(node[lone][0])}, beside one" if lone.any() else "a node around another"
+        beside = f"node {node[lone][0]} beside a node with layers" if lone.any() else ""
+        where = beside or "a node around another"
         raise InputError(refusal("network.i-membrane-layers", where=where))
     both = outer >= 0
     every = [node, node[both]], [node, node_outer[both]], [other, outer[both]], [g, g[both]]

@@ -164,7 +164,7 @@ def test_currents_that_leave_membranes_arrive_in_layers():
     # of differences of voltages of 100 mV and currents of 0.5 µS times these
     assert np.abs(rest).max() <= ROUNDINGS * EPS["float64"] * 50
     mixed = np.setdiff1d(layers.node[0], np.append(nodes[0], range(27, 36)))
-    with pytest.raises(InputError, match="i_membrane of node .* beside one with others around it"):
+    with pytest.raises(InputError, match="i_membrane of node .* beside a node with layers"):
         sim.record("i_membrane", mixed)
     with pytest.raises(InputError, match="i_membrane of a node around another"):
         sim.record("i_membrane", nodes[1])
