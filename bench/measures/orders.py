@@ -43,7 +43,7 @@ def orders_of(connections: GridConnections) -> dict[str, tuple[np.ndarray, dict[
     )
     makers = {
         "source": lambda: np.arange(c.count),
-        "target": lambda: weight_order.placed(target, source, delay),
+        "target": lambda: weight_order.sorted_places(target, source, delay),
         "cut": lambda: weight_order.graph_cut(forward, backward),
     }
     found = {}

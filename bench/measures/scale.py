@@ -345,7 +345,7 @@ def decode_seconds(count: int = 10**6) -> float:
     taken = []
     for _ in range(5):
         begin = time.perf_counter()
-        source, step = mpi.decoded(codes, sources, 0, 64)
+        source, step = mpi.decode(codes, sources, 0, 64)
         source.astype(np.int32), step.astype(np.int32)
         taken.append(time.perf_counter() - begin)
     return float(np.median(taken)) / count

@@ -23,7 +23,7 @@ from clhines.core.checks import as_choice
 from clhines.simulator.choose import make_joined
 from clhines.simulator.device.compiler import load_compiler
 from clhines.simulator.engines.arena_run import state_follows
-from clhines.simulator.engines.reference import check_unless, refusal_flags, started
+from clhines.simulator.engines.reference import check_unless, refusal_flags, start_model
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import Model
@@ -48,7 +48,7 @@ __all__ = [
 
 def start_arrays(model: Model, dtype: DTypeLike) -> dict[str, np.ndarray]:
     """Return the initial state of a model with exact times, as `Run.save` does."""
-    return started(model, wires_of(model))[0].save(np.dtype(dtype))
+    return start_model(model, wires_of(model))[0].save(np.dtype(dtype))
 
 
 def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from clhines.simulator.engines.run import Request, Restarts, Run, take_chunk
 from clhines.simulator.engines.table import FAMILY
 from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.model.compiling import compile, with_values
-from clhines.simulator.model.instances import ConstantSums, placed
+from clhines.simulator.model.instances import ConstantSums, place_electrodes
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.groups import inside
@@ -94,7 +94,10 @@ class CurrentModel:
     def sums(self) -> ConstantSums:
         net, structure = self.network, inside(self.network).structure
         return ConstantSums(
-            placed(net.groups, structure.around), net.forest, net.area, structure.whole("g_total")
+            place_electrodes(net.groups, structure.around),
+            net.forest,
+            net.area,
+            structure.whole("g_total"),
         )
 
     @cached_property

@@ -42,7 +42,7 @@ from clhines.simulator.gpu.epochs import CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_lists, with_sites
 from clhines.simulator.gradients.events import EventConnections
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
-from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
+from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.model import compile
@@ -152,7 +152,7 @@ def network_specs(dtype, limits):
         variables = Variables(network, wires_of(network))
         variables.want([(CURRENT,)] + [()] * (len(network.kinds) - 1))
         layout, place = CellLayout(network), np.arange(network.forest.num_nodes)
-        tables = filled_arenas(variables, np.dtype(dtype), place, layout)
+        tables = fill_arenas(variables, np.dtype(dtype), place, layout)
         regions = CellRegions(network, variables.wires, place, False)
         regions.add_sites(layout, tables)
         regions.add(network, tables)
@@ -176,7 +176,7 @@ def exact_specs(dtype):
     for secondorder in (0, 1, 2):
         model = compile(net, 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
-        tables = filled_arenas(variables, np.dtype(dtype), np.arange(model.forest.num_nodes))
+        tables = fill_arenas(variables, np.dtype(dtype), np.arange(model.forest.num_nodes))
         vector_bytes = 64 * (secondorder == 1)
         if vector_bytes:
             add_vectors(model, tables)
@@ -198,7 +198,7 @@ def spec_of_blocks(model, dtype, alone=False):
     tiles = make_tiles(model, blocks, 4, variable_nodes(model), node_classes(model))
     layout = BlockLayout(model, tiles, 64 // np.dtype(dtype).itemsize, False)
     place = layout.number(np.arange(layout.count))
-    tables = filled_arenas(variables, np.dtype(dtype), place, layout)
+    tables = fill_arenas(variables, np.dtype(dtype), place, layout)
     BlockTables(model, variables.wires, blocks, layout).add(variables, model, tables)
     spec, _ = spec_of(variables, tables, real_name(dtype), 64, layout.groups)
     return CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables, model)), alone)
@@ -211,7 +211,7 @@ def arena_epoch_specs(dtype, limits):
         model = compile(build()[0], 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
         place = np.arange(model.forest.num_nodes)
-        tables = filled_arenas(variables, np.dtype(dtype), place)
+        tables = fill_arenas(variables, np.dtype(dtype), place)
         layers = CellRegions(model, variables.wires, place, False).add(model, tables)
         functions = spec_of(variables, tables, real_name(dtype))[0]
         for together in (False, True) if secondorder == 2 else ():

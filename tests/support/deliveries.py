@@ -16,7 +16,7 @@ def orders_of(connections):
     source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
     groups = weight_order.group_numbers(source, delay), weight_order.group_numbers(target)
     anyhow = np.random.default_rng(4).permutation(c.count)
-    return weight_order.placed(target), weight_order.graph_cut(*groups), anyhow
+    return weight_order.sorted_places(target), weight_order.graph_cut(*groups), anyhow
 
 
 class PlasticDevice:

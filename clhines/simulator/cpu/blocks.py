@@ -29,10 +29,10 @@ from clhines.simulator.cpu.groups import (
     class_changes,
     conducts,
     constant_pivots,
-    eliminated,
     make_groups,
     node_classes,
     nodes_in_part,
+    order_slots,
     takes_twice,
     variable_nodes,
 )
@@ -42,7 +42,7 @@ from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.kinds import layouts
-from clhines.simulator.kinds.arenas import add_cells, add_turns, filled_arenas
+from clhines.simulator.kinds.arenas import add_cells, add_turns, fill_arenas
 from clhines.simulator.kinds.diffusing import add_diffusing_rows
 from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
 from clhines.simulator.mechanisms.emit.functions import Functions, all_helpers, shared_prefix
@@ -103,7 +103,7 @@ def make_tiles(
         cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
         for width, rows in _rows(forest, cells, widest):
             shapes = forest.shape_of_cell[rows[:, 0]].tolist()
-            at, row, parent = eliminated(trees, shapes, keys)
+            at, row, parent = order_slots(trees, shapes, keys)
             within = at - trees.offsets[shapes][row]
             nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
             parents.append(parent)
@@ -647,7 +647,7 @@ class CellBlocks(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
-        arenas = filled_arenas(variables, self.dtype, self.place, self.layout, self.run.instant)
+        arenas = fill_arenas(variables, self.dtype, self.place, self.layout, self.run.instant)
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)
         add_turns(self.model, arenas["mem"], self._turns)

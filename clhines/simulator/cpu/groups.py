@@ -118,7 +118,7 @@ def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
 
 
-def eliminated(
+def order_slots(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
     """Return node, row and parent's slot (or -1) by slot, of trees sorted by `keys`, last first."""

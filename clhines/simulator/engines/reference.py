@@ -24,7 +24,7 @@ from clhines.solver import reference
 from clhines.solver.forest import Forest
 
 
-def started(
+def start_model(
     model: Model,
     wires: Wires,
     wanted: Sequence[tuple[str, ...]] = (),
@@ -231,7 +231,7 @@ def diffuse(variables: Variables) -> None:
                 else (variables.ions[name], kind.node)
             )
             volume, diffusion = (call.results[role, name] for role in ("volume", "diffusion"))
-            values[at] = one.solved(values[at], volume, diffusion, variables.model.dt)
+            values[at] = one.solve(values[at], volume, diffusion, variables.model.dt)
 
 
 Wanted = Sequence[tuple[str, ...]]  # outputs to compute, by kind
@@ -311,7 +311,7 @@ class Reference(PartRun):
         return reference.elimination_steps(self.model.forest)
 
     def start(self, wanted: Wanted) -> tuple[Variables, HostEvents]:
-        return started(self.model, self._wires, wanted, self._decisions)
+        return start_model(self.model, self._wires, wanted, self._decisions)
 
     def want(self, records: Sequence[Record]) -> None:
         """Compute the recorded outputs from now on; before the first step, at t = 0 too."""

@@ -20,7 +20,7 @@ from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
-from clhines.simulator.kinds.arenas import add_vectors, filled_arenas
+from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
 from clhines.simulator.kinds.diffusing import diffusing_places
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.diffusion import trees_of
@@ -335,7 +335,7 @@ class Steps(ArenaKernels):
         v = self._packed(pack, variables.v, variables.remote_v)
         copy_onto(self.v[0], v, self.queue)
         place = self.place if tiler is None or self.model.pointers else None
-        arenas = filled_arenas(variables, self.dtype, place, self.layout, self.run.instant, tiler)
+        arenas = fill_arenas(variables, self.dtype, place, self.layout, self.run.instant, tiler)
         if self.in_vectors:
             add_vectors(self.model, arenas)
         return arenas

@@ -27,7 +27,7 @@ def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
     return np.unique(np.stack([place // chunk, group]), axis=1).shape[1]
 
 
-def placed(*keys: np.ndarray) -> np.ndarray:
+def sorted_places(*keys: np.ndarray) -> np.ndarray:
     """Return the place of each synapse after sorting by the keys, the first one first."""
     return inverse(np.lexsort(keys[::-1]))
 

@@ -52,7 +52,7 @@ from clhines.simulator.gpu.series import SeriesNumbers
 from clhines.simulator.gpu.spec import EpochSpec
 from clhines.simulator.gpu.words import HAS_SPECIAL, SPECIAL, WARP
 from clhines.simulator.kinds import layouts
-from clhines.simulator.kinds.arenas import add_turns, detector_order, filled_arenas
+from clhines.simulator.kinds.arenas import add_turns, detector_order, fill_arenas
 from clhines.simulator.kinds.diffusing import add_diffusing_rows
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.model import Model
@@ -465,7 +465,7 @@ class CellEpochs(ArenaKernels):
             self._others.v.set(seen, self.queue)
         else:
             self._others.v = to_device(self.queue, seen, self.dtype)
-        arenas = filled_arenas(variables, self.dtype, self.place, self.layout, self.run.instant)
+        arenas = fill_arenas(variables, self.dtype, self.place, self.layout, self.run.instant)
         spreads = any(launch.plan.spec.parts > 1 for launch in self.launches)
         regions = CellRegions(self.model, self.run.wires, self._within, spreads)
         if self._at_sites:

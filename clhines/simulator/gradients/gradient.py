@@ -121,12 +121,12 @@ class RunGradient:
     def of_loss(self, loss: Loss) -> Gradient:
         """Return the gradient of a loss."""
         rows = self.forward()
-        value, cotangents = valued(loss, rows)
+        value, cotangents = evaluate(loss, rows)
         slopes = self.backward(cotangents)
         return Gradient(value, rows, tuple(self.quantities.of), slopes, self.how)
 
 
-def valued(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, list[np.ndarray]]:
+def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, list[np.ndarray]]:
     """Return a loss and its derivatives by the rows."""
     if not callable(loss):
         raise InputError(f"loss is {shown(loss)}; expected a function of the records")

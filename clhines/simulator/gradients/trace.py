@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from clhines.simulator.engines.reference import Reference, Wanted, started
+from clhines.simulator.engines.reference import Reference, Wanted, start_model
 from clhines.simulator.events.exact import HostEvents
 from clhines.simulator.model.model import IonNodes, Kind, Model, Played
 from clhines.simulator.state.decisions import Decisions
@@ -146,7 +146,7 @@ class TracedRun(Reference):
         def make(model: Model, wires: Wires, decisions: Decisions | None) -> Variables:
             return TracedVariables(model, wires, decisions, self.trace, self._plain)
 
-        return started(self.model, wires_of(self.model), wanted, make=make)
+        return start_model(self.model, wires_of(self.model), wanted, make=make)
 
     def step_traced(self, step: int) -> Sequence[Entry]:
         """Advance a step; return its trace."""

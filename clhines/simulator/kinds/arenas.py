@@ -28,7 +28,7 @@ def base_diagonal(model: Model, layout: Layout) -> np.ndarray:
     return (model.capacitance_over_dt + model.constant_d)[layout.nodes]
 
 
-def filled_arenas(
+def fill_arenas(
     variables: Variables,
     dtype: np.dtype,
     place: np.ndarray | None,

@@ -16,11 +16,11 @@ from clhines.simulator.common.checks import as_seed, spread
 from clhines.simulator.common.deferred import Repeated, deferred
 from clhines.simulator.mechanisms.ir.program import GENERATOR, IonUse
 from clhines.simulator.model.deliveries import (
+    all_weights,
     by_delivery,
-    compiled_connections,
-    compiled_events,
-    given_weights,
-    numbered,
+    compile_connections,
+    compile_events,
+    number_connections,
 )
 from clhines.simulator.model.diffusion import Diffusion
 from clhines.simulator.model.instances import (
@@ -30,9 +30,9 @@ from clhines.simulator.model.instances import (
     check_temperature,
     kinds_of,
     nodes_of,
-    placed,
-    revalued,
-    spiking,
+    place_electrodes,
+    replace_values,
+    set_spike_thresholds,
 )
 from clhines.simulator.model.layers import layers_of
 from clhines.simulator.model.model import (
@@ -45,7 +45,7 @@ from clhines.simulator.model.model import (
     ModelSources,
     NetCons,
     Played,
-    promoted,
+    promote,
 )
 from clhines.simulator.model.needs import (
     GRID,
@@ -56,7 +56,7 @@ from clhines.simulator.model.needs import (
     of_model,
     of_network,
 )
-from clhines.simulator.model.pointers import Spans, pointed
+from clhines.simulator.model.pointers import Spans, pointer_fields
 from clhines.simulator.network.additions import Additions, Sources
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.copies import step_of
@@ -123,7 +123,7 @@ def _compiled(
 ) -> Model:
     parts, stored = inside(network), changes.stored
     dt, structure, added = as_step(times[0]), parts.structure, parts.added
-    groups = placed(changes.groups(network.groups), structure.around)
+    groups = place_electrodes(changes.groups(network.groups), structure.around)
     wiring = parts.wiring.changed(changes)
     of_nodes = nodes_of(groups, structure, times[1])
     features = of_network(added, groups, wiring.calls)
@@ -140,10 +140,10 @@ def _compiled(
         first,
         instances,
     )
-    connections, numbers = compiled_connections(on_steps, added, *places)
-    numbers, weights, exactly = numbered(connections, numbers, wiring, on_grid)
+    connections, numbers = compile_connections(on_steps, added, *places)
+    numbers, weights, exactly = number_connections(connections, numbers, wiring, on_grid)
     threshold = spread("threshold", network.threshold, network.num_cells)
-    kinds, threshold = spiking(network, kinds, threshold, dt)
+    kinds, threshold = set_spike_thresholds(network, kinds, threshold, dt)
     second_order = _second_order(times[2], exact)
     if second_order and any(kind.mechanism.program.spike for kind in kinds):
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
@@ -163,7 +163,7 @@ def _compiled(
         numbers=numbers,
         exact_numbers=exactly,
         given_weights=weights,
-        events=compiled_events(on_steps, added, dt, first, instances),
+        events=compile_events(on_steps, added, dt, first, instances),
         dt=dt,
         secondorder=second_order,
         seed=as_seed(times[3]),
@@ -190,7 +190,7 @@ def with_values(
     """Recompile a model with other values; connections and events stay."""
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
-    kinds = revalued(model.kinds, model.instances, now, changed, changes.stored, model.dt)
+    kinds = replace_values(model.kinds, model.instances, now, changed, changes.stored, model.dt)
     check_temperature(kinds, network.celsius)
     constant_d, constant_b = sums.sums(changes)
     return replace(
@@ -299,8 +299,8 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
     instances = _RepeatedInstances(once, network.groups, copies)
     threshold = np.tile(once.threshold, copies)
     cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
-    weights = given_weights(wiring)
-    connections, numbers = compiled_connections(nothing, added, once.dt, 0, first, ())
+    weights = all_weights(wiring)
+    connections, numbers = compile_connections(nothing, added, once.dt, 0, first, ())
     calls = wiring.calls, wiring.outside
     ions = tuple(_ion(ion, n, copies) for ion in once.ions)
     return replace(
@@ -315,7 +315,7 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
         numbers=numbers,
         exact_numbers=np.arange(len(weights)),
         given_weights=weights,
-        events=compiled_events(nothing, added, once.dt, first, ()),
+        events=compile_events(nothing, added, once.dt, first, ()),
         needs=once.needs | {"copies"},
         diffusions=tuple(_diffusions(kinds, parts.structure)),
         alike=Alike(once, copied.sources, copied.connections),
@@ -387,7 +387,7 @@ def fields_of(
             emitted=_emitted(added, kinds, instances),
         ),
         "netcons": _netcons([*columns, *events], instances, kinds),
-        **pointed(added, kinds, instances),
+        **pointer_fields(added, kinds, instances),
         "remote_v": added.remote_v,
         "played": _played(added, instances),
         "random_ids": _streams(added, kinds, instances),
@@ -450,7 +450,7 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
         style = np.zeros(len(node), np.int64)
         for kind, use in uses:
             at, (c, e) = place[kind.node], _promotion(use)
-            style[at] = promoted(style[at], c, e)
+            style[at] = promote(style[at], c, e)
         values = {"style": style.astype(np.float64)}
         at_start = zip(("e", "ci", "co"), defaults, strict=True)
         values |= {k: np.full(len(node), x) for k, x in at_start}

@@ -55,10 +55,10 @@ def by_delivery(
     least = dt * (1 - ROUNDING) if has_needs else -np.inf
     if not (needs_times or has_delay_outside(wiring, added, least, dt * most_steps)):
         return wiring, Wiring(network), None
-    return divided(wiring, added, groups, dt, most_steps)
+    return divide_wiring(wiring, added, groups, dt, most_steps)
 
 
-def numbered(
+def number_connections(
     connections: GridConnections, numbers: np.ndarray, wiring: Wiring, on_grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return numbers of connections in whole steps, all weights, and numbers at exact times.
@@ -67,9 +67,9 @@ def numbered(
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.columns)
-        weights = connections.weight if all_here else given_weights(wiring)
+        weights = connections.weight if all_here else all_weights(wiring)
         return numbers, weights, np.zeros(0, np.int64)
-    weights = given_weights(wiring)
+    weights = all_weights(wiring)
     at_times = np.delete(np.arange(len(weights)), on_grid)
     return on_grid[numbers], weights, at_times  # without numbers of trains
 
@@ -79,7 +79,7 @@ _COLUMNS: tuple[np.ndarray, ...] = tuple(
 )
 
 
-def given_weights(wiring: Wiring) -> np.ndarray:
+def all_weights(wiring: Wiring) -> np.ndarray:
     rows = (columns[3] for columns in wiring.calls)
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
@@ -100,7 +100,7 @@ def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: floa
     return False
 
 
-def divided(
+def divide_wiring(
     wiring: Wiring, added: Additions, groups: Sequence[Group], dt: float, most_steps: int
 ) -> tuple[Wiring, Wiring, np.ndarray]:
     """Return connections on the grid, at exact times, and indices of the former's weights.
@@ -180,7 +180,7 @@ def _trains(added: Additions) -> np.ndarray:
     return is_train
 
 
-def compiled_connections(
+def compile_connections(
     wiring: Wiring,
     added: Additions,
     dt: float,
@@ -254,7 +254,7 @@ def _check_bounds(
         )
 
 
-def compiled_events(
+def compile_events(
     wiring: Wiring,
     added: Additions,
     dt: float,

@@ -47,7 +47,7 @@ class Diffusion:
     def steps(self) -> list[np.ndarray]:
         return reference.elimination_steps(self.forest)
 
-    def solved(
+    def solve(
         self, values: np.ndarray, volume: np.ndarray, diffusion: np.ndarray, dt: float
     ) -> np.ndarray:
         """Return a state after a step, (count,) float64, in NumPy."""

@@ -112,7 +112,7 @@ def is_electrode(mechanism: Mechanism) -> bool:
     return mechanism.program.electrode or mechanism in [built_in(name) for name in ELECTRODES]
 
 
-def placed(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
+def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
     """Return groups with electrodes moved to the node around their own, see `Layers`."""
     if around is None or len(around.rows) == 1:
         return [*groups]
@@ -149,7 +149,7 @@ def _check_moved(mechanism: Mechanism, node: int) -> None:
         )
 
 
-def spiking(
+def set_spike_thresholds(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
     """Return kinds and the cells' thresholds, mV, with those of texts that have ``spike:``."""
@@ -202,7 +202,7 @@ def held_steps(
     return {HELD_STEPS: steps if steps.ndim else float(steps)}
 
 
-def revalued(
+def replace_values(
     kinds: Sequence[Kind],
     instances: Sequence[tuple[int, np.ndarray]],
     groups: Sequence[Group],

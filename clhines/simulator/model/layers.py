@@ -91,13 +91,13 @@ class Layers:
             row -= np.bincount(above, current, len(row))
         over = self.g + self.c / dt
         over[0] = d[at[0]]
-        solution = self._solved(over, right.T).T
+        solution = self._solve(over, right.T).T
         solution[0] -= solution[1]
         change = np.zeros(len(v))
         change[self.node[has]] = solution[has]
         return change
 
-    def _solved(self, over: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def _solve(self, over: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return the changes of potentials, (m, k) float64, mV; overwrite `right`, nA."""
         (m, k), has = right.shape, self.node >= 0
         between, ground = np.zeros((m, k, k)), np.zeros((m, k))

@@ -157,7 +157,7 @@ class IonNodes(Deferred):
         return f"e{self.name}", f"{self.name}i", f"{self.name}o", f"i{self.name}"
 
 
-def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
+def promote(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
     """Return styles of an ion that a mechanism reads (1), writes (3) or ignores (0)."""
     conc = np.maximum(style & CONCENTRATION, concentration)
     rev = np.maximum((style & REVERSAL) >> 3, reversal)

@@ -14,7 +14,7 @@ from clhines.simulator.refusals import refusal
 Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 
-def pointed(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
+def pointer_fields(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
     """Return the pointer fields of a `Model`; raise InputError for a pointer to nowhere."""
     every = _written(added, kinds, instances)
     written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}

@@ -20,7 +20,7 @@ from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.ranks.described import WholeNetwork
-from clhines.simulator.ranks.mpi import Ranks, decoded, encoded
+from clhines.simulator.ranks.mpi import Ranks, decode, encode
 from clhines.simulator.ranks.partition import Share, steps_together
 from clhines.simulator.state.chunk import Chunk, by_step
 from clhines.simulator.state.decisions import Decisions
@@ -152,8 +152,8 @@ class StepExchange(Exchange):
         self._exchange(cell, step, first, count)
 
     def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        codes = self.guard.exchange(encoded(cell, step, first, count))
-        source, step = decoded(codes, self._sources, first, count)
+        codes = self.guard.exchange(encode(cell, step, first, count))
+        source, step = decode(codes, self._sources, first, count)
         self._send(source, step, first, count)
         self._note(source, step)
 
@@ -183,8 +183,8 @@ class HeardExchange(StepExchange):
 
     def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         cells = self._place[cell]
-        codes = self.guard.exchange(encoded(cells[cells >= 0], step[cells >= 0], first, count))
-        source, when = decoded(codes, self._sources, first, count)
+        codes = self.guard.exchange(encode(cells[cells >= 0], step[cells >= 0], first, count))
+        source, when = decode(codes, self._sources, first, count)
         source, when = np.append(cell, source), np.append(step, when)
         here = source >= 0
         self._send(source[here], when[here], first, count)

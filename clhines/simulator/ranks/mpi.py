@@ -234,12 +234,12 @@ class OneProcess(Ranks):
 ONE_PROCESS = OneProcess()
 
 
-def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
+def encode(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
     """Encode each spike's cell and step, one of `count`, in one number, (k,) uint32."""
     return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
 
 
-def decoded(
+def decode(
     codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sources and steps of all ranks' spikes; `sources` are each rank's detectors."""

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from clhines.core.errors import InputError
-from clhines.simulator.engines.reference import Clock, started
+from clhines.simulator.engines.reference import Clock, start_model
 from clhines.simulator.engines.run import Run, take_chunk
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.times import LAST_STEP
@@ -107,7 +107,7 @@ class OneDeviceRun(Run):
 
     def _go_to_start(self, model: Model) -> None:
         self._dt = model.dt
-        self.load(started(model, wires_of(model))[0].save(self._dtype))
+        self.load(start_model(model, wires_of(model))[0].save(self._dtype))
 
     def _meet(
         self, flags: Sequence[bool], request: _MakeRequest, answers: Callable[[Any], list[_Answer]]

@@ -37,13 +37,13 @@ class RankRecords:
         self._ranks, self._local = ranks, local
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
-    def localised(self, records: Sequence[Record]) -> list[Record]:
+    def localise(self, records: Sequence[Record]) -> list[Record]:
         """Return this rank's records: the same objects while the records are the same."""
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]
 
-    def joined(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+    def gather(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
         """Return each record's columns of all ranks, (rows, width), filled up with -1."""
         if not self._rows:
             return []

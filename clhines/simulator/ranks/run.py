@@ -109,7 +109,7 @@ class SharedRun(RankedRun):
                     check_globals(kind_here, self.whole.schema.named(saved, "state", k))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        super().begin(rows, self._records.localised(records))
+        super().begin(rows, self._records.localise(records))
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return each rank's first failures, and the values of all ranks."""
@@ -121,11 +121,11 @@ class SharedRun(RankedRun):
         failed = np.zeros(self.whole.forest.num_cells, np.int32)
         for first, cells in (gathered[:, :2].T, gathered[:, 2:].T):
             failed[cells[first != 0]] = first[first != 0]
-        return failed, self._records.joined(None if chunk is None else chunk.values)
+        return failed, self._records.gather(None if chunk is None else chunk.values)
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        samples = self._guard.call(self.run.now, self._records.localised(records), step)
-        return self._records.joined(samples)
+        samples = self._guard.call(self.run.now, self._records.localise(records), step)
+        return self._records.gather(samples)
 
     def voltages(self) -> np.ndarray:
         return np.concatenate(self._ranks.gather(super().voltages()))

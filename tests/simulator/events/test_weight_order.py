@@ -8,7 +8,7 @@ import pytest
 from clhines import STDP, Network, Simulation
 from clhines.simulator.events import grid_run
 from clhines.simulator.events.grid import Delivery
-from clhines.simulator.events.weight_order import cost, graph_cut, group_numbers, placed
+from clhines.simulator.events.weight_order import cost, graph_cut, group_numbers, sorted_places
 
 
 def pairs(rng, cells, share):
@@ -20,7 +20,7 @@ def test_by_hand():
     source, target = np.repeat([0, 1, 2, 3], 4), np.tile([7, 5, 3, 1], 4)
     forward, backward = group_numbers(source, np.ones(16, int)), group_numbers(target)
     assert forward.tolist() == source.tolist() and backward.tolist() == [3, 2, 1, 0] * 4
-    rows, columns = placed(source, target), placed(target, source)
+    rows, columns = sorted_places(source, target), sorted_places(target, source)
     assert rows.tolist() == [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12]
     assert [cost(rows, g, 4) for g in (forward, backward)] == [4, 16]
     assert [cost(columns, g, 4) for g in (forward, backward)] == [16, 4]
@@ -40,7 +40,8 @@ def test_a_graph_cut_is_in_fewer_chunks_than_either_direction(chunk, share):
     np.testing.assert_array_equal(np.sort(cut), np.arange(len(source)))
     brute = sum(len({(g, p // chunk) for g, p in zip(one, cut)}) for one in groups)
     total = {name: sum(cost(place, g, chunk) for g in groups) for name, place in (
-        ("source", placed(source, delay, target)), ("target", placed(target)), ("cut", cut)
+        ("source", sorted_places(source, delay, target)),
+        ("target", sorted_places(target)), ("cut", cut),
     )}  # fmt: skip
     assert total["cut"] == brute
     assert total["cut"] < 0.95 * min(total["source"], total["target"])
@@ -66,7 +67,7 @@ def test_the_same_spikes(fast_queue, needs, monkeypatch, order, rule):
     def delivery(queue, c, *given, **more):
         source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
         groups = group_numbers(source, delay), group_numbers(target)
-        places.append(placed(target) if order == "target" else graph_cut(*groups))
+        places.append(sorted_places(target) if order == "target" else graph_cut(*groups))
         return Delivery(queue, c, *given, place=places[-1], **more)
 
     rng = np.random.default_rng(6)

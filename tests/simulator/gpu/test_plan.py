@@ -13,7 +13,7 @@ from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.gpu.epochs import CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_sites
 from clhines.simulator.gpu.plan import plan_epochs
-from clhines.simulator.kinds.arenas import filled_arenas
+from clhines.simulator.kinds.arenas import fill_arenas
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.model import compile
 from clhines.simulator.network.ring import ring_cables, ring_network
@@ -31,7 +31,7 @@ def filled(plan):
     model = plan.cells.model
     variables, layout = Variables(model, wires_of(model)), CellLayout(model)
     place = np.arange(model.forest.num_nodes)
-    arenas = filled_arenas(variables, np.dtype(np.float64), place, layout)
+    arenas = fill_arenas(variables, np.dtype(np.float64), place, layout)
     CellRegions(model, variables.wires, place, False).add_sites(layout, arenas)
     return with_sites(plan.spec, spec_of(variables, arenas, "double")[0], model)
 
