@@ -64,7 +64,7 @@ def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
     """Reverse the edges from `root` up to the old root; return (n,) int64 parents."""
     end = len(parent)  # a sentinel above the root, and above itself
     above = np.append(np.where(parent < 0, end, parent), end)
-    path = np.array([root])
+    path = np.array([root])  # each pass doubles it, and the length of the steps in `above`
     while path[-1] != end:
         path = np.concatenate([path, above[path]])
         above = above[above]

@@ -57,7 +57,10 @@ class Repeated:
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return the places of m items in blocks of `sizes`, copy by copy, (copies, m) int64."""
+    """Return the places of m items in blocks of `sizes`, copy by copy, (copies, m) int64.
+
+    ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``: block 0 of both copies, then block 1.
+    """
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
     return base + np.repeat(each, each) * np.arange(copies)[:, None]

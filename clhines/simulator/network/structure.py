@@ -3,6 +3,9 @@
 Cells repeat a few cables in turn. One pass through the cables is a round; `NodeValues` stores one
 round's values. `Places` finds nodes by cell and region, and expands values by cell, node or
 distance.
+
+    cell      0 1 2 | 3 4 5 | 6          7 turns, 2 whole rounds and a part
+    cable     a b c | a b c | a
 """
 
 from __future__ import annotations
