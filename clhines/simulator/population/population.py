@@ -333,12 +333,8 @@ class Population:
         with shown or nullcontext():
             for part in self._batches_of(values, begin, end):
                 if shown is not None:
-                    shown.update(self._number(part))
+                    shown.update(sum(len(one.v) for one in part) // len(self._columns))
                 yield part
-
-    def _number(self, part: list[BatchResults]) -> int:
-        """Return the number of sets in a part, which has each set once per group of protocols."""
-        return sum(len(one.v) for one in part) // len(self._columns)
 
     def _batches_of(self, values: np.ndarray, begin: int, end: int) -> Iterator[list[BatchResults]]:
         """Simulate sets `begin` to `end` in batches, on all devices of the process."""
