@@ -51,8 +51,8 @@ class Result:
         ``all``: wall time. ``steps``: device time for steps, external events and recording.
         ``spikes``: device time for delivery. ``collect``: reading results after each chunk. Host
         times for ``reference``, and without timestamps (a simulation's own queue has none, which
-        makes launches cheaper); if a CPU takes a chunk in one launch, until it was done. On several
-        ranks: this rank's times, and ``exchange``, exchanges including waiting.
+        makes launches cheaper); for a chunk in one launch on a CPU, the time until it was done. On
+        several ranks: this rank's times, and ``exchange``, exchanges including waiting.
     num_cells : int
         In the network.
     """

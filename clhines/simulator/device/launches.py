@@ -133,7 +133,7 @@ def bind(
     arguments: Mapping[str, KernelArgument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
-    """Bind arguments by the parameter names of a spec; `changes` names those of `change`."""
+    """Bind arguments by the names in a spec; `changes` names the ones that `change` sets."""
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
     return BoundKernel(built, name, [arguments[n] for n in names], changing)

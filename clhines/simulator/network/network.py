@@ -299,9 +299,9 @@ class Network:
             A word, nodes, a mask, or a function that maps the distance of each node from its soma,
             (n,) µm, to a mask. Words: ``all``; ``soma``, all segments of the soma; ``soma.middle``,
             the node `soma`; ``dendrites``, everything else, axons included; by the file's types
-            ``axon``, ``basal`` or ``dend``, ``apical`` or ``apic``. Words leave out nodes without
-            membrane (junctions); other forms must not contain any. ``soma`` is refused if a cell
-            has none, and a type if no cell has it.
+            ``axon``, ``basal`` or ``dend``, ``apical`` or ``apic``. Words and functions leave out
+            nodes without membrane (junctions); nodes and masks must not contain any. ``soma`` is
+            refused if a cell has none, and a type if no cell has it.
         **parameters : float, array, callable or `per_cell`
             A value for all nodes; for each node, (count,); for each cell; for each node of a cell
             (if all cells have one cable); for each node of the network; or a function of the

@@ -145,7 +145,7 @@ class Spread:
         )
 
 
-_SPARE_BITS = 8  # a new unit may waste so many of the 62 bits of the largest sum
+_SPARE_BITS = 8  # the present unit may waste so many of the largest sum's 62 bits
 
 
 class DeviceChanges:
