@@ -190,7 +190,7 @@ def test_another_global_index_is_refused():
         [one] = clhines.neuron.check()
     finally:
         h.Random().Random123_globalindex(index)
-    assert "words of another index" in one.construct and len(model[1]) == 3
+    assert "another global index" in one.construct and len(model[1]) == 3
 
 
 # a model of synapses of a file, beside NEURON with each engine: spread of g and v, largest errors
@@ -301,8 +301,8 @@ def test_instances_without_a_stream_that_draw_from_the_one_generator_are_rejecte
     kept, trains = _trains((1, 0, 0))
     trains[2].noise = 0.3
     h.finitialize(-65)
-    assert kept and any("one generator" in str(one) for one in clhines.neuron.check())
-    with pytest.raises(clhines.InputError, match="one generator"):
+    assert kept and any("shared generator" in str(one) for one in clhines.neuron.check())
+    with pytest.raises(clhines.InputError, match="shared generator"):
         clhines.neuron.run(1)
 
 
@@ -331,7 +331,7 @@ def test_static_variables_of_c_have_their_present_values(engine):
         one.normal(0, 1)
         point.ofRandom(one)
     h.finitialize(-65)
-    with pytest.raises(clhines.InputError, match="of another distribution"):
+    with pytest.raises(clhines.InputError, match="distribution is not uniform"):
         clhines.neuron.run(12, engine=engine)
 
 

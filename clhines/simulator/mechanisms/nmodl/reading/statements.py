@@ -21,9 +21,9 @@ _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*
 
 
 def check_index(name: str, length: int, has_index: bool, line: int) -> None:
-    """Refuse an index of a variable that is no array, and an array without an index."""
+    """Refuse an index of a variable that is not an array, and an array without an index."""
     if has_index and not length:
-        raise not_neuron(f"'{name}' is no array", line)
+        raise not_neuron(f"'{name}' is not an array", line)
     if length and not has_index:
         raise not_neuron(f"'{name}' is an array", line, f"give an index, as {name}[0]")
 
