@@ -162,7 +162,7 @@ def test_several_of_which_none_draws_run():
 def test_one_instance_in_copies_or_with_mcell_ran4_is_rejected():
     synapse, kept = drawing(-1)
     h.finitialize(-65)
-    with pytest.raises(clhines.InputError, match="shared generator"):
+    with pytest.raises(clhines.InputError, match="one generator"):
         clhines.from_neuron(copies=2)
     h.use_mcell_ran4(1)
     try:
