@@ -58,9 +58,11 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
 
     sim = sys.modules["netpyne.sim"]
     cfg: Any = sim.cfg
+    if skipPreRun or not (cfg.recordLFP or cfg.saveIMembrane):
+        original(skipPreRun)
+        return
     segments = sum(cell.getNumberOfSegments() for cell in sim.net.compartCells)
-    within = segments * cfg.duration / cfg.recordStep <= MOST and cfg.recordStep > cfg.dt / 2
-    if skipPreRun or not (cfg.recordLFP or cfg.saveIMembrane) or not within:
+    if segments * cfg.duration / cfg.recordStep > MOST or cfg.recordStep <= cfg.dt / 2:
         original(skipPreRun)
         return
     wanted = cfg.recordLFP, cfg.saveIMembrane

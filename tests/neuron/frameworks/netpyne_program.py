@@ -33,7 +33,7 @@ class Hoc:
 setup.h = Hoc()
 
 
-def potentials(interval, details):
+def potentials(interval, details, electrodes=(0, 40, 90)):
     """Return spike times, LFP, and with `details` the LFP of parts and currents."""
     net, cfg = specs.NetParams(), specs.SimConfig()
     soma = {"geom": {"diam": 18, "L": 18, "Ra": 123}, "mechs": {"hh": {}}}
@@ -47,7 +47,7 @@ def potentials(interval, details):
     target = {"source": "s", "conds": {"cellType": "E"}, "weight": 0.02, "delay": 2}
     net.stimTargetParams["s"] = {**target, "synMech": "exc", "sec": "dend", "loc": 0.5}
     cfg.duration, cfg.dt, cfg.recordStep, cfg.recordTraces = 20, 0.025, interval, {}
-    cfg.recordLFP = [[x, 60, 50] for x in (0, 40, 90)]
+    cfg.recordLFP = [[x, 60, 50] for x in electrodes]
     cfg.saveLFPPops = ["A"] if details else False
     cfg.saveLFPCells = cfg.saveIMembrane = details
     sim.initialize(net, cfg)
@@ -55,17 +55,19 @@ def potentials(interval, details):
         step()
     sim.runSim()
     data = sim.simData
-    values = [np.array(list(data["spkt"])), data["LFP"]]
+    values = [np.array(list(data["spkt"]))]
+    if electrodes:
+        values.append(data["LFP"])
     if details:
         values += [data["LFPPops"]["A"], data["LFPCells"][1], data["iMembrane"][2]]
     return [np.array(value) for value in values]
 
 
 rows, steps = [], []
-for interval, details in ((0.1, False), (0.025, True), (0.04, False)):
-    truth = potentials(interval, details)
+for case in ((0.1, False), (0.025, True), (0.04, False), (0.1, False, ())):
+    truth = potentials(*case)
     with clhines.neuron.enable(when="always") as on:
-        ours = potentials(interval, details)
+        ours = potentials(*case)
     steps.append(on.steps)
     rows += [
         [a.shape == b.shape, float(np.abs(a - b).max() / np.abs(a).max())]

@@ -27,11 +27,14 @@ def test_probes_of_lfpy():
 
 
 def test_lfp_of_netpyne():
-    """Spikes, LFP, and its parts, for intervals of several steps, one, and no whole number."""
+    """Spikes, LFP, and its parts, for intervals of several steps, one, and no whole number.
+
+    And spikes of a network without electrodes.
+    """
     values = values_of("netpyne")
-    assert len(values["rows"]) == 9
+    assert len(values["rows"]) == 10
     assert all(same_shape and apart < APART for same_shape, apart in values["rows"])
-    assert values["steps"] == [800] * 3
+    assert values["steps"] == [800] * 4
 
 
 def test_times_of_events_are_those_of_neuron():
