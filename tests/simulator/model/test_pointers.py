@@ -279,7 +279,7 @@ def test_what_may_be_written():
     with pytest.raises(InputError, match="x of kept_number, which another pointer sets, too"):
         compile(net, DT)
     net.add(Mechanism.from_nmodl(WRITER), [0])
-    with pytest.raises(InputError, match="points nowhere"):
+    with pytest.raises(InputError, match="pointer p of 1 instances is not set"):
         compile(net, DT)
 
 
