@@ -91,8 +91,8 @@ def test_records_by_mechanism_and_variable(cable):
     for what, where, words in [
         ("hh.q", net.soma, "hh has no state 'q'"),
         ("kv.m", net.soma, "kv is not in the network; expected one of hh, iclamp, expsyn"),
-        ("hh.m", net.soma[0] + 1, "where hh is 0 times; expected it once"),
-        ("expsyn.g", net.soma[0], "where expsyn is 2 times; expected it once"),
+        ("hh.m", net.soma[0] + 1, "which has hh 0 times; expected once"),
+        ("expsyn.g", net.soma[0], "which has expsyn 2 times; expected once"),
         ("hh.m", [10**6], "there is no node 1000000"),
     ]:
         with pytest.raises(InputError, match=words):
