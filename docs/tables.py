@@ -187,5 +187,5 @@ def break_even_table() -> list[str]:
     for segments in SEGMENTS:
         (seconds, first), (_, later) = (break_even(segments, known) for known in (False, True))
         times = " | ".join("never" if math.isinf(t) else f"{t:,.0f}" for t in (first, later))
-        lines.append(f"| {segments:,} | {seconds:.2g} | {times} |")
+        lines.append(f"| {segments:,} | {float(f'{seconds:.2g}'):g} | {times} |")
     return lines
