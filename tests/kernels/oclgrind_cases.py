@@ -5,6 +5,7 @@ import os
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pyopencl as cl
@@ -468,6 +469,12 @@ def layered_case(queue, dtype):
     assert np.isfinite(sim.run(0.075)[number]).all()
 
 
+def segments_case(queue, dtype):
+    """The same with a lane for each segment of columns, as on GPUs."""
+    with mock.patch.dict(steps.BY_SEGMENT, {True: 1}):
+        layered_case(queue, dtype)
+
+
 def exact_epochs_case(queue, dtype):
     """The same kinds of things by epochs of whole cells, which take no pointers.
 
@@ -605,6 +612,7 @@ def clean_cases():
     for dtype in ("float64", "float32"):
         yield f"network: diffusion, {dtype}", lambda queue, a=dtype: diffusing_case(queue, a)
         yield f"network: layers, {dtype}", lambda queue, a=dtype: layered_case(queue, a)
+        yield f"network: layer segments, {dtype}", lambda queue, a=dtype: segments_case(queue, a)
     yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
     for cells in (2, 5):
         yield (

@@ -32,6 +32,7 @@ from clhines.simulator.cpu.blocks import (
 )
 from clhines.simulator.cpu.groups import node_classes, variable_nodes
 from clhines.simulator.cpu.plan import blocks_of, work_of
+from clhines.simulator.engines.layer_segments import LayerSegmentsSpec
 from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulator.events import grid as delivery
 from clhines.simulator.events import grid_run, plasticity
@@ -297,6 +298,14 @@ def specs():
     for dtype in ("float64", "float32"):
         yield f"any; {dtype}; others", "any", list(other_specs(dtype))
         layers = [LayersSpec(real_name(dtype), k, n) for k, n in ((2, 32), (3, 1), (4, 32))]
+        layers += [
+            LayerSegmentsSpec(real_name(dtype), *sizes, constant, driven)
+            for *sizes, constant, driven in (
+                (2, 1, 8, 4, 5, 3, False, ()),
+                (3, 8, 32, 1, 28, 5, True, (2,)),
+                (4, 3, 64, 1, 40, 6, True, (1, 3)),
+            )
+        ]
         yield f"any; {dtype}; layers", "any", layers
         yield f"any; {dtype}; networks with exact times", "any", list(exact_specs(dtype))
 

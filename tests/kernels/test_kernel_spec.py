@@ -15,12 +15,13 @@ from clhines.solver.plan.templates import FOLDER, render
 
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")
-OWN_BITS = {  # reading a float as an int, a bit a step or a turn, the halves of a power of two
+OWN_BITS = {  # a float read as an int, a bit a step, turn or column, halves of a power of two
     "solver/common/pivots": {">> 32", "& 0x7fffffff", "<< 20", "<< 23"},
     "solver/by_branch/fine_vector": {">> 31"},  # the sign of an index
     "simulator/common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
     "simulator/common/instances_step": {"& 1"},
     "simulator/delivery": {"& 1"},
+    "simulator/layer_segments": {"& 1"},
 }
 OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
     "solver/by_branch/fine_vector": {128},  # alignment of local memory

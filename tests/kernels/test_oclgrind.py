@@ -166,6 +166,7 @@ def test_every_template_is_covered():
         "simulator/blocks",
         "simulator/diffusion",
         "simulator/layers",
+        "simulator/layer_segments",
         "simulator/spread",
         "simulator/taken",
         "simulator/tiled",

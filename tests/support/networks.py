@@ -93,9 +93,9 @@ def layers_of_arrays(parent, bounds, has, of_nodes, of_layers):
     return {name: np.concatenate(each) for name, each in made.items()} | {"cell_offsets": offsets}
 
 
-def layered_network(cells=3, hard=False, seed=3):
+def layered_network(cells=3, hard=False, seed=3, each=9):
     """Cells in layers (1 of 3 has none, 1 in part); `hard`: as unlike as those of NEURON may be."""
-    rng, each = np.random.default_rng(seed), 9
+    rng = np.random.default_rng(seed)
     n = cells * each
     first = each * (np.arange(n) // each)
     parent = np.where(first == np.arange(n), -1, first + rng.integers(0, 2**31, n) % np.maximum(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from types import MappingProxyType
@@ -13,11 +13,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.core.arrays import inverse, offsets, stretch_of
+from clhines.core.arrays import inverse, offsets, shifted, stretch_of
 from clhines.core.errors import InputError
 from clhines.simulator.device import launches
 from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
+from clhines.simulator.engines.layer_segments import LayerSegments, segments_of
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
@@ -37,7 +38,9 @@ from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # blocks per compute unit of a CPU; nodes per block
-# With layers a solver only orders the nodes: method and cells side by side, True: on CPUs
+# True: on CPUs. Columns of the largest cell from which layers go by segments, None: never.
+# Otherwise a solver only orders the nodes: its method, and cells side by side
+BY_SEGMENT: dict[bool, int | None] = {True: None, False: 32}
 ORDERS, LANES = {True: "auto", False: "block_interleaved"}, {True: 1, False: 32}
 NEIGHBOURS = ("above", "below", "beside")  # the rows of `neighbours`
 Enqueue: TypeAlias = Callable[[], object]
@@ -228,12 +231,12 @@ class Surrounded:
             "work": cla.zeros(run.queue, (room, most * rows * (rows + 1)), run.dtype),
         }  # fmt: skip
 
-    def bind(self, arguments: Mapping[str, Any]) -> Enqueue:
+    def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Enqueue:
         """Return the launch for voltages `v` among arguments."""
-        built = program.build(self._run.queue.context, self._spec), self._spec
+        built = program.build(queue.context, self._spec), self._spec
         given = {**arguments, **self._given}
-        alone = devices.is_cpu(self._run.device)
-        return bound(self._run.queue, built, "solve_layers", given, self._items, alone)
+        alone = devices.is_cpu(queue.device)
+        return bound(queue, built, "solve_layers", given, self._items, alone)
 
 
 def _check_bins(model: Model) -> None:
@@ -244,6 +247,19 @@ def _check_bins(model: Model) -> None:
         raise InputError(refusal("network.engine-steps-bins"))
 
 
+def _segments_of(run: ArenaRun) -> LayerSegments | None:
+    """Return the layers of a model by segments; None where `Surrounded` has to solve for them."""
+    once, least = run.model.once, BY_SEGMENT[devices.is_cpu(run.device)]
+    assert once.layers is not None
+    if least is None or int(np.diff(once.layers.of_cells).max()) < least:
+        return None
+    around = once.layers.node[1:]
+    around = around[around >= 0]
+    if once.constant_g[around].any() or once.constant_b[around].any():
+        return None
+    return segments_of(run.model, run.dtype, run.limits)
+
+
 class Steps(ArenaKernels):
     """Advance a model with the requested solver, in the order of its plan."""
 
@@ -251,23 +267,28 @@ class Steps(ArenaKernels):
         _check_bins(run.model)
         super().__init__(run)
         diffuses = any(one.parent.size for one in run.model.diffusions)
-        self.in_vectors = devices.is_cpu(run.queue.device)
-        request = run.request
-        method = request.method
-        if run.model.layers is not None and method == "auto" and not request.options:
-            method = ORDERS[self.in_vectors]
-        self.solver = _solver_of(run, lambda m: m.forest, method, request.options)
+        on_cpu, request = devices.is_cpu(run.queue.device), run.request
+        method, layered = request.method, run.model.layers is not None
+        self._segments = self._surrounded = None
+        if layered and method == "auto" and not request.options:
+            method, self._segments = ORDERS[on_cpu], _segments_of(run)
+        self.in_vectors = on_cpu and self._segments is None
+        if self._segments is not None:
+            self.gather = self._segments.gather
+        else:
+            self.solver = _solver_of(run, lambda m: m.forest, method, request.options)
+            self.gather = self.solver.plan.gather
         self._diffusing = Diffusing(run) if diffuses else None
-        self._surrounded = Surrounded(run, self.place) if run.model.layers is not None else None
+        if layered and self._segments is None:
+            self._surrounded = Surrounded(run, self.place)
         self._tiler = None
         if run.model.copies > 1:
-            gather = self.solver.plan.gather
-            self._tiler = Tiler(run.queue, run.dtype, run.model.copies, gather)
+            self._tiler = Tiler(run.queue, run.dtype, run.model.copies, self.gather)
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
         """Index of each node among the voltages, (n,) int64; nodes of other ranks follow."""
-        gather, n = self.solver.plan.gather, self.model.forest.num_nodes
+        gather, n = self.gather, self.model.forest.num_nodes
         remote = len(self.model.remote_v)
         places = np.empty(n + remote, np.int64)
         at = np.flatnonzero(gather >= 0)
@@ -275,33 +296,48 @@ class Steps(ArenaKernels):
         return places
 
     def put_matrix(self) -> None:
-        once, solver, tiler, pack = self.model.once, self.solver, self._tiler, self._pack
-        d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
+        once, tiler, pack, gather = self.model.once, self._tiler, self._pack, self.gather
+        d = pack(once.capacitance_over_dt + once.constant_d)
         self.layout, self.places = layouts.Layout(self.model), len(gather)
         remote = np.zeros(len(self.model.remote_v))
         self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
+        # kernel arguments by place; `active`: index of an active node, -1 for others
+        b = cla.zeros_like(d)
+        self.matrix = {name: pack(getattr(once, name)) for name in ("constant_g", "constant_b")}
+        self.matrix |= {"d": d, "b": b}
         if tiler is not None:  # `compile` finds the active nodes
+            self.matrix["active"] = cla.empty(self.queue, self.places, np.int32)
+        if self._segments is not None:
+            self.v[1] = self.v[0]  # changes in place
+            return
+        if tiler is not None:
             beside = tiler.neighbours(neighbours(once.forest.parent))
-            active = cla.empty(self.queue, self.places, np.int32)
         else:
             placed = np.full((3, len(gather)), -1, np.int32)  # with layers: see `solve_layers`
             if once.layers is None:
                 placed = placed_neighbours(once.forest, gather, self.place)
             beside = [cla.to_device(self.queue, a) for a in placed]
             number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
-            active = cla.to_device(self.queue, number)
-        # kernel arguments by place; `active`: index of an active node, -1 for others
-        self.matrix = {
-            name: pack(getattr(once, name)) for name in ("constant_g", "constant_b", "u")
-        }
-        b = cla.zeros_like(d)
-        self.matrix |= {"d": d, "b": b, "x": cla.zeros_like(b), "active": active}
+            self.matrix["active"] = cla.to_device(self.queue, number)
+        self.matrix |= {"u": pack(once.u), "x": cla.zeros_like(b)}
         self.matrix |= zip(NEIGHBOURS, beside, strict=True)
 
     @property
+    def _num_places(self) -> int:
+        """The nodes with which a step begins: the active ones with segments, else all places."""
+        return self.places if self._segments is None else self.layout.count
+
+    @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        """The function that puts nodes' values on the device, in the plan's order."""
-        return self.solver.to_device_order if self._tiler is None else self._tiler.pack
+        """The function that puts nodes' values on the device, in the order of `gather`."""
+        return self._to_device_order if self._tiler is None else self._tiler.pack
+
+    def _to_device_order(self, values: np.ndarray) -> cla.Array:
+        """Return values of all nodes in the order of `gather`, 0 at places without a node."""
+        if self._segments is None:
+            return self.solver.to_device_order(values)
+        packed = np.where(self.gather < 0, 0, values[self.gather])
+        return to_device(self.queue, packed, self.dtype)
 
     def renew(self, before: Model) -> bool:
         return same_constants(before, self.model) or self.renew_constants()
@@ -331,7 +367,7 @@ class Steps(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         tiler = self._tiler if variables.once is not self.model else None
-        pack = self.solver.to_device_order if tiler is None else tiler.pack
+        pack = self._to_device_order if tiler is None else tiler.pack
         v = self._packed(pack, variables.v, variables.remote_v)
         copy_onto(self.v[0], v, self.queue)
         place = self.place if tiler is None or self.model.pointers else None
@@ -347,6 +383,7 @@ class Steps(ArenaKernels):
                 layouts.node_numbers(self.model.once), active, self.run.ints, begin
             )
         self._at = cla.to_device(self.queue, at)
+        spec = replace(spec, listed=self._segments is not None)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
@@ -354,12 +391,28 @@ class Steps(ArenaKernels):
         self.run.times.forget()
         num = np.int32
         given = {
-            "num_places": num(self.places), "num_emitters": num(emitters),
+            "num_places": num(self._num_places), "num_emitters": num(emitters),
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix, "at": self._at, **self.run.arguments,
         }  # fmt: skip
+        if self._segments is not None:
+            given |= self._segments.tables(self.queue, self.model.dt)
+            self._ending = to_device(self.queue, self._ending_nodes(), np.int32)
         self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
         self._launches = [self._launches_of(given, *pair) for pair in (self.v, self.v[::-1])]
+
+    def _ending_nodes(self) -> np.ndarray:
+        """Return the numbers of active nodes with anything to do at the end of a step."""
+        model, once = self.model, self.model.once
+        if int(self.run.recorded_at["num_mem"]) or model.played:
+            return np.arange(self.layout.count)
+        blocks = ("advance", "diffuse", "after_solve", "before_step")
+        nodes = [once.soma, once.sources.detector_node]
+        for kind, its_blocks in zip(once.kinds, self._built[1].kinds, strict=True):
+            if any(map(its_blocks.has, blocks)):
+                nodes.append(kind.node)
+        number = np.unique(self.layout.once.number(np.concatenate(nodes)))
+        return shifted(number[number >= 0], layouts.num_active(once), model.copies)
 
     def _launches_of(
         self, given: dict[str, Any], old: cla.Array, new: cla.Array
@@ -381,17 +434,21 @@ class Steps(ArenaKernels):
         else:
             others = int(arguments["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
             items = [
-                self.places + n
+                self._num_places + n
                 for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
-        if self._surrounded is not None:
-            before.append(self._surrounded.bind(arguments))
+        for layers in (self._surrounded, self._segments):
+            if layers is not None:
+                before.append(layers.bind(self.queue, arguments))
         after = list[Enqueue]()
         if spec.diffuses:
-            count = items[1] if alone else self.places
+            count = items[1] if alone else self._num_places
             after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
         after += self._diffusion
+        if spec.listed:
+            arguments |= {"num_places": np.int32(len(self._ending)), "ending": self._ending}
+            items[1] += len(self._ending) - self._num_places
         after.append(bound(self.queue, self._built, "finish_step", arguments, items[1], alone))
         if spec.sums:
             count = layouts.num_sums(self.model)
@@ -400,12 +457,12 @@ class Steps(ArenaKernels):
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.count_from(first, row, count)
-        d, u, b, x = (self.matrix[name] for name in "dubx")
+        d, u, b, x = (self.matrix.get(name) for name in "dubx")
         for _ in range(count):
             before, after = self._launches[0]
             for launch in before:
                 launch()
-            if self._surrounded is None:
+            if self._surrounded is None and self._segments is None:
                 self.solver.enqueue(d, u, b, out=x, packed=True)
             for launch in after:
                 launch()

@@ -4,14 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from networks import layered_network
+from networks import layered_network, layers_of_arrays
 
 from clhines import InputError, Mechanism, Network, Simulation
-from clhines.simulator.engines import steps
+from clhines.core.arrays import offsets
+from clhines.simulator.engines import layer_segments, steps
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.model import compile
 from clhines.simulator.network.copies import copies_of
 from clhines.simulator.ranks.partition import Share
+from clhines.solver.plan.plan import Limits
 
 DT = 0.025
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -123,13 +125,18 @@ def recorded(net, engine, dtype="float64", duration=6.0, pieces=1):
     return sim, np.concatenate(rows)
 
 
-@pytest.mark.parametrize("side_by_side", [False, True])
+FORMS = "cell by cell", "side by side", "by segment"
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", EPS)
-def test_steps_are_those_of_the_reference(dtype, side_by_side, monkeypatch):
-    """Also in the order of GPUs, there with two cells side by side, of different sizes."""
-    if side_by_side:
+def test_steps_are_those_of_the_reference(dtype, form, monkeypatch):
+    """Also in the orders of GPUs: two cells side by side, of different sizes; segments."""
+    if form == "side by side":
         monkeypatch.setitem(steps.ORDERS, True, steps.ORDERS[False])
         monkeypatch.setitem(steps.LANES, True, 2)
+    if form == "by segment":
+        monkeypatch.setitem(steps.BY_SEGMENT, True, 1)
     net, _ = layered_network()
     sim, ours = recorded(net, "auto" if dtype == "float64" else "steps", dtype)
     _, want = recorded(net, "reference")
@@ -170,8 +177,37 @@ def test_currents_that_leave_membranes_arrive_in_layers():
         sim.record("i_membrane", nodes[1])
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_runs_go_on_in_pieces_from_states_files_and_in_copies(engine, tmp_path):
+@pytest.mark.parametrize(("each", "cells"), [(2, 8), (40, 0), (120, 8)])
+def test_cells_of_all_sizes_go_by_segments(each, cells, monkeypatch):
+    """With several cells of a work-group, one, and several warps; as few and as many cells."""
+    monkeypatch.setitem(steps.BY_SEGMENT, True, 1)
+    monkeypatch.setattr(layer_segments, "CELLS", cells)
+    net, _ = layered_network(each=each)
+    (_, ours), (_, want) = (recorded(net, e, duration=0.5) for e in ("steps", "reference"))
+    assert np.ptp(want) > 1
+    allowed = 20 * each * ROUNDINGS * EPS["float64"] * np.abs(want).max()
+    assert np.abs(ours - want).max() <= allowed
+
+
+def test_cells_without_room_go_cell_by_cell(monkeypatch):
+    """A chain of more columns than lanes have, and small cells beside a large one."""
+    limits = Limits()
+    for chains in ([9000], [400, *[2] * 200]):
+        sizes = offsets(chains)
+        parent = np.arange(sizes[-1]) - 1
+        parent[sizes[:-1]] = -1
+        n, ones = len(parent), np.ones((2, len(parent)))
+        of_nodes = np.full(n, 100.0), np.full(n, 0.1), np.full(n, 1e-3)
+        made = layers_of_arrays(parent, sizes, np.ones(n, bool), of_nodes, (ones, ones, ones))
+        model = compile(Network.from_arrays(**made), DT)
+        assert layer_segments.segments_of(model, np.dtype(np.float64), limits) is None
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps", "segments"])
+def test_runs_go_on_in_pieces_from_states_files_and_in_copies(engine, tmp_path, monkeypatch):
+    if engine == "segments":
+        monkeypatch.setitem(steps.BY_SEGMENT, True, 1)
+        engine = "steps"
     net, _ = layered_network()
     _, want = recorded(net, engine, duration=3.0)
     sim, pieces = recorded(net, engine, duration=3.0, pieces=3)
@@ -204,7 +240,9 @@ def test_a_rank_has_the_layers_of_its_cells():
     )
 
 
-def test_engines_take_other_values_and_the_start():
+@pytest.mark.parametrize("least", [None, 1])
+def test_engines_take_other_values_and_the_start(least, monkeypatch):
+    monkeypatch.setitem(steps.BY_SEGMENT, True, least)
     net, _ = layered_network()
     group, clamp = (next(g for g in net.groups if g.mechanism.name == n) for n in ("pas", "iclamp"))
     sims = [Simulation(net, DT, engine=e) for e in ("reference", "steps")]
