@@ -296,7 +296,10 @@ def specs():
                 found = list(arena_epoch_specs(dtype, limits))
                 yield f"{name}; {dtype}; networks with exact times", name, found
     for dtype in ("float64", "float32"):
-        yield f"any; {dtype}; others", "any", list(other_specs(dtype))
+        others = list(other_specs(dtype))
+        ptx = [spec for spec in others if getattr(spec, "ptx", False)]
+        yield f"any; {dtype}; others", "any", [spec for spec in others if spec not in ptx]
+        yield f"any, PTX; {dtype}; gradients", "any, PTX", ptx
         layers = [LayersSpec(real_name(dtype), k, n) for k, n in ((2, 32), (3, 1), (4, 32))]
         layers += [
             LayerSegmentsSpec(real_name(dtype), *sizes, constant, driven)
