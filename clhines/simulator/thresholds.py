@@ -1,8 +1,8 @@
 """Thresholds: the smallest amplitude at which each cell of a network fires.
 
 Each run simulates all cells, each with its own amplitude. A cell doubles its amplitude from the
-lower bound until it fires, then bisects the ratio of the bounds. Starting from below keeps it from
-a conduction block far above the threshold, where the cell does not fire either.
+lower bound until it fires, then bisects the ratio of the bounds. Starting low avoids the conduction
+block far above the threshold, where a cell does not fire either.
 """
 
 from __future__ import annotations

@@ -53,16 +53,16 @@ class Traces:
         return self.windows[len(self.requested) - 1] if self.windows else Window(none, none, none)
 
     def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN if empty."""
+        """(m,) float64, mV: mean over ``v[k, begin[k]:end[k]]``; NaN if empty."""
         nonempty, sums = begin < end, self._window(begin, end).sums
         return np.where(nonempty, sums / np.where(nonempty, end - begin, 1), np.nan)
 
     def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: smallest of ``v[k, begin[k]:end[k]]``; NaN if empty."""
+        """(m,) float64, mV: smallest in ``v[k, begin[k]:end[k]]``; NaN if empty."""
         return np.where(begin < end, self._window(begin, end).smallest, np.nan)
 
     def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: largest of ``v[k, begin[k]:end[k]]``; NaN if empty."""
+        """(m,) float64, mV: largest in ``v[k, begin[k]:end[k]]``; NaN if empty."""
         return np.where(begin < end, self._window(begin, end).largest, np.nan)
 
     def of(self, feature: Callable[[Traces], _Value]) -> _Value:

@@ -41,9 +41,9 @@ class WindowSums:
 class Features:
     """Features of voltages that a run computes: ``sim.record("v", nodes, reduce=Features(...))``.
 
-    They equal those of `extract` (eFEL's definitions, without interpolation) for a trace sampled at
-    every step. The device finds sums and extremes in windows and a few samples per spike during the
-    run; no trace is stored.
+    They equal `extract`'s (eFEL's definitions, without interpolation) for a trace sampled at every
+    step. The device finds sums and extremes in windows and a few samples per spike during the run;
+    no trace is stored.
 
     Parameters
     ----------

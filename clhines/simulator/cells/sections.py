@@ -2,26 +2,25 @@
 
 The rules are those of ``Import3d_SWC_read`` and ``Import3d_GUI.instantiate`` in NEURON 9.0. They
 were found by reading and comparing; the code is our own. They are stated for files in depth-first
-order. The *first child* of a sample is the child with the smallest id. `simulator.cells.samples`
-defines sections and the soma.
+order. A sample's *first child* is the child with the smallest id. `simulator.cells.samples` defines
+sections and the soma.
 
 Intended differences from NEURON's importer
     - *order*: the order of samples in the file does not matter; every file is treated as if it were
-      in depth-first order. NEURON ends a section if the only child of a sample is not the next
-      sample, and needs parents with smaller ids.
-    - *root*: a soma away from the root becomes the root. NEURON turns a soma of one sample there
-      into a frustum, not a sphere.
-    - *outline*: a soma of three or more samples in a row, all with radius 0, is a sphere at their
-      mean; its radius is that of a circle with the outline's area. NEURON gives it diameter 0 and
+      in depth-first order. NEURON ends a section if a sample's only child is not the next sample,
+      and needs parents with smaller ids.
+    - *root*: a soma away from the root becomes the root. NEURON turns a one-sample soma there into
+      a frustum, not a sphere.
+    - *outline*: a soma with three or more samples in a row, all with radius 0, is a sphere at their
+      mean, with the radius of a circle that has the outline's area. NEURON gives it diameter 0 and
       stops at ``lambda_f``. If all samples of a soma coincide, it is a sphere with the largest
-      radius; NEURON sets the length of a section without length and with more than two points to
-      1e-9 µm.
-    - *one sample*: a neurite of one sample at the root of a branched soma is kept, with the point
-      that it leaves. NEURON drops it.
+      radius; NEURON sets a section without length and with more than two points to 1e-9 µm.
+    - *one sample*: a one-sample neurite at the root of a branched soma is kept, with the point that
+      it leaves. NEURON drops it.
     - *ring*: a step of the diameter at the very end of a section always adds its ring of membrane.
       In NEURON, rounding decides, if the section has more than one segment.
-    - A cell of one sample that is not of type 1 is refused, and a sphere of three samples has only
-      samples of type 1. NEURON checks only the root's type.
+    - A one-sample cell that does not have type 1 is refused, and a sphere of three samples has only
+      type-1 samples. NEURON checks only the root's type.
 
 Agreement
     Of 30 files (``tests/simulator/cells/test_import3d.py``, NEURON 9.0.2) 25 agree as they are, and
@@ -30,13 +29,13 @@ Agreement
     within 1e-9. So do 160 random cells with somas, types and coincident samples of all kinds.
 
 Position of a section on its parent, and whether its points begin with the sample that it leaves
-    - From a soma of one sample: at 0.5. The point is included only if the section has one sample.
-    - From the root sample: at 0.0, with the point; without it if the root has two children of type
-      1 and the section is not of type 1.
-    - From a sample inside a section of type 1: at 0.5; without the point if the section is not of
-      type 1 and has more than one sample.
+    - From a one-sample soma: at 0.5. The point is included only if the section has one sample.
+    - From the root sample: at 0.0, with the point; without it if the root has two type-1 children
+      and the section is not of type 1.
+    - From a sample inside a type-1 section: at 0.5; without the point if the section is not of type
+      1 and has more than one sample.
     - From the last sample of any section: at 1.0, with the point; without it if the section is of
-      another type and has more than one sample, and the sample has two or more children of type 1.
+      another type and has more than one sample, and the sample has two or more type-1 children.
     - A neurite that branches at its first sample beside the soma continues into its first child;
       other children are connected at 0.0. (The same holds for a root that is not of type 1, but not
       for the root's first child.) It still ends there if the last child is of another type.

@@ -18,7 +18,7 @@ _WHOLE = int, np.integer
 
 
 class BoundKernel:
-    """A kernel with all its arguments; those numbered `changing` change between launches."""
+    """A kernel with all its arguments; `changing` numbers the ones that change between launches."""
 
     def __init__(
         self,

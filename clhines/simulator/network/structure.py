@@ -346,7 +346,7 @@ class Places:
         return candidates[0] if candidates else array
 
     def _sizes(self) -> dict[str, int]:
-        """Return the accepted lengths of arrays, by what they count."""
+        """Return how many cells, nodes of a cell (if all are equal) and nodes there are."""
         sizes = {"cells": self.forest.num_cells}
         if len({id(cable) for cable in self.cables}) == 1:
             sizes["nodes of a cell"] = int(self.forest.sizes[0])
