@@ -80,7 +80,7 @@ class InstanceSites:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """First and end slot of each of the model's cells if `by_cell`, else each place's run."""
+        """First and end slot of each model cell if `by_cell`, else each place's run."""
         first, count = self._first, self._count
         if self._by_cell:
             return np.stack((first, first + count), axis=1).reshape(-1)

@@ -36,7 +36,7 @@ class Gradient(Mapping[Any, Any]):
     value : float
         The loss.
     records : list of (rows, columns) float64
-        The arguments of the loss.
+        Its arguments.
     how : str
         Forward or reverse, and where; on the host with the reason.
     """

@@ -114,8 +114,8 @@ class GradientKind:
     @property
     def weight(self) -> str:
         """Its events' weight, if they change anything."""
-        found = self.adjoints(BACK.format("receive"))
-        return next((name for role, name in found if role == "weight"), "")
+        adjoints = self.adjoints(BACK.format("receive"))
+        return next((name for role, name in adjoints if role == "weight"), "")
 
     @property
     def receives(self) -> bool:
@@ -149,8 +149,8 @@ class GradientKind:
 
     @property
     def gives_current(self) -> bool:
-        found = self._arguments("current")[1] if self.has("current") else ()
-        return {"i", "g"} <= {a.role for a in found}
+        arguments = self._arguments("current")[1] if self.has("current") else ()
+        return {"i", "g"} <= {a.role for a in arguments}
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -213,7 +213,7 @@ class GradientKind:
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
-        """Return names and values of seeds of a block's results other than states."""
+        """Return names and values of a block's seeds, except for states."""
         share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":
@@ -228,17 +228,17 @@ class GradientKind:
         replaced = [("state", s) for s in self.written(block, "state")]
         if block == "advance":
             replaced += [("ion", n) for n in self.written(block, "ion")]
-        found = self.adjoints(BACK.format(block))
-        lines = [f"{by[one]} = 0;" for one in replaced if one not in found]
+        adjoints = self.adjoints(BACK.format(block))
+        lines = [f"{by[one]} = 0;" for one in replaced if one not in adjoints]
         return lines + [
             f"{by[one]} {'=' if one in replaced else '+='} adjoint_{one[0]}_{one[1]};"
-            for one in found if one in by
+            for one in adjoints if one in by
         ]  # fmt: skip
 
     def adjoints(self, block: str) -> list[tuple[str, str]]:
         """Return role and name of all inputs that a block's derivative is taken by."""
-        found = self._arguments(block)[1] if self.has(block) else ()
-        return [(a.name.partition("_")[0], a.name.partition("_")[2]) for a in found
+        arguments = self._arguments(block)[1] if self.has(block) else ()
+        return [(a.name.partition("_")[0], a.name.partition("_")[2]) for a in arguments
                 if a.role == "adjoint"]  # fmt: skip
 
 
@@ -333,7 +333,7 @@ class GradientSpec(TemplateSpec):
         return f"rows[((size_t)step * num_columns + column[{first} + {index}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
-        """Return index, parameter and first seed of each direction of a kind."""
+        """Return index, parameter and first seed of a kind's directions."""
         return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
 
     @property
@@ -382,8 +382,8 @@ def functions_of(
 
     how = real, width, tuple(single), lanes
     key = ("back", tuple(sorted(wanted)), tuple(sorted(ions)), *how)
-    found: Printed = mechanism.compiled.once(key, make)
-    return found
+    printed: Printed = mechanism.compiled.once(key, make)
+    return printed
 
 
 def takes_vectors(mechanism: Mechanism) -> bool:

@@ -20,7 +20,7 @@ from clhines.simulator.state.variables import BlockCall, Variables
 
 @dataclass(frozen=True, eq=False)
 class TracedCall:
-    """A call of a block for some of a kind's instances, with the values that it read."""
+    """A call of a block for some instances, with the values that it read."""
 
     kind: int
     block: str

@@ -291,7 +291,7 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
-    """Return the model of identical copies from `once`, the model of one copy."""
+    """Return the model of identical copies; `once` is one copy's."""
     parts, copies, n = inside(network), copied.count, once.forest.num_nodes
     added, wiring = parts.added, parts.wiring
     nothing, first = Wiring(network), np.zeros(0, int)

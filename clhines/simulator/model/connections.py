@@ -111,7 +111,7 @@ class GridConnections:
         return order
 
     def by_rows(self, values: np.ndarray) -> np.ndarray:
-        """Return values of connections in the order of the rows."""
+        """Reorder values from the calls' order to the rows'."""
         if self.is_sorted or not values.strides[0]:
             return values
         return values[self.order]

@@ -71,7 +71,7 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """Return bounds of about equally costly runs of neighbouring cells, (size + 1,), none empty."""
+    """Return bounds of neighbouring cells' runs with about equal costs, (size + 1,), none empty."""
     cells = len(costs)
     if cells < size:
         raise InputError(

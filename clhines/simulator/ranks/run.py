@@ -85,7 +85,7 @@ class RankedRun:
         self._exchange.load()
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Go to the start of the same model, as runs of one device do."""
+        """Go to the start of the same model, like a run on one device."""
         run = self.run
         if not self._exchange.can_restart or not isinstance(run, Restarts):
             return False
