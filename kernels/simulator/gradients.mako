@@ -96,7 +96,6 @@ typedef real lanes;
 ${part("simulator/common/copy_places")}\
 % if spec.lanes:
 ${part("simulator/common/rates")}\
-${part("simulator/common/table_rows")}\
 % endif
 ${spec.functions}
 % if spec.kernel in ("", "take_step"):

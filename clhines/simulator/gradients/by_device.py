@@ -29,7 +29,13 @@ from clhines.simulator.device import launches
 from clhines.simulator.engines.reference import neighbours
 from clhines.simulator.gradients.adjoint import Adjoint
 from clhines.simulator.gradients.events import EventConnections, step_times
-from clhines.simulator.gradients.kernels import DELIVERS, NOTES, takes_vectors, turn_of
+from clhines.simulator.gradients.kernels import (
+    DELIVERS,
+    NOTES,
+    GradientSpec,
+    takes_vectors,
+    turn_of,
+)
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan, changing_ions
 from clhines.simulator.gradients.quantities import Direction, Quantities
 from clhines.simulator.gradients.trace import TracedRun
@@ -102,6 +108,7 @@ class DeviceSteps:
         self._sizes = self._launched(1), self._launched(self.spec.tile)
         self.arrays = self._arguments(places)
         self.arrays["surrogate_width"] = self.dtype.type(surrogate or 0)
+        self._programs: dict[str, tuple[cl.Program, GradientSpec]] = {}
         self._capped = limits.ptx and real == "double"
         self._kernels: dict[str, tuple[launches.BoundKernel, list[str]]] = {}
 
@@ -216,10 +223,11 @@ class DeviceSteps:
     def bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
         for name in names:
             arguments = {**self.arrays, **more}
-            registers = _REGISTERS[name] if self._capped else 0
-            spec = replace(self.spec, kernel=name, registers=registers)
-            built = program.build(self.queue.context, spec)
-            bound = launches.bind(built, spec, name, arguments, _CHANGES)
+            if name not in self._programs:
+                registers = _REGISTERS[name] if self._capped else 0
+                spec = replace(self.spec, kernel=name, registers=registers)
+                self._programs[name] = program.build(self.queue.context, spec), spec
+            bound = launches.bind(*self._programs[name], name, arguments, _CHANGES)
             self._kernels[name] = bound, [p.name for p in self.spec.parameters(name)]
 
     def launch(self, name: str, step: int, turn: int, now: int, after: int, **arrays: Any) -> None:

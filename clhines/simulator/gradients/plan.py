@@ -24,7 +24,6 @@ from clhines.simulator.model.needs import phrases
 from clhines.simulator.records.records import ION, VOLTAGE, Record
 from clhines.simulator.state.variables import Variables, nernst_scale
 
-_LOAD = 4  # numbers of tables that functions for lanes read at once
 _STEP_BLOCKS = {*BLOCKS, "net_initial"}  # blocks that a step may have
 _START = ("initial", "before_initial", "after_initial", "unless", "table_", "grid_")
 _ROLES = frozenset("v t dt parameter state ion table i g ion_current".split())
@@ -307,14 +306,16 @@ class GradientPlan:
         self.of_node[k, 1] = np.searchsorted(node, np.arange(self.layout.nodes), "right")
         single = [name for name in mechanism.parameters if name in kind.singles]
         changing = frozenset(name for ion in self.ions for name in ion.variables)
-        how = real, self.layout.width, single, self._lanes
+        # slopes of tables take places between rows, which functions for lanes do not have
+        lanes = None if mechanism.program.tables else self._lanes
+        how = real, self.layout.width, single, lanes
         text, blocks = functions_of(mechanism, wanted, changing, *how)
         columns = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
         tables, by = list[tuple[str, int]](), list[tuple[str, int]]()
         for table in mechanism.program.tables:
             rows = self._variables.tables[k][table.name].reshape(-1)
             tables.append((table.name, sum(map(len, self._tables))))
-            self._tables.append(np.pad(rows, (0, -len(rows) % _LOAD)))
+            self._tables.append(rows)
         for name in sorted(wanted):
             by.append((name, self.num_values))
             self.by.append((k, name, self.num_values))
@@ -343,7 +344,7 @@ class GradientPlan:
             tables=tuple(tables),
             by=tuple(by),
             blocks=tuple(blocks),
-            series=self._lanes is not None,
+            series=lanes is not None,
         )
         self.entries += count * len(states)
         self._set |= {*ions_set(kind)}

@@ -2,7 +2,7 @@
 ## Record voltages: each lane writes its segment's voltages into the row of the step, if a record keeps it. Rows of
 ## all voltages are written later, see `epoch_whole_rows.mako`.
 <% detects = spec.detects %>\
-        const bool keeps = (uint)(step + 1) % (uint)record_every == 0;
+        const bool keeps = record_every == 1 || (uint)(step + 1) % (uint)record_every == 0;
         for (int q = ${"" if detects else "!keeps ? end_record : "}first_record; q < end_record; ++q) {   // ${spec.recorded}, column
             const int2 it = vload2(q, record_list);
             real seen = ${"a0" if spec.constant else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};

@@ -15,14 +15,14 @@ from clhines.solver.device import devices
 
 TABLED = """NEURON { SUFFIX tabled USEION na READ ena WRITE ina RANGE gbar GLOBAL shift }
 PARAMETER { gbar = 0.02 shift = 1 }
-ASSIGNED { v (mV) ena (mV) ina (mA/cm2) minf hinf }
+ASSIGNED { v (mV) ena (mV) ina (mA/cm2) minf hinf htau }
 STATE { m h }
 INITIAL { rates(v) m = minf h = hinf }
 BREAKPOINT { SOLVE states METHOD cnexp ina = gbar*m^3*h*(v - ena) }
-DERIVATIVE states { rates(v) m' = (minf - m)/0.1 h' = (hinf - h)/(shift + 1) }
+DERIVATIVE states { rates(v) m' = (minf - m)/0.1 h' = (hinf - h)/(shift + htau) }
 PROCEDURE rates(v (mV)) {
-    TABLE minf, hinf FROM -120 TO 80 WITH 400
-    minf = 1/(1 + exp(-(v + 35)/8)) hinf = 1/(1 + exp((v + 60)/7))
+    TABLE minf, hinf, htau FROM -120 TO 80 WITH 400
+    minf = 1/(1 + exp(-(v + 35)/8)) hinf = 1/(1 + exp((v + 60)/7)) htau = 1 + v/200
 }
 """
 
