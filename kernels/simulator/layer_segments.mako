@@ -14,7 +14,7 @@ S, F = len(sums), len(slot)
 inside = {x: [f"b{x}{l}" for l in range(x + 1, K)] for x in X}
 ahead = {x: [f"h{x}{q}" for q in range(x + 1)] for x in X}
 %>\
-## Conductances of a potential to all others, of `names` with a row each.
+## Sum of a potential's conductances; each of `names` has a row of conductances to another column.
 <%def name="all_of(x, names)">${" + ".join([f"e{x}", *inside[x]])}\
 % for name in names:
 % for q in X:
@@ -22,13 +22,13 @@ ahead = {x: [f"h{x}{q}" for q in range(x + 1)] for x in X}
 % endfor
 % endfor
 </%def>\
-## v of the nodes of the column at `at`; potentials are their sums, from the outermost inwards.
+## Read v of the nodes of the column at `at`; potentials are sums of v, from the outermost node inwards.
 <%def name="voltages(name, at)">\
 % for x in X:
 ${name}${x} = ${f"{name}_has ? v[{at} + {x * M} * LANES] : (real)0" if x else f"v[{at}]"};
 % endfor
 </%def>\
-## Reads what belongs to column j, ahead of its use.
+## Read the values of column j before they are needed.
 <%def name="fetch(j)">\
 if (${j} < length) {
     const int at = column + (${j}) * LANES, k = kind * ${(K - 1) * M} * LANES + (${j}) * LANES + lane;
@@ -51,7 +51,7 @@ if (${j} < length) {
 % endfor
 }
 </%def>\
-## Reads v of the column after column j; after the last one that of the segment's parent.
+## Read v of the column after column j; after the last column v of the segment's parent.
 <%def name="fetch_next(j)">\
 % for x in X:
 n${x} = top${x};
@@ -62,7 +62,7 @@ if (${j} + 1 < length) {
 ${indent(capture(voltages, "n", f"column + ({j} + 1) * LANES"), "    ")}\
 }
 </%def>\
-## Adds to the sums of a column what is its own, and the currents along its tie to the next column.
+## Add a column's own values to its sums, and the currents to the next column.
 <%def name="own()">\
 const real inside = o_b0${" + (o_constant_b - o_constant_g * p0)" if spec.constant else ""};
 r0 += inside;
@@ -108,7 +108,7 @@ p${x} = n${x};
 % endfor
 p_has = n_has;
 </%def>\
-## Eliminates potential x of a column: of its sums, and of conductances `full_rows` to all potentials of others.
+## Eliminate potential x of a column from its sums, and from conductances `full_rows` to potentials of other columns.
 <%def name="within(x, full_rows)">\
 % for l in range(x + 1, K):
 const real s${l} = b${x}${l} * inverse;
@@ -124,7 +124,7 @@ ${name}${l}${q} += s${l} * ${name}${x}${q};
 % endfor
 % endfor
 </%def>\
-## Adds to the sums `to` of another column what it gets from potential x, to which `name` are its conductances.
+## Add the contribution of potential x to the sums `to` of another column; `name`: its conductances to that column.
 <%def name="onto(to, name, x, factor)">\
 % for q in X:
 const real ${factor}${q} = ${name}${x}${q} * inverse;
@@ -135,8 +135,8 @@ ${to}b${q}${k} += ${factor}${q} * ${name}${x}${k};
 % endfor
 % endfor
 </%def>\
-## Eliminates column j; with `far` also from the parent of the segment, to which u are its conductances, m those of
-## the next column. Without, it keeps what gives x back.
+## Eliminate column j. With `far`, also update the parent of the segment; u and m are the conductances of this and
+## of the next column to the parent. Without, keep the coefficients that give x.
 <%def name="eliminate(far)">\
 % for name in sums:
 real n_${name} = ${f"flow{name[1:]}" if name[0] == "r" else 0};
@@ -190,7 +190,7 @@ u${x}${q} = m${x}${q};
 % endfor
 % endif
 </%def>\
-## Puts x of a column in its place, as the change of v.
+## Add x of a column, the change of its potentials, to v.
 <%def name="put(at, has)">\
 v[${at}] += ${has} ? x0 - x1 : x0;
 if (${has}) {
@@ -200,35 +200,33 @@ if (${has}) {
 }
 </%def>\
 // phase 4: solve
-// The change of v in a step, where nodes lie around others, a lane a segment of columns:
-// clhines/simulator/engines/layer_segments.py says how.
-// spec: ${spec.real}, ${K} potentials of a column, ${spec.lanes} lanes a cell, a lane at most ${M} columns
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-
-typedef ${spec.real} real;
+// Solve for the change of v in cells with extracellular layers, a lane per segment of columns; a column is
+// a node inside and its nodes in layers. See clhines/simulator/engines/layer_segments.py.
+// spec: ${spec.real}, ${K} potentials of a column, ${spec.lanes} lanes per cell, at most ${M} columns per lane
+//
+// As in epochs: segments towards their last columns, rounds of the tree of last columns, the root, and back.
+${part("solver/common/precision")}\
 
 #define LANES ${spec.lanes}
 #define UNITS ${spec.units}   // cells of a work-group
-#define INNER ${spec.inner}   // lanes of inner segments, at most
-#define NONE ${hex(spec.link.most("parent"))}   // no such lane
+#define INNER ${spec.inner}   // most lanes of inner segments
+#define NONE ${hex(spec.link.most("parent"))}   // no lane
 #define TREE(k, lane) tree[unit * ${S} * INNER + (k) * INNER + (lane)]
 #define LOST(k, box) lost[unit * ${S} * LANES + (k) * LANES + (box)]
 #define ABOVE(k, lane) lost[unit * ${S} * LANES + (k) * INNER + (lane)]
 #define TIE(x, q, lane) ties[unit * ${K * K} * INNER + ((x) * ${K} + (q)) * INNER + (lane)]
 
-// Cells of one of the `kinds` share the tables of lanes and of conductances: `axial` from a
-// column to the next one in the order of elimination, and at last from the segment to its parent, `g` and `over`
-// (g and C/dt) to what is around; `all_around` has a bit for each column that has layers.
-// Sums of a column are right sides r, conductances to the ground e, and b between its potentials.
+// Cells of a kind share tables of lanes and conductances. `axial`: from a column to the next one in the order
+// of elimination, last from the segment to its parent; `g` and `over` (g and C/dt): from a node to the node
+// around it; `all_around`: a bit for each column with layers.
+// Sums of a column are right-hand sides r, conductances to ground e, and conductances b between its potentials.
 __kernel __attribute__((reqd_work_group_size(LANES * UNITS, 1, 1)))
 void solve_layers(${signature(spec, "solve_layers")})
 {
     __local real tree[UNITS * ${S} * INNER], lost[UNITS * ${S} * LANES], ties[UNITS * ${K * K} * INNER];
     const int unit = (uint)get_local_id(0) / LANES, lane = (uint)get_local_id(0) % LANES;
     const int cell = get_group_id(0) * UNITS + unit, kind = kinds[min(cell, num_cells - 1)];
-    const int3 head = vload3(kind, heads);   // first lane, lanes, those of inner segments
+    const int3 head = vload3(kind, heads);   // first lane, lanes, lanes of inner segments
     const bool used = cell < num_cells && lane < head.s1, is_inner = used && lane < head.s2, is_leaf = used && !is_inner;
     const int2 me = used ? vload2(head.s0 + lane, links) : (int2)(${spec.link.write(parent="NONE")}, 0);
     const int length = ${spec.link.read("length", "me.x")};
@@ -236,7 +234,7 @@ void solve_layers(${signature(spec, "solve_layers")})
     const int my_round = is_inner ? ${spec.at_elimination.read("round", "me.y", "NONE")} : NONE - 1;
     const int above = ${spec.at_elimination.read("parent", "me.y", "NONE")};
     const int below = is_inner ? ${spec.at_elimination.read("child", "me.y", "NONE")} : NONE, child = below != NONE ? below : 0;
-    // columns of a leaf segment are eliminated from the tip on, all; of an inner one from the root on, but for the last
+    // a leaf segment is eliminated from its tip, all columns; an inner one from the root's end, except the last column
     const int count = is_leaf ? length : length - 1;
     const int column = cell * ${K * M} * LANES + lane, around = all_around[kind * LANES + lane];
 
@@ -249,10 +247,10 @@ void solve_layers(${signature(spec, "solve_layers")})
         const int at = cell * ${K * M} * LANES + (other - 1) * LANES + parent;
 ${indent(capture(voltages, "top", "at"), "        ")}\
     }
-    // each segment, towards its last column: f are sums of the parent
+    // segments, towards their last columns; f: contributions to the sums of the parent
     real ${", ".join(f"{name} = 0" for name in sums)};
     real ${", ".join(f"f_{name} = 0" for name in sums)};
-    // v of a column, of the next one, and what else a column has
+    // v of a column and of the next one, and other values of a column
     real ${", ".join(f"p{x} = 0, n{x} = 0, o_h{x} = 0" for x in X)};
     real o_d = 0, ${", ".join(f"o_b{x} = 0" for x in [0, *spec.driven])}${", o_constant_b = 0, o_constant_g = 0" if spec.constant else ""};
     real ${", ".join(f"o_g{x} = 0, o_over{x} = 0" for x in range(1, K))};
@@ -286,7 +284,7 @@ ${indent(capture(eliminate, True), "            ")}\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // the tree of last columns: a lane whose round it is adds to the parent and child that it has then
+    // the tree of last columns: lanes of a round update the parent and the child that they have then
     if (is_inner) {
         const int family = children[head.s0 + lane];
         for (int k = ${spec.family.read("first_mailbox", "family")}; k < (${spec.family.read("first_mailbox", "family")}) + (${spec.family.read("number", "family")}); ++k) {
@@ -302,7 +300,7 @@ ${indent(capture(eliminate, True), "            ")}\
 % endfor
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (is_inner) {   // where mailboxes were
+    if (is_inner) {   // in place of the mailboxes
 % for k in range(S):
         ABOVE(${k}, lane) = 0;
 % endfor
@@ -314,7 +312,7 @@ ${indent(capture(eliminate, True), "            ")}\
     int round = 0;
     do {
         if (my_round == round) {
-            // all is read before something is written, so that no read waits for the one before
+            // read all before the first write, so that reads are in flight together
 % for k, name in enumerate(sums):
             ${name} = TREE(${k}, lane) + ABOVE(${k}, lane);
             real a_${name} = TREE(${k}, above), c_${name} = below != NONE ? ABOVE(${k}, child) : (real)0;
@@ -391,7 +389,7 @@ ${indent(capture(within, x, ""), "            ")}\
     } while (round > 0);
     if (!used) return;
 
-    // phase 5: voltages; each segment again, between columns whose x is there
+    // phase 5: voltages; each segment again, between columns whose x is known
 % for x in X:
     const real top_x${x} = parent != NONE ? TREE(${x}, parent) : (real)0;
     r${x} = up${x} * top_x${x} - from_top${x};

@@ -1,12 +1,12 @@
 <%page args="spec"/>\
-## Values of a node in copies of a network, out of arrays in the order of a solver, and back.
+## Read and write values of a node in all copies of a network, in arrays in the solver's order.
 % if spec.stride:
-// Where a copy has a node: places in all copies are ${spec.stride} apart.
+// Place of a node in a copy: places in consecutive copies are ${spec.stride} apart.
 #define PLACE(node, lane) (place[node] + q * ${spec.stride})
 % else:
 #define PLACE(node, lane) place[((node) * num_rows + q) * ${spec.width} + (lane)]
 % endif
-#define OF(node) place, node, q, num_rows   // of this row of copies
+#define OF(node) place, node, q, num_rows   // for this row of copies
 
 static lanes gather(__global const real *source, __global const int *place, const int node, const int q,
                     const int num_rows)

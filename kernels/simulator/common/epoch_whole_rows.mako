@@ -1,5 +1,5 @@
 <%page args="spec, meet"/>\
-## All voltages into the row of the step, side by side, if a record keeps it.
+## Write all voltages into the row of the step, side by side, if a record keeps it.
 % if spec.whole:
         // phase 9: records
         if (keeps)
