@@ -28,7 +28,6 @@ def module_of(path: Path, result: dict[str, Any]) -> ModuleType:
 
 
 def write(path: Path) -> None:
-    """Write the table and the picture of one result."""
     try:
         result = json.loads(path.read_text("utf-8"))
         module = module_of(path, result)
@@ -46,7 +45,6 @@ def write(path: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the tables and pictures of the files given."""
     parser = argparse.ArgumentParser("python -m bench again", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="JSON")
     for path in parser.parse_args(arguments).files:

@@ -19,13 +19,7 @@ BENCH = Path(__file__).resolve().parent
 
 
 def mpiexec(ranks: int, python: str = sys.executable) -> list[str]:
-    """Return the command that starts so many ranks: ``$MPIEXEC``, that beside a Python, or PATH's.
-
-    Raises
-    ------
-    MissingError
-        There is none.
-    """
+    """Return the command that starts ranks: ``$MPIEXEC``, the one beside a Python, or PATH's."""
     places = os.pathsep.join([str(Path(python).absolute().parent), os.environ["PATH"]])
     found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=places)
     if found is None:

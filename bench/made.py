@@ -51,30 +51,6 @@ def random_binary_tree(num_nodes: int, num_branches: int, seed: Seed, stems: int
 
     A branch is a maximal unbranched chain, and the soma is one of its own when it has several
     stems. So k > 1 stems and s splits make ``1 + k + 2 * s`` branches, one stem ``1 + 2 * s``.
-
-    Parameters
-    ----------
-    num_nodes : int
-        Exact number of nodes, 1 or more.
-    num_branches : int
-        Number of branches, 1 or more. Met exactly by using as many stems as the parity allows. One
-        branch fewer where no number of stems fits (an even number with less than three stems,
-        or 2), and never more branches than there are nodes for.
-    seed : int or numpy.random.Generator
-        The same seed gives the same tree.
-    stems : int
-        Most stems at the soma, 1 or more.
-
-    Returns
-    -------
-    (num_nodes,) int32
-        Parent of each node, -1 at the root, which is node 0; parents before children, the nodes
-        of a branch in a row.
-
-    Raises
-    ------
-    InputError
-        An argument is not a whole number of 1 or more, or `num_nodes` does not fit int32.
     """
     n = as_whole_number("num_nodes", num_nodes, 1, MAX_NODES)
     stems = as_whole_number("stems", stems, 1, MAX_NODES)

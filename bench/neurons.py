@@ -214,7 +214,6 @@ class _Sketch:
         self.xyz = [np.zeros(3)]
 
     def branch(self, at: int, kind: int, length: float, radius: float, samples: int = 4) -> int:
-        """Add a branch of a length and a radius, µm; its last sample."""
         away = self.rng.normal(size=3)
         away /= np.linalg.norm(away)
         begin = self.xyz[at] + (away * self.radius[0] if at == 0 else 0)
@@ -227,14 +226,12 @@ class _Sketch:
         return at
 
     def fork(self, at: int, kind: int, length: float, radius: float, levels: int) -> None:
-        """Add two branches at a sample, two at the end of each, and so on."""
         for _ in range(2 if levels else 0):
             longer = length * self.rng.uniform(0.7, 1.3)
             end = self.branch(at, kind, longer, radius)
             self.fork(end, kind, length, radius * 0.8, levels - 1)
 
     def morphology(self, name: str) -> Morphology:
-        """Return what was drawn."""
         n = len(self.parent)
         return Morphology(
             parent=np.array(self.parent, np.int64),
@@ -309,7 +306,6 @@ class Neuron:
     ions: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def mechanism(self, name: str) -> str | Mechanism:
-        """Return a mechanism by its name."""
         if name == "pas":
             return name
         return _from_file(name, self.tables) if self.from_files else CHANNELS[name]
@@ -332,12 +328,10 @@ NEURONS = {
 
 
 def without_tables(text: str) -> str:
-    """Return a .mod text without its TABLE statements."""
     return re.sub(r"(?m)^ *TABLE .*\n", "", text)
 
 
 def cable_of(name: str, cell: Morphology | None = None) -> Cable:
-    """Return the compartments of a neuron of `NEURONS`; of another morphology if given."""
     neuron = NEURONS[name]
     return discretise(cell or neuron.morphology(), max_length=neuron.longest)
 
@@ -357,15 +351,7 @@ def density_of(name: str, channel: str, cable: Cable) -> np.ndarray:
 
 
 def neurons(name: str, cable: Cable, copies: int) -> Network:
-    """Return copies of a neuron, into whose somas a current flows.
-
-    Parameters
-    ----------
-    name : str
-        Of `NEURONS`.
-    cable : Cable
-    copies : int
-    """
+    """Return copies of a neuron, into whose somas a current flows."""
     neuron, network = NEURONS[name], Network(cable, copies)
     for channel in neuron.densities:
         density = density_of(name, channel, cable)

@@ -13,13 +13,7 @@ from bench import MissingError
 
 
 def compiler(python: str = sys.executable) -> str:
-    """Return nrnivmodl: that beside a Python, else that of PATH.
-
-    Raises
-    ------
-    MissingError
-        There is none, or no C++ compiler.
-    """
+    """Return nrnivmodl: that beside a Python, else that of PATH."""
     beside = Path(python).absolute().with_name("nrnivmodl")
     command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
     if not command or not (shutil.which("c++") or shutil.which("g++")):
@@ -40,7 +34,6 @@ def compiled(folder: Path, *words: str) -> Path:
 
 
 def mechanism_names(h: Any, points: bool) -> Iterator[str]:
-    """Yield the names of NEURON's mechanisms: of point processes, or of the membrane."""
     kinds, name = h.MechanismType(int(points)), h.ref("")
     for k in range(int(kinds.count())):
         kinds.select(k)

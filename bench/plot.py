@@ -45,13 +45,7 @@ UNITS = {1e-9: "ns", 1e-6: "µs", 1e-3: "ms", 1.0: "s"}
 
 @contextmanager
 def picture(path: Path, font_size: float = 10) -> Iterator[Any]:
-    """Give an empty figure, which is saved at the end: the same bytes each time.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    """
+    """Give an empty figure, which is saved at the end: the same bytes each time."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -84,21 +78,12 @@ def grid(
 
 
 def style(name: str, styles: Mapping[str, dict[str, Any]] = STYLES) -> dict[str, Any]:
-    """Return how a line is drawn: of the names that it starts with, the longest counts."""
     known = [k for k in styles if name.startswith(k)]
     return {"lw": 1.2, "ms": 5, "mew": 0.8, **styles.get(max(known, key=len, default=""), OTHER)}
 
 
 def lines(axes: Any, points: Mapping[str, Any], look: Any = style) -> dict[str, Any]:
-    """Draw times over numbers of cells, both logarithmic; the lines by name.
-
-    Parameters
-    ----------
-    points : mapping
-        Name of a line -> its (cells, seconds).
-    look : callable
-        ``look(name)`` is how a line is drawn.
-    """
+    """Draw times over numbers of cells, both logarithmic; the lines by name."""
     drawn = {n: axes.plot(*zip(*sorted(p)), label=n, **look(n))[0] for n, p in points.items()}
     axes.set(xscale="log", yscale="log")
     axes.grid(True, which="major", **GRID)
@@ -118,13 +103,11 @@ def few_ticks(axis: Any) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Write a power of ten of seconds with its unit."""
     unit = max(u for u in (*UNITS, 0) if u <= seconds * 1.000001 or u == 0)
     return f"{seconds / unit:.0f} {UNITS[unit]}" if unit else f"{seconds:g} s"
 
 
 def device_name(record: dict[str, Any]) -> str:
-    """Return the device, platform and driver of a result."""
     return f"{record['device']} ({record['platform']}, {record['driver']})"
 
 

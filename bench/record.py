@@ -27,7 +27,6 @@ Draw = Callable[[dict[str, Any], Path], None]
 
 
 def parser(name: str, doc: str, device: bool = True) -> argparse.ArgumentParser:
-    """Return the parser of a measure, with ``--out`` and, where it has one, ``--device``."""
     found = argparse.ArgumentParser(f"python -m bench {name}", description=doc.splitlines()[0])
     if device:
         found.add_argument("--device", help="index, or part of the name; see `clhines devices`")
@@ -38,7 +37,6 @@ def parser(name: str, doc: str, device: bool = True) -> argparse.ArgumentParser:
 def queue(
     device: str | None, dtypes: Sequence[str] = (), timestamps: bool = True
 ) -> cl.CommandQueue:
-    """Return a queue on the device asked for, or the best one that has these dtypes."""
     needed = np.float64 if "float64" in dtypes else np.float32
     return devices.make_queue(devices.choose(device, needed), timestamps)
 
@@ -96,7 +94,6 @@ def _commit() -> str:
 
 
 def cores() -> int:
-    """Return how many cores of the host this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -138,7 +135,6 @@ def write(
 
 
 def files(path: Path, result: dict[str, Any], text: str, draw: Draw | None = None) -> None:
-    """Write a result to `path`, its text and picture beside it, and print the text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(lines(result), "utf-8")
     path.with_suffix(".txt").write_text(text, "utf-8")
@@ -162,7 +158,6 @@ def lines(result: dict[str, Any]) -> str:
 
 
 def picture(path: Path, result: dict[str, Any], draw: Draw | None) -> None:
-    """Draw a result beside its JSON file; without matplotlib only say so."""
     try:
         if draw is not None:
             draw(result, path.with_suffix(".svg"))

@@ -9,13 +9,7 @@ WIDTH = 100
 
 
 def ruled(head: str, lines: Sequence[str], groups: Sequence[Hashable] = ()) -> str:
-    """Return a table as text, its heading underlined.
-
-    Parameters
-    ----------
-    groups : sequence, optional
-        Group of each line; groups are set apart by blank lines.
-    """
+    """Return a table as text, its heading underlined."""
     found = [head, "-" * len(head)]
     for k, line in enumerate(lines):
         found += [""] if groups and k and groups[k] != groups[k - 1] else []
@@ -39,12 +33,7 @@ def wrapped(texts: Iterable[str], first: str = "", others: str = "  ") -> list[s
 
 
 def missing(found: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return lines for what is missing, one entry for each name and reason.
-
-    Parameters
-    ----------
-    found : iterable of (name, reason, case)
-    """
+    """Return lines for what is missing, one entry for each name and reason."""
     where: dict[tuple[str, str], list[str]] = {}
     for name, reason, case in found:
         where.setdefault((name, reason), []).append(case)
@@ -56,5 +45,4 @@ def missing(found: Iterable[tuple[str, str, str]]) -> list[str]:
 
 
 def verdict(good: bool) -> str:
-    """Return the entry of a column that says whether a result is right."""
     return "yes" if good else "NO"

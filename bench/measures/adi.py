@@ -31,7 +31,6 @@ NEAR = 1e-11  # of temperatures from 0 to 1
 
 
 def explicit(a: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Return half a step of diffusion along columns, without flux through the edges."""
     out = a.copy()
     flow = r * (a[1:] - a[:-1])
     out[:-1] += flow
@@ -67,7 +66,6 @@ def ways(queue: cl.CommandQueue, d: np.ndarray, off: np.ndarray, same: bool) -> 
 
 
 def measure(queue: cl.CommandQueue, n: int, steps: int, same: bool) -> list[dict[str, Any]]:
-    """Return a row for each way, fastest first."""
     rng = np.random.default_rng(SEED)
     r = np.full((n, 1), 0.8) if same else rng.uniform(0.4, 1.2, (n, 1))
     off = np.repeat(-r, n - 1, axis=1)
@@ -109,7 +107,6 @@ def measure(queue: cl.CommandQueue, n: int, steps: int, same: bool) -> list[dict
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = f"{'matrix':<22} {'seconds':>8} {'least':>8} {'first step':>10}  way"
     lines = [
         f"{r['matrix']:<22} {r['seconds']:>8.3f} {r['least_seconds']:>8.3f} "
@@ -120,7 +117,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time both plates and write ``adi-<device>.json`` and ``.txt``."""
     parser = record.parser("adi", __doc__)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--steps", type=int, default=100)

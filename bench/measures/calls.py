@@ -114,7 +114,6 @@ def scipy_calls(d: np.ndarray, u: np.ndarray, b: np.ndarray) -> dict[str, Call]:
 def measure(
     queue: cl.CommandQueue, forest: clhines.Forest, kind: str, dtype: str
 ) -> dict[str, Any]:
-    """One row: times of all calls on one batch."""
     d, u, b = systems.values(forest, dtype)[0]
     solver = clhines.Solver(forest, dtype=dtype, queue=queue)
     out, factors = np.empty_like(b), solver.factor(d, u)
@@ -160,7 +159,6 @@ def measure(
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text; `x aim` is that of the call that is furthest from its aim."""
     heads = ("enq", "+wait", "bus", "solve", "out=", "factor", "f.solve", "out=", "banded", "ptsv")
     names = ("enqueue", "wait", "bus solve", *CALLS, *PEERS)
     head = f"{'kind':<6} {'cells':>5} {'dtype':<7}" + "".join(f" {h:>7}" for h in heads)
@@ -185,7 +183,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the cases and write ``calls-<device>.json`` and ``.txt``."""
     parser = record.parser("calls", __doc__)
     parser.add_argument("--cells", type=int, nargs="+", default=[1, 256, 2560])
     parser.add_argument("--nodes", type=int, default=512)

@@ -26,7 +26,6 @@ INDICES = ("spike_count", "spike_count_stimint", "peak_indices", "min_AHP_indice
 
 
 def network(count: int) -> tuple[clhines.Network, np.ndarray]:
-    """Return cells that are silent, sag, spike and are noisy, and their currents, nA."""
     rng = np.random.default_rng(record.SEED)
     cable = clhines.discretise(clhines.sample_cells()[0], max_length=200)
     net = clhines.Network(cable, num_cells=count)
@@ -38,14 +37,12 @@ def network(count: int) -> tuple[clhines.Network, np.ndarray]:
 
 
 def timed(do: Callable[[], Any]) -> tuple[Any, list[float]]:
-    """Return what a call gives, and its seconds: wall time, and of the processor."""
     wall, own = time.perf_counter(), time.process_time()
     found = do()
     return found, [time.perf_counter() - wall, time.process_time() - own]
 
 
 def second_run(sim: clhines.Simulation) -> tuple[Any, list[float]]:
-    """Return the result of a second run, and its seconds."""
     sim.run(STOP)
     sim.reset()
     return timed(lambda: sim.run(STOP))
@@ -114,7 +111,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the table."""
     told = {k: f"{wall:.2f} ({own:.2f})" for k, (wall, own) in result["seconds"].items()}
     head = [
         f"{result['traces']} traces of {result['samples']} samples, float64; seconds, in brackets "

@@ -51,7 +51,6 @@ def made_fibres(name: str, count: int) -> tuple[fibres.Fibres, clhines.Network, 
 
 
 def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) -> dict[str, Any]:
-    """Return a row of fibres."""
     begin = time.perf_counter()
     copies = max(1, count // DISTINCT)
     made, net, _ = made_fibres(name, min(count, DISTINCT))
@@ -158,7 +157,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the tables."""
     steps, lines = round(STOP / DT), []
     for row in result["rows"]:
         peer = row["NEURON"]

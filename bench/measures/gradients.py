@@ -45,13 +45,10 @@ refractory: 2 ms
 
 
 def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the mean square of voltages, and its derivatives."""
     return float((v**2).mean()), 2 * v / v.size
 
 
 class Subject:
-    """Copies of a neuron, and what derivatives are taken by."""
-
     def __init__(self, name: str, copies: int, **options: Any) -> None:
         network = neurons.neurons(name, neurons.cable_of(name), copies)
         self.simulation = clhines.Simulation(network, DT, v_init=REST, **options)
@@ -61,13 +58,11 @@ class Subject:
         self.few = [(g, "e") for g in channels if "e" in g.mechanism.parameters][-2:]
 
     def gradient(self, duration: float, of: Any = None) -> tuple[list[np.ndarray], float]:
-        """Return the derivatives, and the seconds that they took."""
         begin = time.perf_counter()
         gradient = self.simulation.gradient(duration, loss, of or self.of)
         return gradient.slopes, time.perf_counter() - begin
 
     def run(self, duration: float) -> float:
-        """Return the seconds of a run from the start."""
         self.simulation.reset()
         begin = time.perf_counter()
         self.simulation.run(duration)
@@ -83,7 +78,6 @@ def apart(name: str, queue: cl.CommandQueue) -> float:
 
 
 def measured(name: str, queue: cl.CommandQueue, copies: int, duration: float) -> dict[str, Any]:
-    """Return a row of the table."""
     difference = apart(name, queue)
     subject, steps = Subject(name, copies, queue=queue), round(duration / DT)
     first = subject.gradient(4 * DT)[1]
@@ -125,7 +119,6 @@ def network(queue: cl.CommandQueue) -> dict[str, Any]:
 
 
 def small(queue: cl.CommandQueue) -> dict[str, list[float]]:
-    """Return the derivatives for the small cable of `bench.peers.gradients_jaxley`."""
     n, (length, radius) = jaxley.NODES, (jaxley.LENGTH, jaxley.RADIUS)
     area, axial = 2 * np.pi * radius * length, 100 * np.pi * radius**2 / (jaxley.RA * length)
     parent = np.arange(-1, n - 1)
@@ -160,7 +153,6 @@ def beside_jaxley(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the measure; 1 where a gradient is not the reference's."""
     parser = record.parser("gradients", __doc__ or "")
     parser.add_argument("--copies", type=int, default=1000)
     parser.add_argument("--duration", type=float, default=100.0, help="ms")
@@ -185,7 +177,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the table."""
     steps = round(result["duration"] / DT)
     head = f"{result['copies']} copies, {steps} steps, float64; microseconds per step"
     title = f"{'neuron':<14}{'first s':>9}{'gradient':>10}{'forward':>9}{'run':>8}{'ratio':>7}"

@@ -78,7 +78,6 @@ class Timed:
 
     @property
     def best(self) -> float:
-        """Time of a run in the best round, s."""
         return min(self.seconds)
 
 
@@ -90,7 +89,6 @@ class Row(Timed):
 
     @property
     def ratio(self) -> float:
-        """Best time over the yardstick's best time."""
         return self.best / self.beside.best
 
     def measure(self) -> None:
@@ -120,8 +118,6 @@ def timed(queue: cl.CommandQueue, launch: timing.TimedRun) -> Callable[[], float
 
 
 def called(run: Callable[[], object], clock: Callable[[], float]) -> Callable[[], float]:
-    """Return what times one call by a clock."""
-
     def seconds() -> float:
         begin = clock()
         run()
@@ -131,8 +127,6 @@ def called(run: Callable[[], object], clock: Callable[[], float]) -> Callable[[]
 
 
 class Measured:
-    """What is measured on a queue: rows and their yardsticks."""
-
     def __init__(self, queue: cl.CommandQueue, sizes: Sizes, dtype: str) -> None:
         self.queue, self.sizes, self.dtype = queue, sizes, dtype
         cpu = devices.is_cpu(queue.device)
@@ -140,12 +134,10 @@ class Measured:
 
     @functools.cache  # noqa: B019, one per run of the program
     def floor(self, nodes: int, dtype: str) -> Timed:
-        """Return the kernel that reads three arrays and writes one."""
         return Timed("memory floor", timed(self.queue, timing.floor(self.queue, nodes, dtype)))
 
     @functools.cached_property
     def exponentials(self) -> Timed:
-        """A kernel that does arithmetic alone."""
         real = {"float64": "double", "float32": "float"}[self.dtype]
         program = cl.Program(self.queue.context, EXPONENTIALS.replace("REAL", real)).build()
         kernel = cl.Kernel(program, "yardstick")
@@ -157,11 +149,9 @@ class Measured:
 
     @functools.cached_property
     def trees(self) -> clhines.Forest:
-        """Random trees of 64 shapes."""
         return systems.batch(self.sizes.cells, NODES, 50, SHAPES)
 
     def solve(self, name: str, forest: clhines.Forest, method: str, dtype: str = "") -> Row:
-        """Return solves of values in device order; one solution is checked."""
         dtype = dtype or self.dtype
         solver = clhines.Solver(forest, method, dtype, queue=self.queue)
         sets = [[a.astype(dtype) for a in systems.system(forest, record.SEED + k)] for k in (0, 1)]
@@ -174,7 +164,6 @@ class Measured:
         return Row(name, run, beside=self.floor(forest.num_nodes, dtype))
 
     def from_numpy(self, name: str) -> Row:
-        """Return a call from NumPy and back beside copies of three arrays there and one back."""
         solver = clhines.Solver(self.trees, "auto", self.dtype, queue=self.queue)
         arrays = [a.astype(self.dtype) for a in systems.system(self.trees)]
         there = [cla.empty(self.queue, a.shape, a.dtype) for a in arrays]
@@ -189,7 +178,6 @@ class Measured:
         return Row(name, run, beside=Timed("copies", called(copies, self.clock)))
 
     def steps(self, name: str, network: clhines.Network, v_init: float) -> Row:
-        """Return pieces of a simulation."""
         given = {"queue": self.queue, "v_init": v_init}
         simulation = clhines.Simulation(network, neurons.DT, self.dtype, **given)
         count = self.sizes.steps
@@ -198,12 +186,10 @@ class Measured:
         return Row(name, lambda: run() / count, beside=self.exponentials)
 
     def ring(self, name: str, hh: str) -> Row:
-        """Return the ring network."""
         cables = ring.ring_cables(min(SHAPES, self.sizes.ring), seed=record.SEED)
         return self.steps(name, ring.ring_network(cables, self.sizes.ring, hh=hh), ring.V_INIT)
 
     def pyramidal(self, name: str) -> Row:
-        """Return copies of the pyramidal cell."""
         network = neurons.neurons("l5pc", neurons.cable_of("l5pc"), self.sizes.copies)
         return self.steps(name, network, neurons.V_INIT)
 
@@ -265,7 +251,6 @@ def made(measured: Measured, names: Sequence[str]) -> Iterator[Row | tuple[str, 
 
 
 def losses(rows: Iterable[Row], before: dict[str, float], bound: float) -> list[Row]:
-    """Return the rows whose ratio is above the record's by more than the bound."""
     return [r for r in rows if r.name in before and r.ratio > before[r.name] * (1 + bound)]
 
 
@@ -283,7 +268,6 @@ def measure(rows: Sequence[Row], before: dict[str, float], bound: float) -> list
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = (
         f"{'row':<22} {'us':>11} {'yardstick':<14} {'us':>10} {'ratio':>8} {'record':>8} "
         f"{'change':>7}"
@@ -310,7 +294,6 @@ def recorded(path: Path) -> tuple[dict[str, float], str]:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
     parser = record.parser("guard", __doc__)
     add = parser.add_argument
     add("--rows", nargs="+", default=[], metavar="NAME", help="some rows; default: all")

@@ -97,7 +97,6 @@ def purkinje(h: Any) -> Built:
 
 
 def roots(h: Any) -> list[Any]:
-    """Return the first section of each cell."""
     return [section for section in h.allsec() if section.parentseg() is None]
 
 
@@ -234,7 +233,6 @@ def ring_by_gids(h: Any) -> Built:
 
 
 def ring20_text() -> Network:
-    """Return the network of `ring20` by texts."""
     network = Network(ring_cables(RING, RING_LEVELS))
     network.insert("hh")
     synapses = network.add("exp2syn", at=network.soma, **EXP2SYN)

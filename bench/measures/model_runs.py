@@ -29,7 +29,6 @@ Taken = tuple[list[np.ndarray], list[np.ndarray]]
 
 
 def began(case: Case) -> tuple[Any, list[Any], float, object]:
-    """Build a model; return NEURON's h, sections to record, the initial voltage, what is kept."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
@@ -40,8 +39,6 @@ def began(case: Case) -> tuple[Any, list[Any], float, object]:
 
 
 class Measured:
-    """A model with its vectors that record."""
-
     def __init__(self, case: Case) -> None:
         self.h, sections, self.v_init, self.kept = began(case)
         h = self.h
@@ -55,7 +52,6 @@ class Measured:
             self.netcons[-1].record(self.spikes[-1])
 
     def run(self, way: Callable[[float], object], until: float) -> tuple[float, Taken]:
-        """Run from the begin; return the time it takes, voltages and spikes."""
         self.h.finitialize(self.v_init)
         begin = time.perf_counter()
         way(until)
@@ -108,7 +104,6 @@ def by_texts(case: Case, device: str | None, dtype: str) -> Callable[[float], tu
 
 
 def mechanisms(h: Any) -> int:
-    """Return how many mechanisms a model has in sections or as points, ions not counted."""
     sections = list(h.allsec())
     found = sum(len(h.List(name)) > 0 for name in nrn.mechanism_names(h, True))
     for name in nrn.mechanism_names(h, False):
@@ -181,7 +176,6 @@ def one_way(
 def first_steps(
     case: Case, copies: list[int], dtype: str, device: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield how long so many copies of a model that lies here take: the first step, a warm one."""
     import clhines
 
     h, _, v_init, kept = began(case)
@@ -285,7 +279,6 @@ class OnRanks:
         return begin, time.perf_counter()
 
     def spikes(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return times and gids of all ranks' spikes, on rank 0."""
         every = self.pc.py_gather(tuple(map(np.array, self._recorded)), 0)
         if self.pc.id():
             return None
@@ -403,13 +396,11 @@ def by_gid(
 
 
 def resident(what: str) -> float:
-    """Return memory of this process, MiB, by its name in /proc/self/status."""
     with open("/proc/self/status", encoding="ascii") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(what)) / 1024
 
 
 def together(found: dict[str, tuple[dict[str, Any], Taken]]) -> dict[str, Any]:
-    """Return the row of a model from what each way has said and recorded."""
     said, truth = found["neuron"]
     row = dict(said)
     for way in [w for w in WAYS[1:] if w in found]:
@@ -422,7 +413,6 @@ def together(found: dict[str, tuple[dict[str, Any], Taken]]) -> dict[str, Any]:
 
 
 def compared(truth: Taken, other: Taken, dt: float) -> dict[str, Any]:
-    """Return how far a run agrees with NEURON's."""
     pairs = [np.abs(a - b) for a, b in zip(truth[0], other[0], strict=True)]
     last = min(len(p) for p in pairs)
     until = min([last, *(int(np.argmax(p > EQUAL_V)) for p in pairs if (p > EQUAL_V).any())])

@@ -66,7 +66,6 @@ from clhines.core.errors import InputError
 
 
 def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Path:
-    """Copy the folder of a model and compile its mechanisms."""
     if case.here:
         shutil.copytree(folder, copy)
     else:
@@ -89,7 +88,6 @@ def prepared(case: Case, folder: Path, copy: Path, for_core: bool = False) -> Pa
 
 
 def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[str, Any]:
-    """Measure one model in processes of its own; why not, where it cannot be."""
     failed = "core_failed" if for_core else "failed"
     stop = args.stop or CASES[name].stop
     with tempfile.TemporaryDirectory() as where:
@@ -110,7 +108,6 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
 
 
 def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any) -> None:
-    """Run a model that lies in a folder in one way, in a process of its own."""
     words = [name, "--way", way, "--stop", str(stop), "--keep", str(kept.resolve())]
     words += ["--dtype", args.dtype, *(["--short"] if args.short else [])]
     words += ["--device", args.device] if args.device else []
@@ -137,7 +134,6 @@ def run_in(copy: Path, case: Case, words: Sequence[str], launcher: Sequence[str]
 
 
 def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]]:
-    """Return how long copies of a model take, or the whole of it, in a process of its own."""
     words = [name, "--dtype", args.dtype, "--stop", f"{args.stop or CASES[name].stop:g}"]
     words += ["--device", args.device] if args.device else []
     words += ["--copies", *map(str, args.copies)] if args.copies else []
@@ -186,8 +182,6 @@ def rows_of_ranks(
 
 
 def agreement(kept: Path, name: str, way: str) -> dict[str, Any]:
-    """Return how a whole model's spikes agree with those that NEURON's ranks have."""
-
     def of(way: str) -> tuple[np.ndarray, np.ndarray]:
         file = np.load(kept / f"{name}-{way}.npz")
         return file["times"], file["gids"]
@@ -208,7 +202,6 @@ COPIES = "model           copies   nodes  precision engine         built  first 
 
 
 def copies_text(result: dict[str, Any]) -> str:
-    """Return the table of copies."""
     lines = [
         f"{r['model']:<16}{r['copies']:>6}{r['nodes']:>8}  {r['dtype']:<10}{r['engine']:<12}"
         f"{r['built_s']:>6.2f} s{r['first_step_s']:>10.2f} s{r['warm_us']:>8.1f} us"
@@ -228,7 +221,6 @@ WHOLE = (
 
 
 def whole_text(result: dict[str, Any]) -> str:
-    """Return the table of whole models."""
     lines = [
         f"{r['model']:<16}{r['cells']:>6}{r['compartments']:>9}{r['netcons']:>9}"
         f"{r['build_s'] + r['init_s']:>5.0f} s{r['first_s']:>6.1f} s"
@@ -259,7 +251,6 @@ SPREAD = (
 
 
 def spread_text(result: dict[str, Any]) -> str:
-    """Return the table of whole models on several ranks."""
     rows = result["rows"]
     lines = [
         f"{r['model']:<12}{r['devices']:>7}{r['build_s']:>5.0f} s{r['first_s']:>6.1f} s"
@@ -286,7 +277,6 @@ def spread_text(result: dict[str, Any]) -> str:
 
 
 def exchanged(row: dict[str, Any]) -> str:
-    """Return what an exchange takes, us, and its message, where there are any and it is known."""
     count = row.get("exchanges", 0)
     if not count:
         return f"{'-':>9}{'-':>6}"
@@ -294,7 +284,6 @@ def exchanged(row: dict[str, Any]) -> str:
 
 
 def beside(row: dict[str, Any]) -> str:
-    """Return what is said of a whole model beside NEURON on MPI ranks."""
     own, found = row["ranks"], row["agreement"]
 
     def of(one: dict[str, Any]) -> str:
@@ -315,7 +304,6 @@ def beside(row: dict[str, Any]) -> str:
 
 
 def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) -> None:
-    """Write what a way has said and recorded."""
     v, spikes = taken
     ends = np.cumsum([len(s) for s in spikes])
     np.savez(kept / f"{name}-{way}.npz", v=np.array(v), spikes=np.concatenate([*spikes, []]),
@@ -344,7 +332,6 @@ STEPS = "model         compart. mechanisms   us a step  in NEURON   times  first
 
 
 def step_line_of(row: dict[str, Any]) -> str:
-    """Return a line of the table of steps."""
     here, there = row["clhines_us"], row.get("neuron_us")
     neuron = f"{'-':>11}{'-':>8}" if there is None else f"{there:>11.1f}{there / here:>8.1f}"
     counted = f"{row['operations'] / RATE:.1f}" if "operations" in row else "-"
@@ -355,7 +342,6 @@ def step_line_of(row: dict[str, Any]) -> str:
 
 
 def line_of(row: dict[str, Any]) -> str:
-    """Return a line of the table."""
     ours, core_s = row["clhines"], row.get("core_s")
     return (
         f"{row['model']:<15}{row['cells']:>4}{row['compartments']:>9}{row['stop_ms']:>6g}"
@@ -367,7 +353,6 @@ def line_of(row: dict[str, Any]) -> str:
 
 
 def single_line_of(row: dict[str, Any]) -> str:
-    """Return a line of the table in single precision."""
     ours = row["clhines"]
     return (
         f"{row['model']:<15}{row['cells']:>4}{row['compartments']:>9}{row['stop_ms']:>6g}"
@@ -381,7 +366,6 @@ def _largest(row: dict[str, Any], way: str) -> str:
 
 
 def notes_of(row: dict[str, Any]) -> list[str]:
-    """Return what is said of a model below the table."""
     names = {"clhines": "here", "reordered": "NEURON reordered", "nudged": "NEURON nudged"}
     said = [f"{CASES[row['model']].constructs}"]
     for key, name in [(k, n) for k, n in names.items() if k in row]:
@@ -403,7 +387,6 @@ def notes_of(row: dict[str, Any]) -> list[str]:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the table."""
     if result.get("copies"):
         return copies_text(result)
     if result.get("whole"):
@@ -451,7 +434,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the rows of the last result by model."""
     if not path.is_file():
         return {}
     rows = json.loads(path.read_text("utf-8"))["rows"]
@@ -478,7 +460,6 @@ def measure_rows(
 
 
 def _which(row: dict[str, Any]) -> tuple[str, int, str]:
-    """Return what a row is of: the model, copies or devices, the precision."""
     return row["model"], row.get("copies", row.get("devices", 1)), row.get("dtype", "")
 
 

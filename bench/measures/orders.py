@@ -58,8 +58,6 @@ def orders_of(connections: GridConnections) -> dict[str, tuple[np.ndarray, dict[
 
 
 class Changing:
-    """A network whose weights change, in an order in memory."""
-
     def __init__(self, queue: cl.CommandQueue, c: GridConnections, place: np.ndarray) -> None:
         self.queue, self.slots, self.first, cells = queue, 32, 0, c.num_sources
         largest = RULE.max_weight(c, np.ones(c.count, bool))
@@ -86,7 +84,6 @@ class Changing:
 
 
 def rows_of(queue: cl.CommandQueue, name: str, cells: int, share: float) -> list[dict[str, Any]]:
-    """One row for each order and activity."""
     c = random_connections(cells, cells, share, record.SEED, (0.2, 0.8), (1, 5))
     found = orders_of(c)
     networks = {order: Changing(queue, c, place) for order, (place, _) in found.items()}
@@ -123,7 +120,6 @@ def rows_of(queue: cl.CommandQueue, name: str, cells: int, share: float) -> list
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = (
         f"{'network':<8}{'synapses':>9} {'spiking':>7} {'order':<6} {'forward':>8}{'backward':>9}"
     )
@@ -145,7 +141,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; write ``orders-<device>.json`` and ``.txt``; 1 where bits differ."""
     parser = record.parser("orders", __doc__)
     parser.add_argument("--sparse", type=int, default=4000, help="cells, 2 %% of pairs connected")
     parser.add_argument("--dense", type=int, default=500, help="cells, all connected")

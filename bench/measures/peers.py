@@ -51,8 +51,6 @@ PEERS: dict[str, Callable[[Case], Iterable[Candidate]]] = {
 
 
 def floor(case: Case) -> Candidate:
-    """Return the kernel that reads three arrays and writes one, as a candidate."""
-
     def launch(k: int, repeats: int = 9) -> float:
         return timing.floor_seconds(case.queue, case.forest.num_nodes, case.dtype, repeats)
 
@@ -109,13 +107,11 @@ def candidates(case: Case, methods: list[str], missing: list[dict]) -> Iterator[
 
 
 def absent(case: Case, name: str, error: Exception) -> dict[str, Any]:
-    """Return the entry of a peer that could not be timed."""
     reason = str(error) if isinstance(error, MissingError) else f"{type(error).__name__}: {error}"
     return {"name": name, **about(case), "reason": (reason.splitlines() or ["no reason"])[0]}
 
 
 def about(case: Case) -> dict[str, Any]:
-    """Return what every row says of its case."""
     shapes = case.forest.trees.num_trees
     return {"kind": case.kind, "shapes": shapes, "cells": case.cells, "dtype": case.dtype.name}
 
@@ -149,7 +145,6 @@ def check(case: Case, candidate: Candidate, truth: dict[int, np.ndarray]) -> Non
 
 
 def checked(case: Case, found: Iterable[Candidate], missing: list[dict]) -> Iterator[Candidate]:
-    """Pass on the solvers that are right; a wrong method of clhines ends the run."""
     truth: dict[int, np.ndarray] = {}
     for candidate in found:
         try:
@@ -163,7 +158,6 @@ def checked(case: Case, found: Iterable[Candidate], missing: list[dict]) -> Iter
 
 
 def interleave(case: Case, group: list[Candidate], budget: float) -> None:
-    """Time a group of solvers in rounds, so that noise hits all alike."""
     turns = len(case.values)
     first = [c.run(0) for c in group]
     rounds = int(np.clip(budget / sum(first), 7, 25))
@@ -188,7 +182,6 @@ def time_case(case: Case, methods: list[str], budget: float, missing: list[dict]
 def time_all(
     case: Case, given: Iterable[Candidate], budget: float, missing: list[dict]
 ) -> list[dict]:
-    """Return a row for each of the given solvers, among them the floor, fastest first."""
     found = checked(case, given, missing)
     groups = [list(found)] if systems.on_host(case.queue.device) else ([c] for c in found)
     rows = []
@@ -202,7 +195,6 @@ def time_all(
 
 
 def row(case: Case, candidate: Candidate) -> dict[str, Any]:
-    """Return one line of the results."""
     taken = candidate.seconds
     return {
         "name": candidate.name,
@@ -218,7 +210,6 @@ def row(case: Case, candidate: Candidate) -> dict[str, Any]:
 
 
 def cases(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[Case]:
-    """Give every batch once: one cell has one shape, however many were asked for."""
     for cells in args.cells:
         counts = [cells if s == "all" else min(int(s), cells) for s in args.shapes]
         for shapes in [*dict.fromkeys(counts), 0]:
@@ -237,7 +228,6 @@ def cases(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[Case]:
 
 
 def kind(shapes: int, cells: int) -> str:
-    """Name the systems of a case."""
     if not shapes:
         return "chains"
     if shapes == 1:
@@ -246,7 +236,6 @@ def kind(shapes: int, cells: int) -> str:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text, and then what is missing."""
     head = (
         f"{'cells':>6} {'systems':<13} {'dtype':<7} {'solver':<37} {'clock':<6} {'us':>9} "
         f"{'x floor':>7} {'ns/node':>8}"
@@ -289,7 +278,6 @@ def belongs(row: dict[str, Any], kind: str) -> bool:
 
 
 def lines(rows: list[dict[str, Any]], kind: str) -> dict[str, list[tuple[int, float]]]:
-    """Return the points (cells, seconds) of each line of a panel, by name."""
     found: dict[str, list[tuple[int, float]]] = {}
     for r in rows:
         if belongs(r, kind):
@@ -303,14 +291,12 @@ def line_name(name: str) -> str:
 
 
 def title(kind: str) -> str:
-    """Return the title of a panel."""
     return {"chains": "Chains", "all different": "Trees, all different"}.get(
         kind, f"Trees of {kind}"
     )
 
 
 def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    """Draw one panel; the lines by name."""
     drawn = plot.lines(axes, lines(rows, kind))
     axes.set_title(title(kind))
     axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
@@ -319,7 +305,6 @@ def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw times over numbers of cells, a panel for each kind of systems."""
     dtype = result["rows"][0]["dtype"]
     rows = [r for r in result["rows"] if r["dtype"] == dtype]
     names = kinds(rows)
@@ -335,7 +320,6 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def heading(record: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """Say on what device it ran, and on what the other solvers did."""
     text = plot.device_name(record)
     if any(r["clock"] == "device" for r in rows):
         text += f"; C, Numba and SciPy on the {record['host_cores']} cores of its host"
@@ -346,7 +330,6 @@ def heading(record: dict[str, Any], rows: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run all cases and write the tables and the picture."""
     parser = record.parser("peers", __doc__)
     add = parser.add_argument
     add("--cells", type=int, nargs="+", default=[1, 16, 256, 2560, 25600])

@@ -29,7 +29,6 @@ SMALL, SHORT, LONG = (1, 10, 50, 100, 500, 1000), 100.0, 1000.0  # segments, ms
 
 
 def ring(h: Any) -> tuple[list[Any], object]:
-    """Return somas of a ring of cells, and what must live on."""
     somas, kept = [], []
     for k in range(CELLS):
         soma, dend = h.Section(name=f"soma{k}"), h.Section(name=f"dend{k}")
@@ -52,7 +51,6 @@ def ring(h: Any) -> tuple[list[Any], object]:
 
 
 def cell(h: Any, segments: int = SEGMENTS) -> tuple[list[Any], object]:
-    """Return the soma of one cell with a current, and what must live on."""
     soma = h.Section(name="soma")
     soma.L = soma.diam = 20
     sections = [soma]
@@ -73,22 +71,12 @@ MODELS: dict[str, Build] = {"ring": ring, "cell": cell}
 
 
 class Timed:
-    """A model with what it records.
-
-    Parameters
-    ----------
-    build : callable
-        One of `MODELS`.
-    h : Hoc
-    """
-
     def __init__(self, build: Build, h: Any) -> None:
         self._h = h
         self._somas, self._kept = build(h)
         self._voltages = [h.Vector().record(s(0.5)._ref_v) for s in self._somas]
 
     def run(self, way: Callable[[float], object], piece: float, stop: float) -> list[float]:
-        """Run from the begin by pieces, and return the seconds of each."""
         self._h.finitialize(-65)
         seconds = []
         for k in range(round(stop / piece)):
@@ -98,7 +86,6 @@ class Timed:
         return seconds
 
     def taken(self) -> np.ndarray:
-        """Return what is recorded."""
         return np.array([np.array(v) for v in self._voltages])
 
 
@@ -128,7 +115,6 @@ def rows_of(
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = f"{'model':<9} {'piece, ms':>9} {'NEURON, ms':>10} {'clhines, ms':>11} {'first, ms':>9}"
     lines = [
         f"{r['model']:<9} {r['piece']:>9g} {r['neuron_seconds'] * 1e3:>10.3f} "
@@ -139,7 +125,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the models and write ``pieces-<device>.json`` and ``.txt``."""
     parser = record.parser("pieces", __doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stop", type=float, default=100.0)

@@ -51,7 +51,6 @@ ENOUGH = 10.0  # s; what takes longer is not repeated
 
 
 def option_rows(sizes: list[int]) -> list[dict[str, Any]]:
-    """Rows of every method and option over the number of nodes."""
     rows = []
     for case, make in SHAPED.items():
         for size in tqdm(sizes, case, disable=None):
@@ -77,7 +76,6 @@ def steps(
 
 
 def planned(forest: clhines.Forest, method: str, options: dict[str, Any]) -> clhines.Plan:
-    """Plan a forest, with other roots where the options name ``reroot``."""
     cells, others, _ = systems.rooted(forest, options)
     return clhines.make_plan(cells, method, **others)
 
@@ -91,7 +89,6 @@ def worked_out(forest: clhines.Forest) -> None:
 
 
 def best_seconds(run: Callable[[], object]) -> float:
-    """Least time of up to three runs."""
     taken: list[float] = []
     while len(taken) < 3 and sum(taken) < ENOUGH:
         begin = time.perf_counter()
@@ -101,7 +98,6 @@ def best_seconds(run: Callable[[], object]) -> float:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return a line for each case, method and options."""
     rows = result["rows"]
     sizes = dict.fromkeys(r.get("asked", float(f"{r['nodes']:.0e}")) for r in rows)
     shown = [f"{n:.0e}".replace("e+0", "e") for n in sizes]
@@ -128,7 +124,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def label(method: str, options: dict[str, Any]) -> str:
-    """Name a method with its options in a few words."""
     if len(options) > 2:
         return f"{method} four options"
     words = [k if v is True else f"{k}={v}" for k, v in options.items()]
@@ -136,7 +131,6 @@ def label(method: str, options: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time the cases and write ``plan.json``."""
     parser = record.parser("plan", __doc__, device=False)
     parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     args = parser.parse_args(arguments)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Simulate a case, given as JSON, and write what all ranks measured to a file."""
     case, out = arguments
     asked = json.loads(case)
     if asked["pin"]:  # before OpenCL is loaded: PoCL's threads then stay on this core

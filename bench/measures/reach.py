@@ -42,17 +42,14 @@ class Case:
 
 
 def trees(cells: int, nodes: int, branches: int) -> Callable[[Any], clhines.Forest]:
-    """Random trees of 64 shapes."""
     return lambda _: systems.batch(cells, nodes, branches)
 
 
 def one_chain(nodes: int) -> Callable[[Any], clhines.Forest]:
-    """One cell without branches."""
     return lambda _: clhines.Forest(shapes.chain(nodes))
 
 
 def real_mix(args: argparse.Namespace) -> clhines.Forest:
-    """Reconstructed cells; see `systems.real_mix`."""
     return systems.real_mix(args.morphologies, args.mix_nodes)
 
 
@@ -74,7 +71,6 @@ CASES = (
 def time_case(
     queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, sets: list[Any], variants: bool
 ) -> list[dict[str, Any]]:
-    """Median time of `auto`, and the residual of the first solution, for each way to solve."""
     solver = clhines.Solver(forest, "auto", dtype, queue=queue)
     values = [[a.astype(dtype) for a in arrays] for arrays in sets]
     floor = timing.floor_seconds(queue, forest.num_nodes, dtype, repeats=15)
@@ -132,7 +128,6 @@ def prepare(
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = (
         f"{'case':<22} {'dtype':<7} {'method':<17} {'kernels':>7} {'floor us':>9} {'solve us':>9} "
         f"{'x floor':>7} {'aim':>5} met"
@@ -151,7 +146,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the cases and write ``reach-<device>.json`` and ``.txt``."""
     parser = record.parser("reach", __doc__)
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
     parser.add_argument("--cases", nargs="+", default=[c.name for c in CASES])

@@ -29,7 +29,6 @@ from clhines.solver.plan.templates import render
 def time_method(
     queue: cl.CommandQueue, forest: clhines.Forest, method: str, dtype: str, sets: list
 ) -> dict[str, Any]:
-    """One row: what a user waits for once, and the time of a solve."""
     begin = time.perf_counter()
     plan = clhines.make_plan(forest, method, dtype, devices.limits(queue.device))
     plan_seconds = time.perf_counter() - begin
@@ -82,13 +81,10 @@ def build_seconds(queue: cl.CommandQueue, sources: Sequence[str]) -> dict[str, f
 
 
 class BenchSpec:
-    """Stands for the spec of a source given as text."""
-
     template = "bench"
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = (
         f"{'cells':>6} {'dtype':<7} {'method':<17} {'floor us':>8} {'solve us':>9} {'x floor':>7} "
         f"{'ns/node':>7} {'plan s':>6} {'build s':>7} {'cached':>6} {'numpy ms':>8}"
@@ -106,7 +102,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the cases and write ``solve-<device>.json`` and ``.txt``."""
     parser = record.parser("solve", __doc__)
     parser.add_argument("--cells", type=int, nargs="+", default=[1, 256, 2560, 25600])
     parser.add_argument("--nodes", type=int, default=512)

@@ -93,7 +93,6 @@ class Layers:
         return [(cells, np.zeros(len(cells), int)) for cells in taken[-LISTS:]]
 
     def _check(self, fired: np.ndarray, steps: int) -> None:
-        """Check what targets have received of sources that spiked so often."""
         c = self.connections
         expected = np.bincount(c.target, c.weight * fired[c.source], c.num_targets)
         received = self._simulation.runner.save()["state1_a"]
@@ -104,7 +103,6 @@ class Layers:
 
 
 def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Whether all that was measured delivers the same sums."""
     queue, size = delivery.queue, delivery.slots * delivery.num_targets
     arrays = [
         cla.to_device(queue, a.astype(np.int32)) for a in (*spikes, np.array([len(spikes[0])]))
@@ -127,7 +125,6 @@ def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool
 
 
 def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row for every share of pairs and number of spikes."""
     rows = []
     targets = int(args.targets)
     bar = tqdm(total=len(args.probability) * len(args.spikes), disable=None)
@@ -170,7 +167,6 @@ def least(delivery: Delivery, lists: list[tuple[np.ndarray, np.ndarray]]) -> dic
 
 
 def best_of(seconds: dict[str, float]) -> str:
-    """Return the name of the fastest."""
     return min(seconds, key=lambda name: seconds[name])
 
 
@@ -185,7 +181,6 @@ def family(seconds: dict[str, float], names: tuple[str, ...] = REVIEW) -> dict[s
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     rows = result["rows"]
     names = list(dict.fromkeys(name for r in rows for name in r["seconds"]))
     kinds, columns = zip(*(f"{name} ".split(" ")[:2] for name in names))
@@ -208,7 +203,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def cell(row: dict[str, Any], name: str) -> str:
-    """Return the time of an algorithm, marked where it is the best one."""
     if name not in row["seconds"]:
         return f"{'-':>7}"
     mark = "*" if name == row["best"] else ""
@@ -216,7 +210,6 @@ def cell(row: dict[str, Any], name: str) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Say which algorithm wins where, and what the choice by measurement costs."""
     lines = []
     for name in dict.fromkeys(r["best"].split()[0] for r in rows):
         won = [r for r in rows if r["best"].split()[0] == name]
@@ -236,7 +229,6 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Write the three panels of the figure: the best, slowest and second over fastest."""
     rows, record = result["rows"], result["record"]
     with plot.picture(path, font_size=9) as figure:
         fill(figure, rows)
@@ -244,7 +236,6 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def fill(figure: Any, rows: list[dict[str, Any]]) -> None:
-    """Draw the three panels on a figure."""
     figure.set_size_inches(15, 4.6)
     axes = figure.subplots(1, 3, sharey=True)
     draw_best(axes[0], rows)
@@ -255,7 +246,6 @@ def fill(figure: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def ticks(axes: Any, rows: list[dict[str, Any]]) -> tuple[dict[float, int], dict[float, int]]:
-    """Label the grid; column of each number of spikes, line of each share."""
     found = []
     for name in ("spikes", "probability"):
         values = sorted({r[name] for r in rows})
@@ -267,7 +257,6 @@ def ticks(axes: Any, rows: list[dict[str, Any]]) -> tuple[dict[float, int], dict
 
 
 def draw_best(axes: Any, rows: list[dict[str, Any]]) -> None:
-    """Colour every case by its best algorithm; inside are its name and time."""
     from matplotlib.patches import Patch
 
     across, up = ticks(axes, rows)
@@ -286,12 +275,10 @@ def draw_best(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Write a time with three digits and its unit."""
     return f"{seconds * 1e6:.3g} µs" if seconds < 9.995e-4 else f"{seconds * 1e3:.3g} ms"
 
 
 def draw_ratio(axes: Any, rows: list[dict[str, Any]], which: int, title: str) -> None:
-    """Shade every case by a time over the best, of the algorithms in the order of their times."""
     across, up = ticks(axes, rows)
     image = np.full((len(up), len(across)), np.nan)
     for r in rows:
@@ -308,7 +295,6 @@ def draw_ratio(axes: Any, rows: list[dict[str, Any]], which: int, title: str) ->
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; write ``spikes-<device>.json``, ``.txt`` and ``.svg``; 1 where one is wrong."""
     parser = record.parser("spikes", __doc__)
     parser.add_argument("--sources", type=int, default=100)
     parser.add_argument("--targets", type=float, default=1e5)

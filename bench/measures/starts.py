@@ -86,7 +86,6 @@ class Phases:
         self.seconds[phase] += seconds
 
     def watch(self) -> None:
-        """Put clocks around the functions and methods of `WATCHED`."""
         for path, phase in WATCHED.items():
             place, _, name = path.rpartition(".")
             try:
@@ -158,12 +157,10 @@ def started(name: str, arguments: Sequence[str], device: str, folder: Path) -> d
 
 
 def good(row: dict[str, Any]) -> bool:
-    """Whether a start is within its limits."""
     return row["cold_seconds"] <= MOST_COLD and row["warm_seconds"] <= MOST_WARM
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     whole = [r for r in result["rows"] if "failed" not in r]
     lines = [f"{r['name']:<28} {r['cold_seconds']:>7.1f} {r['warm_seconds']:>7.1f}" for r in whole]
     failed = [f"{r['name']}: {r['failed']}" for r in result["rows"] if "failed" in r]
@@ -182,7 +179,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the starts and write ``starts-<device>.json`` and ``.txt``."""
     parser = record.parser("starts", __doc__)
     parser.add_argument("--models", nargs="*", default=[], choices=CASES, metavar="NAME")
     parser.add_argument("--only", nargs="*", help="examples and commands with such a word")

@@ -93,7 +93,6 @@ def scipy_calls(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) ->
 
 
 def empty_launch(queue: cl.CommandQueue) -> Call:
-    """Return a call that launches a kernel of no work, and waits."""
     kernel = cl.Program(queue.context, "__kernel void nothing(int n) {}").build().nothing
     kernel.set_args(np.int32(1))
 
@@ -104,7 +103,6 @@ def empty_launch(queue: cl.CommandQueue) -> Call:
 
 
 def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str, symmetric: bool) -> dict[str, Any]:
-    """One row: times of all calls on m systems of n rows."""
     rng = np.random.default_rng(SEED)
     dl, du = rng.uniform(-1, 1, (2, m, n - 1)).astype(dtype)
     dl = du if symmetric else dl
@@ -193,7 +191,6 @@ def measure_many(queue: cl.CommandQueue, n: int, k: int) -> dict[str, Any]:
 
 
 def natural(case: Case) -> Candidate:
-    """Return `solve` of arrays on the device in natural order, as a candidate."""
     solver = clhines.Solver(case.forest, dtype=case.dtype, queue=case.queue)
     sets = list(case.on_device())
     out = [cla.empty_like(b) for *_, b in sets]
@@ -233,7 +230,6 @@ def measure_device(queue: cl.CommandQueue, m: int, n: int, dtype: str) -> list[d
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text, in microseconds."""
     head = f"{'systems':>7} {'rows':>4} {'dtype':<7} {'matrix':<9} {'first':>9}"
     head += "".join(f" {name:>17}" for name in CALLS) + "  method"
     lines = []
@@ -261,7 +257,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the cases and write ``tridiagonal-<device>.json`` and ``.txt``."""
     parser = record.parser("tridiagonal", __doc__)
     parser.add_argument("--systems", type=int, nargs="+", default=[1, 100, 1000, 10_000])
     parser.add_argument("--rows", type=int, default=64)

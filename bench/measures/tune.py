@@ -50,13 +50,11 @@ Rows = list[dict[str, Any]]
 
 
 def random_cells(nodes: int, branches: int, count: int) -> list[np.ndarray]:
-    """`count` different random binary trees."""
     seeds = range(record.SEED, record.SEED + count)
     return [shapes.random_binary_tree(nodes, branches, seed) for seed in seeds]
 
 
 def discretised(folder: str | None) -> list[np.ndarray]:
-    """Parents of the discretised real cells."""
     return [clhines.discretise(cell).parent for cell in systems.real_cells(folder)]
 
 
@@ -87,7 +85,6 @@ def batches(name: str, args: argparse.Namespace) -> list[int]:
 def time_case(
     queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, name: str
 ) -> dict[str, Any]:
-    """One case: `measure` as a user calls it, then all candidates in turns."""
     begin = time.perf_counter()
     measured = clhines.Solver(forest, "auto", dtype, queue=queue, tune="measure").tuning
     measure_seconds = time.perf_counter() - begin
@@ -135,12 +132,10 @@ def time_candidates(
 
 
 def same(launch: Any) -> Any:
-    """Return what it is given: all candidates stay on the device."""
     return launch
 
 
 def measure_all(args: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Time all cases and write ``tune-<device>.json`` and ``.txt``."""
     queue = record.queue(args.device)
     limits = devices.limits(queue.device)
     if args.max_nodes is None:
@@ -158,7 +153,6 @@ def measure_all(args: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return all cases and the summary as text."""
     rows, lines = result["rows"], []
     for row in rows:
         best = min(row["seconds"].values())
@@ -175,7 +169,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def summary(rows: Rows) -> list[str]:
-    """Lines that say how good the choices are, and which candidates are worth keeping."""
     lines = []
     for name in ("heuristic", "measured"):
         ratios = [regret(row, row[name]) for row in rows]
@@ -192,12 +185,10 @@ def summary(rows: Rows) -> list[str]:
 
 
 def regret(row: dict[str, Any], label: str) -> float:
-    """Time of a candidate over that of the best in the same case."""
     return row["seconds"][label] / min(row["seconds"].values())
 
 
 def grade(ratios: list[float]) -> str:
-    """Say how near to the best a choice is over the cases."""
     a = np.array(ratios)
     return (
         f"within 3 % of the best in {np.mean(a <= 1.03):.0%}, within 10 % in "
@@ -244,7 +235,6 @@ def fit_candidate(
 
 
 def statistics_of(row: dict[str, Any]) -> Statistics:
-    """Statistics of a case as they were written."""
     known = row["statistics"]
     return Statistics(**{**known, "padded": tuple(known["padded"])})
 
@@ -276,7 +266,6 @@ def fit_all(rows: Rows, limits: Limits, dtype: str) -> dict[str, dict[str, float
 def predictions(
     row: dict[str, Any], limits: Limits, costs: dict[str, dict[str, float]]
 ) -> dict[str, float]:
-    """Seconds that a model of these costs expects of each candidate of a case."""
     expected = {}
     for c in CANDIDATES[auto.kind_of(limits)]:
         if str(c) in costs and str(c) in row["seconds"]:
@@ -286,13 +275,11 @@ def predictions(
 
 
 def chosen(row: dict[str, Any], limits: Limits, costs: dict[str, dict[str, float]]) -> str:
-    """Return what a model of these costs chooses in a case."""
     expected = predictions(row, limits, costs)
     return min(expected, key=lambda label: expected[label])
 
 
 def fit(paths: list[str]) -> None:
-    """Fit the model to the results in the files and write it into the package."""
     table = json.loads(COSTS.read_text("utf-8"))
     groups: dict[tuple[Limits, str], Rows] = defaultdict(list)
     origins: dict[str, list[str]] = defaultdict(list)
@@ -315,7 +302,6 @@ def fit(paths: list[str]) -> None:
 
 
 def judge(rows: Rows, limits: Limits, dtype: str, costs: dict[str, dict[str, float]]) -> list[str]:
-    """Lines that say how near to the best a model's choices are."""
     lines = [f"  model: {grade([regret(row, chosen(row, limits, costs)) for row in rows])}"]
     ratios = []
     for shape in dict.fromkeys(row["shape"] for row in rows):
@@ -329,7 +315,6 @@ def judge(rows: Rows, limits: Limits, dtype: str, costs: dict[str, dict[str, flo
 
 
 def join(paths: list[str], out: str) -> None:
-    """Write the rows of several results of one device as one."""
     results = [json.loads(Path(path).read_text("utf-8")) for path in paths]
     rows = [row for result in results for row in result["rows"]]
     result = {**results[0], "rows": rows}
@@ -341,7 +326,6 @@ def join(paths: list[str], out: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure, join or fit."""
     parser = record.parser("tune", __doc__)
     parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(systems.TOLERANCE))
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))

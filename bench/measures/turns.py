@@ -58,7 +58,6 @@ class Loop:
         self._record, self._v = self.sim.record("v", net.soma), -65.0
 
     def turns(self, count: int) -> np.ndarray:
-        """Take turns, and return the voltage after each."""
         found = np.empty(count)
         for k in range(count):
             self.sim.set(self._clamp, amp=GAIN * (TARGET - self._v))
@@ -66,7 +65,6 @@ class Loop:
         return found
 
     def seconds(self, count: int) -> float:
-        """Wall time per turn, s."""
         begin = time.perf_counter()
         self.turns(count)
         return (time.perf_counter() - begin) / count
@@ -87,7 +85,6 @@ class Ring:
         self._soma = net.soma[0]
 
     def turns(self, count: int, look: bool = True) -> np.ndarray:
-        """Take turns, and return the voltage after each if `look`."""
         voltages = np.zeros(count)
         for k in range(count):
             self.sim.set(self._hh, gnabar=0.1 + 0.0001 * k)
@@ -98,14 +95,12 @@ class Ring:
         return voltages
 
     def seconds(self, count: int) -> float:
-        """Wall time per turn, s."""
         begin = time.perf_counter()
         self.turns(count, look=False)
         return (time.perf_counter() - begin) / count
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = f"{'cell':<10} {'events':<9} {'nodes':>5} {'engine':<10} {'least':>7} {'median':>7}"
     lines = [
         f"{r['cell']:<10} {r['events']:<9} {r['nodes']:>5} {r['engine']:<10} "
@@ -121,7 +116,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the cases and write ``turns-<device>.json`` and ``.txt``."""
     parser = record.parser("turns", __doc__)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--turns", type=int, default=200)

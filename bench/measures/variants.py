@@ -43,16 +43,7 @@ PEERS = {
 
 
 class Subject:
-    """A population of the cell, and generations of it.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    dtype : str
-    batch : int
-        Sets that are simulated at once.
-    stop : float, ms
-    """
+    """A population of the cell, and generations of it."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: str, batch: int, stop: float) -> None:
         model = neurons.neurons(variants.CELL, neurons.cable_of(variants.CELL), 1)
@@ -78,7 +69,6 @@ class Subject:
         self.on_device, self.batch, self.stop, self.queue = on_device, batch, stop, queue
 
     def generation(self, sets: np.ndarray) -> tuple[variants.Features, float, float]:
-        """Return the features of sets, seconds of simulations, and of features on the host."""
         parts, simulated, extracted = [], 0.0, 0.0
         for first in range(0, len(sets), self.batch):
             start = time.perf_counter()
@@ -115,7 +105,6 @@ class Subject:
 def row_of(
     queue: cl.CommandQueue, args: argparse.Namespace, dtype: str, count: int
 ) -> dict[str, Any]:
-    """Time generations of one size in one precision."""
     sets, batch = variants.sets(count), min(count, args.batch)
     begin, early = time.perf_counter(), len(program.build_seconds)
     subject = Subject(queue, dtype, batch, args.stop)
@@ -163,7 +152,6 @@ def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[s
 
 
 def rows_of_peer(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Have a peer simulate its generations; rows, or reasons why not."""
     module, more = PEERS[name]
     rows = []
     for count in args.peer_variants:
@@ -195,7 +183,6 @@ def compare(rows: list[dict[str, Any]]) -> None:
 
 
 def check(rows: list[dict[str, Any]]) -> None:
-    """End where float64 does not have the spikes of NEURON."""
     for r in rows:
         if r["name"] == "clhines" and r.get("against", "").startswith("NEURON"):
             share = r["apart"]["same_count"]
@@ -206,7 +193,6 @@ def check(rows: list[dict[str, Any]]) -> None:
 
 
 def differences(apart: dict[str, float]) -> str:
-    """Return differences of features as text."""
     return ", ".join(f"{name} {apart[name]:.1e}" for name in variants.FEATURES[1:])
 
 
@@ -218,7 +204,6 @@ def typical(apart: dict[str, Any]) -> str:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text, how far features differ, and what is missing."""
     rows = result["variants"]
     head = (
         f"{'simulator':<12} {'on':<11} {'dtype':<7} {'variants':>8} {'first s':>8} {'gen. s':>8} "
@@ -264,7 +249,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run all generations and write the table."""
     parser = record.parser("variants", __doc__)
     add = parser.add_argument
     add("--variants", type=int, nargs="*", default=[100, 1000, 10000])

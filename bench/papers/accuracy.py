@@ -40,7 +40,6 @@ def refined(forest: clhines.Forest, d: np.ndarray, u: np.ndarray, b: np.ndarray)
 
 
 def errors(queue: Any, size: int, dtype: str) -> list[dict[str, Any]]:
-    """Solve the same chains by each row; errors next to the refined solution."""
     forest = systems.chains(CELLS, size)
     values = [a.astype(dtype) for a in systems.system(forest)]
     truth = refined(forest, *(a.astype(np.float64) for a in values)).reshape(CELLS, size)
@@ -54,7 +53,6 @@ def errors(queue: Any, size: int, dtype: str) -> list[dict[str, Any]]:
 
 
 def panel(axes: Any, found: list[dict[str, Any]], dtype: str) -> None:
-    """Draw the largest and the median error of each row, and half a unit in the last place."""
     for name in ROWS:
         some = [r for r in found if r["row"] == name]
         sizes, look = [r["nodes"] for r in some], {"lw": 1.2, "ms": 6, **STYLES[name]}

@@ -53,13 +53,11 @@ def cell(name: str, folder: Path | None = None) -> np.ndarray:
 
 
 def swc_file(name: str, folder: Path | None) -> Path | None:
-    """Return the file of one of the six cells, or None."""
     paths = [folder / f"{CELLS[name][2]}{end}" for end in (".CNG.swc", ".swc")] if folder else []
     return next((path for path in paths if path.is_file()), None)
 
 
 def origin(run: Run) -> str:
-    """Say which of the six cells are reconstructions."""
     files = [file.name for name in CELLS if (file := swc_file(name, run.cells))]
     made = "random binary trees of the nodes and branches of Table 1, seeded"
     if not files:
@@ -68,7 +66,6 @@ def origin(run: Run) -> str:
 
 
 def found(run: Run, dtype: str = "float64", **setup: Any) -> dict[str, Any]:
-    """Return the result of a figure, still without rows."""
     setup = {"nodes of a batch at most": f"{run.most_nodes:,}", **setup}
     return {"dtype": dtype, "setup": setup, "scaled": [], "missing": [], "rows": []}
 
@@ -82,7 +79,6 @@ def add(
     panel: str,
     kind: str = "1 shape",
 ) -> None:
-    """Time the same cells in different numbers; a row for each solver goes to `result`."""
     nodes = float(np.mean([len(t) for t in trees]))
     for cells in run.counts(counts, nodes, result["scaled"]):
         cases.say(f"  {panel}: {cells:,} cells")
@@ -91,7 +87,6 @@ def add(
 
 
 def six(name: str, folder: Path | None = None) -> str:
-    """Name a cell and say how large it is."""
     tree = clhines.Forest.from_parents([cell(name, folder)])
     return f"{name} ({tree.num_nodes}, {tree.num_branches})"
 
@@ -166,7 +161,6 @@ def on_queues(name: str, row: str, case: Case, queues: list[Any]) -> Candidate:
 
 
 def draw_3(figure: Any, result: dict[str, Any]) -> None:
-    """Bars as in the paper, and all lines over the number of cells; a time of one device once."""
     left, right = pictures.panels(figure, 1, 2)
     skipped = cases.SEQUENTIAL, *(f"{n}, 1 {pictures.DEVICES}" for n in ("flat", "auto", FULL))
     rows = [r for r in result["rows"] if r["name"] not in skipped]
@@ -184,7 +178,6 @@ WORK_GROUP = 128
 
 
 def measure_4(run: Run) -> dict[str, Any]:
-    """Block-interleaved over its block sizes, and local memory beside the others."""
     panel = six(MEDIUM, run.cells)
     result = found(
         run,
@@ -207,7 +200,6 @@ def measure_4(run: Run) -> dict[str, Any]:
 
 
 def draw_4(figure: Any, result: dict[str, Any]) -> None:
-    """Figures 4a and 4b side by side, the new rows behind those of 4b."""
     left, right = pictures.panels(figure, 1, 2, width_ratios=[1, 1.5])
     width, height = figure.get_size_inches()
     figure.set_size_inches(width + 1.5, height)
@@ -227,7 +219,6 @@ def draw_4(figure: Any, result: dict[str, Any]) -> None:
 
 
 def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """One bar a solver; hatched those that are not in the paper."""
     for k, r in enumerate(rows):
         look = pictures.bar_look(r["name"]) | {"hatch": "//" if r["new"] else None}
         drawn = axes.bar(k, r["speedup"], 0.7, **look)
@@ -243,7 +234,6 @@ def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def measure_5(run: Run) -> dict[str, Any]:
-    """Multicore and full-interleaved over the number of cells, for six cells."""
     result = found(run, cells="size-branches (nodes, branches)", table=origin(run))
     entries = [SEQUENTIAL_ENTRY, MULTICORE, INTERLEAVED, *NEW, *peers_for(run)]
     for name in run.some(list(CELLS)):
@@ -254,7 +244,6 @@ def measure_5(run: Run) -> dict[str, Any]:
 def draw_panels(
     figure: Any, result: dict[str, Any], columns: int = 3, what: str = "neurons"
 ) -> None:
-    """Speed-up over the number of cells, a panel for each kind of cells."""
     names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
     columns = min(columns, len(names))
     axes = pictures.panels(figure, -(-len(names) // columns), columns, sharey=True)
@@ -273,7 +262,6 @@ def draw_panels(
 
 
 def measure_6(run: Run) -> dict[str, Any]:
-    """One shape against as many shapes as cells, 10 % and 50 % branches."""
     nodes = MULTI
     result = found(run, cells=f"{nodes} nodes; multi: all different")
     counts = run.counts(COUNTS[2:3], nodes, result["scaled"])
@@ -290,7 +278,6 @@ def measure_6(run: Run) -> dict[str, Any]:
 
 
 def draw_6(figure: Any, result: dict[str, Any]) -> None:
-    """Draw a group of bars for each kind of cells."""
     (axes,) = pictures.panels(figure, 1, 1)
     figure.set_size_inches(10.5, 5)
     rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
@@ -321,7 +308,6 @@ def level_tree(levels: int, nodes: int = MULTI) -> np.ndarray:
 
 
 def measure_14(run: Run) -> dict[str, Any]:
-    """Branch level after branch level, for 2, 3 and 4 of them, beside one work-item a cell."""
     result = found(
         run,
         cells="512 nodes; half of them in the first branch, 2, 4 and 8 branches on the next levels",
@@ -336,7 +322,6 @@ def measure_14(run: Run) -> dict[str, Any]:
 
 
 def draw_14(figure: Any, result: dict[str, Any]) -> None:
-    """Draw the paper's lines, mono and multicore those of the last cells, and a panel a cell."""
     names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
     axes = pictures.panels(figure, -(-(1 + len(names)) // 2), 2, sharey=True)
     rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
@@ -359,7 +344,6 @@ def draw_14(figure: Any, result: dict[str, Any]) -> None:
 
 
 def chain_rows(run: Run, sizes: Sequence[int], dtype: str) -> dict[str, Any]:
-    """Time equal chains in different numbers, once for all figures that show them."""
     key = "chains", tuple(sizes), dtype
     if key not in run.shared:
         result = found(run, dtype, systems=CHAIN_CELLS)
@@ -375,7 +359,6 @@ def chain_rows(run: Run, sizes: Sequence[int], dtype: str) -> dict[str, Any]:
 
 
 def measure_9(run: Run) -> dict[str, Any]:
-    """Time of CR-PCR over that of one work-item a chain, both dtypes."""
     result = found(run, "float32 and float64", systems=CHAIN_CELLS)
     result["setup"]["CR-PCR"] = "clhines' row cr_pcr, after cuSPARSE gtsvStridedBatch"
     for dtype in ("float32", "float64"):
@@ -392,7 +375,6 @@ def measure_9(run: Run) -> dict[str, Any]:
 
 
 def draw_9(figure: Any, result: dict[str, Any]) -> None:
-    """Panels (a) to (d): ratios over the number of systems, a line for each size."""
     axes = pictures.panels(figure, 2, 2)
     corners = itertools.product(("float32", "float64"), (SMALL_CHAINS, LARGE_CHAINS))
     for letter, each, (dtype, sizes) in zip("abcd", axes, corners):
@@ -404,7 +386,6 @@ def draw_9(figure: Any, result: dict[str, Any]) -> None:
 
 
 def ratios(axes: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int]) -> None:
-    """Draw times of cyclic reduction over those of Thomas, a colour for each size."""
     base = {(r["nodes"], r["cells"]): r["seconds"] for r in rows if r["name"] == THOMAS.name}
     looks = {CR_PCR.name: ("o", "-", ""), PEERS[0].name: ("x", ":", ", cuSPARSE")}
     shades = dict(zip(sizes, ("#56B4E9", "#0072B2", "#E69F00", "#D55E00")))
@@ -424,17 +405,14 @@ def ratios(axes: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int]) -> N
 
 
 def measure_10(run: Run) -> dict[str, Any]:
-    """Speed-ups for chains of 64 to 512 nodes."""
     return chain_rows(run, SMALL_CHAINS, "float64")
 
 
 def measure_11(run: Run) -> dict[str, Any]:
-    """Speed-ups for chains of 1,024 to 8,192 nodes."""
     return chain_rows(run, LARGE_CHAINS, "float64")
 
 
 def draw_chains(figure: Any, result: dict[str, Any]) -> None:
-    """Draw a panel for each size of chains."""
     draw_panels(figure, result, 2, "systems")
 
 
@@ -445,7 +423,6 @@ FEW = 64  # chains that are planned; what a plan takes is proportional to their 
 
 
 def measure_12(run: Run) -> dict[str, Any]:
-    """Errors over the size of chains, and the memory that 20,000 of them take."""
     result = found(run, systems=CHAIN_CELLS, chains=f"{accuracy.CELLS} for the errors")
     limits = devices.limits(run.queue.device)
     for nodes in run.some((*SMALL_CHAINS, *LARGE_CHAINS)):
@@ -479,7 +456,6 @@ def strided_bytes(nodes: int) -> float:
 
 
 def draw_12(figure: Any, result: dict[str, Any]) -> None:
-    """Panel (a) the errors, panel (b) the memory."""
     left, right = pictures.panels(figure, 1, 2)
     accuracy.panel(left, result["rows"], "float64")
     left.set_title("(a) accuracy, float64")
@@ -499,7 +475,6 @@ def draw_12(figure: Any, result: dict[str, Any]) -> None:
 
 
 def table_12(result: dict[str, Any]) -> str:
-    """Return errors and memory as text."""
     head = f"{'solver':<28} {'nodes':>6} {'largest':>10} {'median':>10} {'GB of 20,000':>13}"
     lines = [
         f"{r['row']:<28} {r['nodes']:>6} {r['largest']:>10.2e} {r['median']:>10.2e} {'':>13}"
@@ -516,7 +491,6 @@ def table_12(result: dict[str, Any]) -> str:
 
 
 def measure_13(run: Run) -> dict[str, Any]:
-    """Chains of 256 to 512 nodes with padding computed and skipped, between those of one size."""
     low, high = (32, 64) if run.quick else (256, 512)
     result = found(run, systems=f"chains of {low} to {high} nodes, sizes uniform")
     rng = np.random.default_rng(record.SEED)
@@ -534,7 +508,6 @@ def measure_13(run: Run) -> dict[str, Any]:
 
 
 def draw_13(figure: Any, result: dict[str, Any]) -> None:
-    """Time over the number of systems."""
     (axes,) = pictures.panels(figure, 1, 1)
     mixed = result["rows"][0]["panel"]
     floors = [r for r in result["rows"] if r["name"] == "memory floor" and r["panel"] != mixed]

@@ -61,11 +61,9 @@ class Run:
 
     @property
     def is_host(self) -> bool:
-        """Whether the device shares the cores with the solvers in C."""
         return systems.on_host(self.queue.device)
 
     def some(self, values: Sequence[Any]) -> list[Any]:
-        """All values, or with ``--quick`` the first and the last."""
         return list(dict.fromkeys((values[0], values[-1]))) if self.quick else list(values)
 
     def counts(self, asked: Sequence[int], nodes: float, scaled: list[str]) -> list[int]:
@@ -142,8 +140,6 @@ class Entry:
 
 
 def method(name: str, row: str, new: bool = False, **options: Any) -> Entry:
-    """Return a row of clhines' methods with options, values in device order."""
-
     def make(case: Case) -> Iterator[Candidate]:
         candidate = peers.own(case, row, name, **options)
         assert candidate.solver is not None
@@ -202,7 +198,6 @@ def timed(
 def _candidates(
     run: Run, case: Case, entries: Sequence[Entry], absent: list[dict]
 ) -> Iterator[Candidate]:
-    """Give the floor and every solver that can run here; the others go to `absent`."""
     yield peers.floor(case)
     for entry in entries:
         try:
@@ -234,7 +229,6 @@ def _for_host(run: Run, case: Case) -> Case:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows of one figure as text."""
     head = f"{'panel':<26} {'cells':>7} {'solver':<37} {'us':>9} {'speed-up':>8} {'x floor':>7}"
     rows, lines = result["rows"], []
     for r in rows:
@@ -250,7 +244,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def notes(result: dict[str, Any]) -> str:
-    """Say what was set up, scaled and missing."""
     texts = [f"{name}: {value}" for name, value in result["setup"].items()]
     if result["record"]["load_before"] > 0.3:
         texts.append(f"load of other programs when it began: {result['record']['load_before']:.1f}")
@@ -270,5 +263,4 @@ def notes(result: dict[str, Any]) -> str:
 
 
 def say(text: str) -> None:
-    """Tell what is being done."""
     print(text, file=sys.stderr, flush=True)

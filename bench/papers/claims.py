@@ -18,15 +18,7 @@ CYCLIC = {"CR-PCR": "CR-PCR", "cuSPARSE gtsv2StridedBatch": "cuSPARSE"}
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper.
-
-    Attributes
-    ----------
-    text : str
-    paper, here : str
-        What it says, and what was found.
-    holds : bool
-    """
+    """One statement of a paper."""
 
     text: str
     paper: str
@@ -47,12 +39,10 @@ def order(text: str, ratio: float | None) -> Iterator[Claim]:
 
 
 def short(value: float) -> str:
-    """Write a number in three figures."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def text(claims: Iterator[Claim], title: str = "Beside the paper") -> str:
-    """Return claims as text, those first that do not hold here; nothing without any."""
     found = sorted(claims, key=lambda c: c.holds)
     if not found:
         return ""
@@ -71,19 +61,16 @@ Claims = Callable[[dict[str, Any]], Iterator[Claim]]
 
 
 def of(rows: Rows, name: str, **labels: Any) -> Rows:
-    """Return the rows of a solver, by number of cells."""
     some = [r for r in rows if r["name"] == name and labels.items() <= r.items()]
     return sorted(some, key=lambda r: r["cells"])
 
 
 def at(rows: Rows, name: str, key: str, place: int = -1, **labels: Any) -> float | None:
-    """Return a number of the row with most cells, or fewest (`place` 0); None without it."""
     some = of(rows, name, **labels)
     return some[place][key] if some else None
 
 
 def best(rows: Rows, name: str, **labels: Any) -> float | None:
-    """Return the largest speed-up of a solver."""
     return max((r["speedup"] for r in of(rows, name, **labels)), default=None)
 
 
@@ -105,7 +92,6 @@ def bandwidth(rows: Rows, name: str) -> float | None:
 
 
 def same_point(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether two rows are of one case."""
     return all(a[k] == b[k] for k in ("panel", "cells", "dtype"))
 
 
@@ -113,7 +99,6 @@ def same_point(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 
 def claims_3(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 3 and the text around it."""
     rows = result["rows"]
     counts = sorted({r["cells"] for r in rows})
     yield from number(
@@ -140,7 +125,6 @@ def claims_3(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_4(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figures 4a and 4b."""
     rows = result["rows"]
     blocks = [r for r in rows if r["name"].startswith("block-interleaved")]
     times = [r["seconds"] for r in blocks if r["name"].split()[-1].isdigit()]
@@ -154,7 +138,6 @@ def claims_4(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_5(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 5."""
     rows = result["rows"]
     panels = list(dict.fromkeys(r["panel"] for r in rows))
     found = [best(rows, FULL, panel=p) for p in panels]
@@ -165,7 +148,6 @@ def claims_5(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_6(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 6."""
     rows = result["rows"]
     for share in ("10%", "50%"):
         one, many = (at(rows, FULL, "seconds", panel=f"{k} {share}") for k in ("mono", "multi"))
@@ -176,7 +158,6 @@ def claims_6(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_9(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 9: the largest ratios, and from where on Thomas is ahead."""
     rows = result["rows"]
     for dtype, peak in (("float32", 4.0), ("float64", 3.0)):
         for name, short_name in CYCLIC.items():
@@ -220,7 +201,6 @@ def _crossing(others: Rows, rows: Rows, said: str) -> Iterator[Claim]:
 
 
 def claims_chains(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figures 10 and 11."""
     rows = result["rows"]
     yield from number("Thomas, at best", 25, best(rows, THOMAS))
     yield from number("CR-PCR, at best", 10, best(rows, "CR-PCR"))
@@ -236,7 +216,6 @@ def claims_chains(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_12(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 12."""
     rows, memory = result["rows"], result["memory"]
     errors = {(r["row"], r["nodes"]): r["largest"] for r in rows}
     sizes = {n for _, n in errors}
@@ -249,7 +228,6 @@ def claims_12(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_13(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 13."""
     rows = [{**r, "seconds": r["seconds"] / r["cells"]} for r in result["rows"]]  # of a system
     ratio = over(rows, "padding skipped", "padding computed")
     yield from order("most systems: time of padding skipped over computed", ratio)
@@ -264,7 +242,6 @@ def claims_13(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_14(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 14."""
     rows = result["rows"]
     panels = list(dict.fromkeys(r["panel"] for r in rows))
     yield from number("level by level, at best", 25, best(rows, "levels"))
@@ -296,6 +273,5 @@ CLAIMS: dict[str, Claims] = {
 
 
 def of_result(result: dict[str, Any], known: dict[str, Claims] | None = None) -> str:
-    """Return the claims of a figure as text; `known` are those of figures, default `CLAIMS`."""
     make = (known or CLAIMS).get(result["figure"])
     return "" if make is None else text(make(result))

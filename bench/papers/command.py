@@ -42,18 +42,7 @@ from bench.peers import host
 
 @dataclass(frozen=True)
 class Figure:
-    """One experiment.
-
-    Attributes
-    ----------
-    title : str
-    measure : callable
-        ``measure(run)`` gives what goes into the JSON.
-    draw : callable
-        ``draw(figure, result)`` draws that, and nothing else, on a figure of matplotlib.
-    table : callable
-        ``table(result)`` gives it as text.
-    """
+    """One experiment."""
 
     title: str
     measure: Callable[[Run], dict[str, Any]]
@@ -65,7 +54,6 @@ class Figure:
 
 
 def measure_spikes(run: Run) -> dict[str, Any]:
-    """Three algorithms that deliver spikes, over sparseness and spikes per step."""
     probability = (
         [0.001, 0.01, 0.1, 1.0] if run.is_host else [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
     )
@@ -88,7 +76,6 @@ def measure_spikes(run: Run) -> dict[str, Any]:
 
 
 def draw_spikes(figure: Any, result: dict[str, Any]) -> None:
-    """Draw the best algorithm, and the slowest and second over the fastest, as in the review."""
     spikes.fill(figure, result["rows"])
 
 
@@ -204,7 +191,6 @@ FIGURES: dict[str, Figure] = {
 
 
 def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
-    """Measure one figure, and write and print what was found."""
     figure = FIGURES[name]
     begin = time.perf_counter()
     cases.say(f"{name}: {figure.title}")
@@ -218,25 +204,21 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the table of a figure, and its notes."""
     found = claims.of_result(result, {**claims.CLAIMS, **report_claims.CLAIMS})
     parts = found, FIGURES[result["figure"]].table(result), cases.notes(result)
     return "\n\n".join(filter(None, parts))
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw a figure."""
     figure = FIGURES[result["figure"]]
     pictures.sheet(result, path, figure.draw, figure.title)
 
 
 def load() -> float:
-    """Return how many programs wanted a processor in the last minute, where the system says so."""
     return float(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0.0
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
     parser = record.parser("papers", __doc__)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
     parser.add_argument("--quick", action="store_true", help="a few small batches only")
@@ -257,7 +239,6 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the figures, one after another; 1 where one of them failed."""
     args = parsed(arguments)
     queue = record.queue(args.device, ["float64"])
     traffic.ask_for_registers(queue.device)

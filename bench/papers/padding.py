@@ -23,7 +23,6 @@ SKIPPED, COMPUTED = "padding skipped", "padding computed"
 
 
 def kinds(run: Run) -> dict[str, list[np.ndarray]]:
-    """Return the cells of each panel."""
     high = 64 if run.quick else 512
     draw = np.random.default_rng(record.SEED).integers
     ragged = draw(high // 2, high + 1, cases.PERIOD)
@@ -73,7 +72,6 @@ def measure(run: Run) -> dict[str, Any]:
 
 
 def draw(figure: Any, result: dict[str, Any]) -> None:
-    """Gain of the largest batches, a group of bars for each precision."""
     axes = pictures.panels(figure, 2, 1)
     figure.set_size_inches(10.5, 7)
     for each, dtype in zip(axes, ("float64", "float32")):
@@ -86,7 +84,6 @@ def draw(figure: Any, result: dict[str, Any]) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = (
         f"{'cells':<28} {'number':>7} {'dtype':<7} {'levels':<17} {'padding %':>9} {'us':>9} "
         f"{'x floor':>7} {'gain':>5}"

@@ -51,13 +51,7 @@ def _inside(n: int, *rows: int) -> list[int]:
 
 
 def follow(steps: list[Step], matrix: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Solve a system by doing what the steps say, and nothing else.
-
-    Raises
-    ------
-    MissingError
-        A row depends on others than those that it has read.
-    """
+    """Solve a system by doing what the steps say, and nothing else."""
     n = len(y)
     rows, x = np.column_stack((matrix, y)).astype(np.float64), np.full(n, np.nan)
     for what, reads in steps:
@@ -96,7 +90,6 @@ def measure_8(run: Run) -> dict[str, Any]:
 
 
 def draw_8(figure: Any, result: dict[str, Any]) -> None:
-    """Draw rows from left to right and steps from top to bottom, a line from each row read."""
     for axes, (name, said) in zip(pictures.panels(figure, 1, 2), WAYS.items()):
         steps = [r for r in result["rows"] if r["panel"] == name]
         for r in steps:
@@ -117,7 +110,6 @@ def draw_8(figure: Any, result: dict[str, Any]) -> None:
 
 
 def table_8(result: dict[str, Any]) -> str:
-    """Return the steps as text."""
     head = f"{'algorithm':<10} {'step':>4} {'what':<11} {'rows':>5} {'apart':>6} {'read':>5}  error"
     lines = []
     for r in result["rows"]:
@@ -134,7 +126,6 @@ def table_8(result: dict[str, Any]) -> str:
 
 
 def dense(parent: np.ndarray, d: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Return a Hines matrix with all its zeros."""
     matrix = np.diag(np.asarray(d, np.float64))
     inner = np.flatnonzero(parent >= 0)
     matrix[inner, parent[inner]] = matrix[parent[inner], inner] = u[inner]
@@ -165,7 +156,6 @@ def example() -> np.ndarray:
 
 
 def numberings() -> dict[str, np.ndarray]:
-    """Node of `example` that each number stands for."""
     trees = clhines.Forest.from_parents([example()]).trees
     rng = np.random.default_rng(record.SEED)
     return {
@@ -208,7 +198,6 @@ def measure_2_1(run: Run) -> dict[str, Any]:
 
 
 def draw_2_1(figure: Any, result: dict[str, Any]) -> None:
-    """Draw the numbered tree and its branches, and the matrix for each numbering."""
     first, *others = pictures.panels(figure, 2, 2)
     forest = clhines.Forest.from_parents([example()])
     draw_tree(first, forest.trees)
@@ -226,7 +215,6 @@ def draw_2_1(figure: Any, result: dict[str, Any]) -> None:
 
 
 def draw_tree(axes: Any, trees: Any) -> None:
-    """Draw the nodes with their breadth-first numbers, a colour a branch."""
     count = len(trees.branch_first)
     x = np.zeros(count)
     leaves = np.setdiff1d(np.arange(count), trees.branch_parent)
@@ -252,7 +240,6 @@ def draw_tree(axes: Any, trees: Any) -> None:
 
 
 def table_2_1(result: dict[str, Any]) -> str:
-    """Return what the numberings do as text."""
     head = f"{'numbering':<25} {'nodes':>6} {'couplings':>10} {'bandwidth':>10} {'fill-in':>8}"
     lines = [
         f"{r['panel']:<25} {r['nodes']:>6} {r['outside']:>10} {r['bandwidth']:>10} "
@@ -288,7 +275,6 @@ def measure_2(run: Run) -> dict[str, Any]:
 
 
 def draw_2(figure: Any, result: dict[str, Any]) -> None:
-    """Draw memory from left to right, a colour for each system."""
     rows = result["rows"]
     for axes, r in zip(pictures.panels(figure, len(rows), 1), rows):
         for k, (system, element) in enumerate(r["places"]):
@@ -301,7 +287,6 @@ def draw_2(figure: Any, result: dict[str, Any]) -> None:
 
 
 def table_2(result: dict[str, Any]) -> str:
-    """Return the layouts as text, and how far first elements of two systems are apart."""
     lines = []
     for r in result["rows"]:
         places = " ".join(f"{system}{'abcdefgh'[element]}" for system, element in r["places"])
@@ -310,7 +295,6 @@ def table_2(result: dict[str, Any]) -> str:
 
 
 def measure_7(run: Run) -> dict[str, Any]:
-    """Count launches: of one shape, a work-item for each cell; of many, level after level."""
     trees = [tree_of_levels(n) for n in range(1, BRANCH_LEVELS + 1)]
     rows = []
     for name, method, cells in (
@@ -327,12 +311,10 @@ def measure_7(run: Run) -> dict[str, Any]:
 
 
 def tree_of_levels(levels: int) -> np.ndarray:
-    """Parents of a tree of one node a branch, which splits in two on each level."""
     return (np.arange(-1, (1 << levels) - 2) // 2).astype(np.int32)
 
 
 def draw_7(figure: Any, result: dict[str, Any]) -> None:
-    """Draw the cells: one colour a cell that one work-item solves, or one a level of one launch."""
     for axes, r in zip(pictures.panels(figure, 1, 2), result["rows"]):
         for cell, parent in enumerate(r["trees"]):
             depth = [int(np.log2(k + 1)) for k in range(len(parent))]
@@ -354,7 +336,6 @@ def draw_7(figure: Any, result: dict[str, Any]) -> None:
 
 
 def table_7(result: dict[str, Any]) -> str:
-    """Return the launches as text."""
     head = f"{'cells':<18} {'number':>6} {'method':<12} {'launches':>8}"
     lines = [
         f"{r['panel']:<18} {r['cells']:>6} {r['method']:<12} {r['launches']:>8}"

@@ -58,7 +58,6 @@ SHADES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#00
 
 
 def look(name: str) -> dict[str, Any]:
-    """Return how a line is drawn; of the names that it starts with, the longest counts."""
     known = [k for k in LOOKS if name.startswith(k)]
     found = {"lw": 1.4, "ms": 5, "mew": 0.7, **LOOKS.get(max(known, key=len, default=""), {})}
     return found | ({"ls": "-."} if name.endswith(DEVICES) else {})
@@ -79,7 +78,6 @@ def sheet(
 
 
 def panels(figure: Any, rows: int, columns: int, **shared: Any) -> list[Any]:
-    """Return the axes of a grid of panels, row by row, on a figure of the right size."""
     figure.set_size_inches(1.0 + 4.3 * columns, 1.4 + 3.5 * rows)
     return list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
 
@@ -115,7 +113,6 @@ def lines(
 
 
 def counts(axes: Any, numbers: Sequence[int]) -> None:
-    """Make the axis of numbers of cells logarithmic, with ticks where they do not touch."""
     places: list[int] = []
     for n in sorted(set(numbers)):
         if not places or n > 1.5 * places[-1]:
@@ -126,7 +123,6 @@ def counts(axes: Any, numbers: Sequence[int]) -> None:
 
 
 def log_scale(axes: Any) -> None:
-    """Make the axis of a ratio logarithmic, with ticks at 1, 2 and 5, or more where it is short."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     low, high = axes.get_ylim()
@@ -139,7 +135,6 @@ def log_scale(axes: Any) -> None:
 
 
 def short(value: float) -> str:
-    """Write a number of a speed-up axis."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -152,7 +147,6 @@ def bars(
     names: Sequence[str] | None = None,
     log: bool = False,
 ) -> None:
-    """Draw a bar for each name, side by side, in a group for each value of `group`."""
     names = list(names or names_of(rows))
     groups = list(dict.fromkeys(r[group] for r in rows))
     width = 0.84 / len(names)
@@ -176,7 +170,6 @@ def bars(
 
 
 def bar_look(name: str) -> dict[str, Any]:
-    """Return how a bar is drawn."""
     if name == "memory floor":
         return {"color": "white", "ec": "black", "lw": 0.8, "hatch": ".."}
     found = look(name)
@@ -185,14 +178,12 @@ def bar_look(name: str) -> dict[str, Any]:
 
 
 def outer(axes: Sequence[Any]) -> None:
-    """Leave labels of a shared y axis to the panels on the left."""
     for each in axes:
         if not each.get_subplotspec().is_first_col():
             each.set_ylabel("")
 
 
 def legend(figure: Any, axes: Sequence[Any]) -> None:
-    """List what all panels show, once, beside them."""
     found: dict[str, Any] = {}
     for each in axes:
         found |= dict(zip(*each.get_legend_handles_labels()[::-1]))

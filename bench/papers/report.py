@@ -43,7 +43,6 @@ PACKED = ", packing counted"
 
 
 def judged_plan(plan: clhines.Plan) -> dict[str, Any]:
-    """Return what judges a plan of `fine` without a device, over all its launches."""
     found = [part.statistics for part in plan.parts]
     levels = [s.get("levels", s.get("steps")) for s in found]
     known = [n for n in levels if n is not None]
@@ -92,14 +91,12 @@ def grow_with_ends(rng: np.random.Generator, branching: float) -> tuple[np.ndarr
 
 
 def shapes(run: Run) -> int:
-    """Return how many different cells there are."""
     if run.quick:
         return 16
     return 256 if run.is_host else SHAPES
 
 
 def about(run: Run, compartments: str = USUAL, **more: str) -> dict[str, Any]:
-    """Return the result of a figure without rows, and what its cells are."""
     return found(
         run,
         cells=f"ring cells, {shapes(run)} drawn, in turn: {LEVELS} levels of branches of "
@@ -150,7 +147,6 @@ def entry(
 
 
 def old_entry(packed: bool = False) -> Entry:
-    """Return the report's old solver, Arbor's, as a line of a figure."""
     name = OLD + PACKED * packed
     return Entry(name, lambda case: [old.solver(case, name, packed)], True)
 
@@ -186,7 +182,6 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
 
 
 def _in_and_out(solver: Any, natural: list[Any], packed: tuple[Any, ...], out: Any) -> list[Any]:
-    """Pack, solve and unpack; the events of all kernels."""
     d, u, b, x = packed
     events = []
     for source, target in ((natural[0], d), (natural[2], b)):
@@ -199,7 +194,6 @@ def _in_and_out(solver: Any, natural: list[Any], packed: tuple[Any, ...], out: A
 
 
 def kernel_seconds(events: list[cl.Event]) -> float:
-    """Sum of the times of kernels [s]."""
     return sum(e.profile.end - e.profile.start for e in events) * 1e-9
 
 
@@ -207,7 +201,6 @@ def kernel_seconds(events: list[cl.Event]) -> float:
 
 
 def measure_7_1(run: Run) -> dict[str, Any]:
-    """Time of old, fine, and fine with splitting, packing counted and not; four kinds of cells."""
     said = ", ".join(SETTINGS)
     result = about(
         run, said, branching=f"probability {BRANCHING}", time="of one solve, not of a run", old=SAID
@@ -227,7 +220,6 @@ SAID = "Arbor's of 2018, bench/peers/old.py: a work-item a cell, interleaved in 
 
 
 def over_old(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add to each row the speed-up over the old solver, packed alike."""
     base = {}
     for r in rows:
         if r["name"] in (OLD, OLD + PACKED):
@@ -239,7 +231,6 @@ def over_old(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_7_1(figure: Any, result: dict[str, Any]) -> None:
-    """Time and speed-up over old, packing counted above, not counted below; and all kinds."""
     axes = pictures.panels(figure, 2, 3)
     everything = result["rows"]
     usual = [r for r in everything if r["panel"] == USUAL]
@@ -263,7 +254,6 @@ def draw_7_1(figure: Any, result: dict[str, Any]) -> None:
 
 
 def table_times(result: dict[str, Any]) -> str:
-    """Return times, speed-ups over the old solver and, where counted, what explains them."""
     head = f"{'panel':<34} {'cells':>7} {'solver':<30} {'us':>9} {'over old':>8} {'x floor':>7}"
     lines = [
         f"{r['panel']:<34} {r['cells']:>7} {r['name']:<30} "
@@ -291,12 +281,10 @@ def table_times(result: dict[str, Any]) -> str:
 
 
 def measure_7_2(run: Run) -> dict[str, Any]:
-    """Speed-up of fine with splitting over old, for high, medium and low branching."""
     return _branchings(run, (USUAL, FALLING))
 
 
 def measure_ends(run: Run) -> dict[str, Any]:
-    """Measure the same for cells whose branches end at random, as in Arbor's example."""
     return _branchings(run, (USUAL,), ends=True)
 
 
@@ -346,7 +334,6 @@ OURS: list[tuple[str, str, dict[str, Any], bool]] = [
 
 
 def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
-    """Speed-ups over old on the left, times of low branching in the middle, and what is new."""
     rows = result["rows"]
     settings = [s for s in (USUAL, FALLING) if any(r["panel"].endswith(s) for r in rows)]
     axes = pictures.panels(figure, len(settings), 3)
@@ -389,14 +376,7 @@ def measure_4_1(run: Run) -> dict[str, Any]:
 
 
 def both_orders(forest: clhines.Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return branch lengths of all levels of all blocks, as the cells come and sorted.
-
-    Returns
-    -------
-    unsorted, sorted : (num_branches,) int64
-    start : (num_levels,) int64
-        Of each level of each block.
-    """
+    """Return branch lengths of all levels of all blocks, as the cells come and sorted."""
     trees = forest.trees
     tree, level = trees.branch_tree, trees.branch_level
     widths = np.zeros((trees.num_trees, int(level.max()) + 1), np.int64)
@@ -458,7 +438,6 @@ LOOKED_AT = 10_000  # levels
 
 
 def draw_4_1(figure: Any, result: dict[str, Any]) -> None:
-    """Sixteen branches in four warps, unsorted and sorted, and the idle share of whole batches."""
     axes = pictures.panels(figure, 1, 3)
     for each, how in zip(axes, ("unsorted", "sorted")):
         draw_warps(each, result["shown"][how])
@@ -478,7 +457,6 @@ def draw_4_1(figure: Any, result: dict[str, Any]) -> None:
 
 
 def draw_warps(axes: Any, lengths: list[int]) -> None:
-    """One column a lane: busy steps in the colour of its warp, idle ones grey."""
     colors = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
     for k, length in enumerate(lengths):
         warp = k // SHOWN[1]
@@ -493,7 +471,6 @@ def draw_warps(axes: Any, lengths: list[int]) -> None:
 
 
 def table_4_1(result: dict[str, Any]) -> str:
-    """Return the idle shares as text."""
     head = f"{'cells':<20} {'lanes of a warp':>16} {'idle unsorted %':>16} {'idle sorted %':>16}"
     lines = [
         f"{r['panel']:<20} {r['warp']:>16} {100 * r['idle_unsorted']:>16.1f} "
@@ -518,7 +495,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def measure_options(run: Run) -> dict[str, Any]:
-    """Plans and times of fine with each option of sections 4, 6 and 8."""
     result = about(run, lanes=f"{lanes(run)} a block", gain="time without options over time with")
     result["setup"]["all"] = "balanced, split by blocks, sorted packing, levels shifted"
     names = ["none", "split, mean", "all"] if run.quick else list(OPTIONS)
@@ -544,7 +520,6 @@ def measure_options(run: Run) -> dict[str, Any]:
 
 
 def draw_options(figure: Any, result: dict[str, Any]) -> None:
-    """Gain in time above, idle lanes below, a group of bars for each kind of cells."""
     axes = pictures.panels(figure, 2, 1)
     figure.set_size_inches(10.5, 7)
     names = pictures.names_of(result["rows"])
@@ -556,7 +531,6 @@ def draw_options(figure: Any, result: dict[str, Any]) -> None:
 
 
 def table_options(result: dict[str, Any]) -> str:
-    """Return the options as text."""
     head = (
         f"{'cells':<17} {'options':<17} {'levels':>6} {'steps':>6} {'idle %':>6} {'padding %':>9} "
         f"{'barriers':>8} {'us':>9} {'gain':>5}"

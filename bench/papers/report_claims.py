@@ -20,7 +20,6 @@ def order(text: str, ratio: float | None) -> Iterator[Claim]:
 
 
 def claims_4_1(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 4.1: sorting leaves fewer lanes idle."""
     for r in result["rows"]:
         if r["warp"] == 32:
             ratio = r["idle_unsorted"] / max(r["idle_sorted"], 1e-12)
@@ -28,7 +27,6 @@ def claims_4_1(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_7_1(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 7.1 and the text around it; packing is counted there."""
     rows = [r for r in result["rows"] if r["panel"] == USUAL]
     old, fine = OLD + PACKED, SPLIT + PACKED
     few, many = (over(rows, old, fine, place) for place in (0, -1))
@@ -60,7 +58,6 @@ def linear_from(rows: Rows) -> int:
 
 
 def claims_7_2(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give those of figure 7.2: the lower the branching, the higher the speed-up."""
     rows = result["rows"]
     for setting in (USUAL, FALLING):
         speed = {
@@ -82,7 +79,6 @@ def claims_7_2(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_options(result: dict[str, Any]) -> Iterator[Claim]:
-    """Give what sections 6 and 8 expect of each step of the work distribution."""
     for r in result["rows"]:
         if r["name"] != "none":
             yield from order(f"{r['panel']}, {r['name']}: gain in time", r["gain"])

@@ -48,7 +48,6 @@ def arrays(plan: clhines.Plan) -> int | None:
 
 
 def facts(solver: clhines.Solver) -> dict[str, Any]:
-    """Return what a row says of the last solve of a solver."""
     moved = arrays(solver.plan)
     found: dict[str, Any] = {} if moved is None else {"arrays": moved}
     resident = getattr(solver.engine, "loaded", None)
@@ -61,7 +60,6 @@ def facts(solver: clhines.Solver) -> dict[str, Any]:
 
 
 def nvidia(device: cl.Device) -> bool:
-    """Whether the device says what `_filled` asks for."""
     return "cl_nv_device_attribute_query" in device.extensions
 
 
@@ -125,14 +123,12 @@ def registers_of(kernel: cl.Kernel, device: cl.Device) -> int | None:
 
 
 def registers_in(log: str, name: str) -> int | None:
-    """Find the registers of one kernel in the log of NVIDIA's compiler."""
     after = re.split(rf"entry function '{re.escape(name)}'", log)
     found = re.search(r"Used (\d+) registers", after[1]) if len(after) > 1 else None
     return int(found[1]) if found else None
 
 
 def gb_per_s(row: dict[str, Any]) -> float | None:
-    """Bandwidth that a row has achieved."""
     if "arrays" not in row:
         return None
     moved = row["arrays"] * row["num_nodes"] * np.dtype(row["dtype"]).itemsize
@@ -140,7 +136,6 @@ def gb_per_s(row: dict[str, Any]) -> float | None:
 
 
 def text(rows: list[dict[str, Any]]) -> str:
-    """Return bandwidths and occupancy as text, of the largest batch of each panel; or nothing."""
     most: dict[str, int] = {}
     for r in rows:
         most[r["panel"]] = max(most.get(r["panel"], 0), r["cells"])

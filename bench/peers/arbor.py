@@ -34,20 +34,12 @@ def segments(arbor: Any, cable: Cable, tag: Callable[[int, int], int]) -> Any:
 
 
 def context_of(arbor: Any, threads: int, gpu: bool) -> Any:
-    """Return Arbor's context.
-
-    Raises
-    ------
-    MissingError
-        This Arbor has no GPU code.
-    """
     if gpu and not arbor.config()["gpu"]:
         raise MissingError("this Arbor has no GPU code")
     return arbor.context(threads=threads, gpu_id=0) if gpu else arbor.context(threads=threads)
 
 
 def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
-    """Return Arbor's description of a cell of the ring."""
     units, tree = arbor.units, segments(arbor, cable, lambda s, k: 3 if s else 1)
     decor = arbor.decor()
     decor.set_property(
@@ -70,7 +62,6 @@ def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
 
 
 def arbor_recipe(arbor: Any, case: Case, cables: list[Cable]) -> Any:
-    """Return the network as Arbor asks for it."""
     units = arbor.units
     cells = [arbor_cell(arbor, cable, case.hh == "all") for cable in cables]
 
@@ -105,17 +96,14 @@ def arbor_recipe(arbor: Any, case: Case, cables: list[Cable]) -> Any:
 
 
 def arbor_start(case: Case) -> Running:
-    """Arbor on threads, without a GPU."""
     return arbor_on(case, gpu=False)
 
 
 def arbor_gpu(case: Case) -> Running:
-    """Arbor's CUDA back end."""
     return arbor_on(case, gpu=True)
 
 
 def arbor_on(case: Case, gpu: bool) -> Running:
-    """Return the ring in Arbor."""
     import arbor
 
     clock = Clock()

@@ -66,7 +66,6 @@ class Case:
     seconds: float = 10.0
 
     def cable(self) -> Cable:
-        """Return the compartments of a copy."""
         return neurons.cable_of(self.cell, clhines.read_swc(self.swc)[0] if self.swc else None)
 
 
@@ -99,13 +98,7 @@ class Running:
 
 
 def compiled(folder: Path, tables: bool, core: bool) -> Path:
-    """Compile the .mod files for NEURON, and for CoreNEURON if asked; the library's folder.
-
-    Raises
-    ------
-    MissingError
-        There is no compiler, or it fails.
-    """
+    """Compile the .mod files for NEURON, and for CoreNEURON if asked; the library's folder."""
     source = folder / "mods"
     source.mkdir(parents=True)
     for path in neurons.MODS.glob("*.mod"):
@@ -116,12 +109,10 @@ def compiled(folder: Path, tables: bool, core: bool) -> Path:
 
 
 def enough(taken: Sequence[float], steps: int, seconds: float) -> bool:
-    """Whether no more pieces are to be timed."""
     return len(taken) >= LEAST and (len(taken) >= PIECES or sum(taken) * steps > seconds)
 
 
 def measure(running: Running, case: Case) -> dict[str, Any]:
-    """Take the steps that are compared, then time pieces."""
     _, wall = timed(running, 1)  # type: ignore[arg-type]
     running.built["first"] = wall
     begin = round(case.check / neurons.DT)
@@ -146,7 +137,6 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
 
 
 def run(name: str, case: Case) -> dict[str, Any]:
-    """Return the row of one simulator, or its ``reason`` for having none."""
     module, _, function = PEERS[name].partition(".")
 
     def measured() -> dict[str, Any]:
@@ -157,11 +147,9 @@ def run(name: str, case: Case) -> dict[str, Any]:
 
 
 def arguments_of(case: Case) -> str:
-    """Return a case as text, which `main` reads."""
     return json.dumps(asdict(case))
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run one simulator and write its row."""
     name, case, out = arguments
     Path(out).write_text(json.dumps(run(name, Case(**json.loads(case)))), "utf-8")

@@ -27,13 +27,6 @@ CHANNELS = {  # ours -> Arbor's of the same equations, and the name of the densi
 
 
 def cell_of(arbor: Any, case: Case, cable: Cable) -> Any:
-    """Return Arbor's description of a neuron.
-
-    Raises
-    ------
-    MissingError
-        The catalogue lacks a mechanism.
-    """
     neuron, units, region = neurons.NEURONS[case.cell], arbor.units, neurons.regions(cable)
     lacking = sorted(neuron.densities.keys() - CHANNELS)
     if lacking or neuron.tables:
@@ -61,7 +54,6 @@ def cell_of(arbor: Any, case: Case, cable: Cable) -> Any:
 
 
 def recipe_of(arbor: Any, case: Case, cell: Any) -> Any:
-    """Return the copies as Arbor asks for them."""
     catalogue = arbor.default_catalogue()
     catalogue.extend(arbor.bbp_catalogue(), "")
 
@@ -90,7 +82,6 @@ def recipe_of(arbor: Any, case: Case, cell: Any) -> Any:
 
 
 def arbor_on(case: Case, clock: Clock, gpu: bool) -> Running:
-    """Return the copies in Arbor."""
     import arbor
 
     unit = arbor.units.ms
@@ -136,10 +127,8 @@ def arbor_on(case: Case, clock: Clock, gpu: bool) -> Running:
 
 
 def arbor_host(case: Case, clock: Clock) -> Running:
-    """Arbor on threads, without a GPU."""
     return arbor_on(case, clock, gpu=False)
 
 
 def arbor_gpu(case: Case, clock: Clock) -> Running:
-    """Arbor's CUDA back end."""
     return arbor_on(case, clock, gpu=True)

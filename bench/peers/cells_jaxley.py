@@ -45,7 +45,6 @@ class Statement:
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Read a text of `neurons.CHANNELS`, which has an assignment a line."""
     for line in text.splitlines():
         found = _LINE.match(line.strip())
         if found:
@@ -60,13 +59,7 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 def worked_out(node: ast.expr, known: Values, jnp: Any) -> Any:
-    """Return the value of an expression.
-
-    Raises
-    ------
-    MissingError
-        It has something else than the operations above, ``exp`` and ``where``.
-    """
+    """Return the value of an expression."""
 
     def of(inner: ast.expr) -> Any:
         return worked_out(inner, known, jnp)
@@ -91,7 +84,6 @@ def worked_out(node: ast.expr, known: Values, jnp: Any) -> Any:
 
 
 def channel_class(base: Any, jnp: Any, name: str, text: str) -> Any:
-    """Return a channel of Jaxley, of the class `base`, for a text."""
     lines = list(statements(text))
     rates = {s.name: s.value for s in lines if s.sort == "rate"}
     given = {s.name: worked_out(s.value, {}, jnp) for s in lines if s.sort == "parameter"}
@@ -139,13 +131,7 @@ def channel_class(base: Any, jnp: Any, name: str, text: str) -> Any:
 
 
 def cell_of(jx: Any, jnp: Any, case: Case, cable: Cable) -> Any:
-    """Return Jaxley's description of a neuron: a branch a section, cylinders.
-
-    Raises
-    ------
-    MissingError
-        Its mechanisms come from files.
-    """
+    """Return Jaxley's description of a neuron: a branch a section, cylinders."""
     neuron, region = neurons.NEURONS[case.cell], neurons.regions(cable)
     if neuron.from_files:
         raise MissingError("mechanisms of .mod files are not translated")
@@ -183,7 +169,6 @@ class Compiled(Running):
     prepared: Callable[[int], None] = print
 
     def prepare(self, steps: int) -> None:
-        """Compile a loop of so many steps."""
         self.prepared(steps)
 
 
@@ -248,13 +233,7 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
 
 
 def jaxley_gpu(case: Case, clock: peer.Clock) -> Running:
-    """Run the same on a GPU.
-
-    Raises
-    ------
-    MissingError
-        JAX has none.
-    """
+    """Run the same on a GPU."""
     os.environ["JAX_PLATFORMS"] = "cuda,cpu"
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax

@@ -18,7 +18,6 @@ from clhines.simulator.cells.cable import Cable
 
 
 def loaded(case: Case) -> Any:
-    """Return NEURON's `h` with the mechanisms loaded."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
@@ -32,7 +31,6 @@ def loaded(case: Case) -> Any:
 
 
 def sections_of(h: Any, name: str, cable: Cable) -> tuple[list[Any], Any]:
-    """Return NEURON's sections of a neuron with all mechanisms, and the segment of the soma."""
     found, neuron = bare_sections(h, cable), neurons.NEURONS[name]
     density = {c: neurons.density_of(name, c, cable) for c in neuron.densities}
     soma = None
@@ -116,10 +114,8 @@ def neuron_start(case: Case, clock: Clock, core: bool) -> Running:
 
 
 def neuron(case: Case, clock: Clock) -> Running:
-    """NEURON."""
     return neuron_start(case, clock, core=False)
 
 
 def coreneuron(case: Case, clock: Clock) -> Running:
-    """CoreNEURON, in memory."""
     return neuron_start(case, clock, core=True)

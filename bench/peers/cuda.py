@@ -29,7 +29,6 @@ ALGORITHMS = {0: "Thomas", 1: "LU", 2: "QR"}  # of gtsvInterleavedBatch
 
 @functools.cache
 def cupy() -> Any:
-    """Import CuPy and see that it has a device."""
     try:
         import cupy as cp
     except ImportError as error:
@@ -44,7 +43,6 @@ def cupy() -> Any:
 
 @functools.cache
 def library() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
-    """Load cuSPARSE, wherever CuPy found it, and make a handle."""
     cupy()
     names = ["libcusparse.so", "libcusparse.so.12", "libcusparse.so.13", "libcusparse.so.11"]
     try:
@@ -68,7 +66,6 @@ def library() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call a function of cuSPARSE with whole numbers, CuPy arrays and ctypes values."""
     found, handle = library()
 
     def passed(a: Any) -> Any:
@@ -166,7 +163,6 @@ def solver(
 
 
 def strided(case: Case) -> Iterator[Candidate]:
-    """Solve chains one after another in memory."""
     if case.kind != "chains":
         return
     if case.nodes < 3:

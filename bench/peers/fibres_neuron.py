@@ -24,7 +24,6 @@ _state: dict[str, Any] = {}
 
 
 def _mrg(h: Any) -> list[Any]:
-    """Return the sections of the double cable."""
     diameter, _ = FIBRES["mrg"]
     fibre, axon, node, apart, flut, lamellae = fibres.TABLE[fibres.TABLE[:, 0] == diameter][0]
     length = {"N": 1.0, "M": 3.0, "F": flut, "S": (apart - 7 - 2 * flut) / 6}
@@ -51,7 +50,6 @@ def _mrg(h: Any) -> list[Any]:
 
 
 def _senn(h: Any) -> list[Any]:
-    """Return the sections of nodes whose resistances are those between them."""
     diameter, _ = FIBRES["senn"]
     sections = list[Any]()
     for k in range(NODES):
@@ -65,7 +63,6 @@ def _senn(h: Any) -> list[Any]:
 
 
 def _began(library: str, name: str) -> None:
-    """Make a fibre in the process."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
@@ -88,7 +85,6 @@ def _began(library: str, name: str) -> None:
 
 
 def _run(stop: float) -> tuple[list[float], float]:
-    """Return the voltage at the last node but one, and seconds of processor time."""
     h = _state["h"]
     h.finitialize(_state["v_init"])
     begin = time.process_time()

@@ -61,7 +61,6 @@ def loss_of(jax: Any, cell: Any, current: Callable[[Any], Any], steps: int) -> A
 
 
 def small_cable(jx: Any, jnp: Any) -> Any:
-    """Return a cable of `NODES` equal cylinders with three channels."""
     from jaxley.channels import Channel
 
     cell = jx.Cell([jx.Branch(jx.Compartment(), ncomp=NODES)], [-1])
@@ -75,7 +74,6 @@ def small_cable(jx: Any, jnp: Any) -> Any:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the times, and the derivatives of the small cable."""
     given, out = json.loads(arguments[0]), Path(arguments[1])
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax

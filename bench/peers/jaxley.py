@@ -48,7 +48,6 @@ def jaxley_tree(case: Batch) -> Iterator[Candidate]:
 
 
 def jaxley_candidate(name: str, solve: Any, case: Batch, mapped: bool, to_jax: Any) -> Candidate:
-    """Return Jaxley's jitted solver of (cells, nodes + 1) values, or of (n + 1,) not mapped."""
     cells = case.cells if mapped else 1
 
     def arrays(k: int) -> list[Any]:
@@ -126,7 +125,6 @@ def jaxley_cell(jx: Any, channels: Any, cable: Cable, hh_everywhere: bool) -> An
 
 
 def jaxley_start(case: peer.Case) -> peer.Running:
-    """Jaxley on the CPU: unconnected cells, as its synapses have no delay."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
 

@@ -29,7 +29,6 @@ def bare_sections(h: Any, cable: Cable) -> list[Any]:
 
 
 def neuron_cell(h: Any, cable: Cable, hh_everywhere: bool) -> list[Any]:
-    """Return NEURON's sections of a cell of the ring."""
     found = bare_sections(h, cable)
     for s, section in enumerate(found):
         if s == 0 or hh_everywhere:
@@ -63,7 +62,6 @@ def neuron_ring(h: Any, pc: Any, case: Case, cables: list[Cable]) -> list[Any]:
 
 
 def neuron_start(case: Case, core: bool) -> Running:
-    """Return the ring in NEURON's fixed step, or the same model handed to CoreNEURON."""
     from neuron import __version__, coreneuron, h
 
     clock = Clock()
@@ -124,10 +122,8 @@ def neuron_start(case: Case, core: bool) -> Running:
 
 
 def neuron(case: Case) -> Running:
-    """NEURON."""
     return neuron_start(case, core=False)
 
 
 def coreneuron(case: Case) -> Running:
-    """CoreNEURON, in memory."""
     return neuron_start(case, core=True)

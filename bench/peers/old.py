@@ -84,7 +84,6 @@ def layout(forest: Forest) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def idle(forest: Forest) -> float:
-    """Share of the steps of all lanes in which a lane has nothing to do."""
     sizes = np.sort(forest.sizes)[::-1]
     return 1 - float(sizes.sum() / (sizes[::WIDTH].sum() * WIDTH))
 

@@ -15,7 +15,6 @@ import time
 
 
 def main(arguments: list[str]) -> None:
-    """Build the network, and run the program as often as it is asked to."""
     import brian2
     from brian2 import NeuronGroup, SpikeMonitor, Synapses, device, ms, prefs, second
 

@@ -77,7 +77,6 @@ class Case:
     least_steps: int = WARM
 
     def cables(self) -> list[Cable]:
-        """Return the different cells; cell c of the network is number ``c % len(...)``."""
         shapes = min(self.shapes, self.cells)
         return ring.ring_cables(
             shapes, self.levels, self.branching, self.compartments, seed=self.seed
@@ -124,28 +123,23 @@ class Running:
 
 
 class Clock:
-    """Seconds of the parts of a set-up."""
-
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Add the time of the block to a part."""
         begin = time.perf_counter()
         yield
         self.parts[name] = self.parts.get(name, 0.0) + time.perf_counter() - begin
 
 
 def totals(case: Case, cables: list[Cable]) -> int:
-    """Count the compartments of the network."""
     each = [int(cable.nseg.sum()) for cable in cables]
     return int(np.resize(each, case.cells).sum())
 
 
 @contextmanager
 def printed_to(file: Any) -> Iterator[None]:
-    """Send what libraries print to a file."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(file.fileno(), 1)
@@ -160,7 +154,6 @@ def printed_to(file: Any) -> Iterator[None]:
 
 
 def clhines_start(case: Case) -> Running:
-    """Start clhines on the device of the case."""
     import clhines
     from clhines.solver.device import devices, program
 
@@ -216,14 +209,12 @@ PEERS = {
 
 
 def start(name: str, case: Case) -> Running:
-    """Return a simulator that is ready for its first step."""
     module, _, function = PEERS[name].partition(".")
     running: Running = getattr(import_module(f"bench.peers.{module}"), function)(case)
     return running
 
 
 def timed(running: Running, steps: int) -> tuple[float, float]:
-    """Advance; seconds a step by the simulator's clock or the wall's, and wall seconds in all."""
     running.prepare(steps)
     begin = time.perf_counter()
     own = running.advance(steps)
@@ -259,7 +250,6 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
 
 
 def row(running: Running, case: Case, taken: list[float]) -> dict[str, Any]:
-    """Return one line of the results."""
     step = float(np.median(taken))
     spikes = None
     if running.spikes is not None:
@@ -289,7 +279,6 @@ def row(running: Running, case: Case, taken: list[float]) -> dict[str, Any]:
 
 
 def run(name: str, case: Case) -> dict[str, Any]:
-    """Return the row of one simulator, or its ``reason`` for having none."""
     row = attempted(lambda: measure(start(name, case), case))
     return {"name": name, "cells": case.cells, **row} if "reason" in row else row
 
@@ -308,17 +297,14 @@ def attempted(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text, shortened."""
     return (text.strip().splitlines() or ["no reason"])[0][:200]
 
 
 def arguments_of(case: Case) -> str:
-    """Return a case as text, which `main` reads."""
     return json.dumps(asdict(case))
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run one simulator and write its row."""
     name, case, out = arguments
     result = run(name, Case(**json.loads(case)))
     Path(out).write_text(json.dumps(result), "utf-8")

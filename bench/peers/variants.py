@@ -57,7 +57,6 @@ class Generation:
     notes: list[str] = field(default_factory=list)
 
     def write(self, path: str) -> None:
-        """Write all as JSON."""
         Path(path).write_text(json.dumps(asdict(self)), "utf-8")
 
 
@@ -68,7 +67,6 @@ def sets(count: int) -> np.ndarray:
 
 
 def window(stop: float) -> tuple[float, float]:
-    """Begin and duration of the stimulus, ms."""
     return BEGIN * stop, SHARE * stop
 
 
@@ -81,7 +79,6 @@ def mean_of(values: np.ndarray | RaggedArray, shape: tuple[int, int]) -> list[li
 
 
 def features_of(v: np.ndarray, t: np.ndarray, stop: float) -> Features:
-    """Extract the features of voltages, (variants, protocols, times), on the host."""
     begin, duration = window(stop)
     rows = v.reshape(-1, v.shape[-1])
     found = extract(rows, t, FEATURES, stim_start=begin, stim_end=begin + duration)
@@ -89,12 +86,10 @@ def features_of(v: np.ndarray, t: np.ndarray, stop: float) -> Features:
 
 
 def joined(parts: Sequence[Features]) -> Features:
-    """Join the features of several slices."""
     return {name: [row for part in parts for row in part[name]] for name in FEATURES}
 
 
 def timed_features(v: np.ndarray, t: np.ndarray, stop: float) -> tuple[Features, float]:
-    """Return `features_of` and the seconds that it took."""
     start = time.perf_counter()
     found = features_of(v, t, stop)
     return found, time.perf_counter() - start

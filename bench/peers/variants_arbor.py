@@ -15,7 +15,6 @@ from bench.peers.cells_arbor import CHANNELS
 
 
 def _cell(arbor: Any, tree: Any, values: Sequence[float], amp: float, stop: float) -> Any:
-    """Return one variant under one protocol."""
     units, decor = arbor.units, arbor.decor()
     decor.set_property(
         Vm=neurons.V_INIT * units.mV,

@@ -20,7 +20,6 @@ _state: dict[str, Any] = {}  # of a process: the cell that it simulates
 
 
 def _began(library: str, stop: float) -> None:
-    """Build the cell in this process."""
     h = loaded(Case(variants.CELL, 1, library=library))
     cable = neurons.cable_of(variants.CELL)
     sections, soma = sections_of(h, variants.CELL, cable)
@@ -35,7 +34,6 @@ def _began(library: str, stop: float) -> None:
 
 
 def _simulated(values: Sequence[float]) -> tuple[np.ndarray, float]:
-    """Simulate one variant under all protocols: (protocols, times), mV, and processor time, s."""
     h, found, begin = _state["h"], [], time.process_time()
     for segment in _state["soma"]:
         for (channel, _), value in zip(variants.VARIED, values, strict=True):
@@ -49,7 +47,6 @@ def _simulated(values: Sequence[float]) -> tuple[np.ndarray, float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Simulate ``COUNT STOP``, ms, and write a `variants.Generation` to ``FILE``."""
     count, stop, path = int(arguments[0]), float(arguments[1]), arguments[2]
     from neuron import __version__
 
