@@ -30,7 +30,6 @@ MEASURES = {
     "frameworks": "measures.frameworks",
     "spikes": "measures.spikes",
     "orders": "measures.orders",
-    "synapses": "measures.synapses",
     "points": "measures.points",
     "features": "measures.features",
     "gradients": "measures.gradients",
@@ -45,7 +44,6 @@ MEASURES = {
 
 
 def first_line(module: str) -> str:
-    """Return the first line of the docstring of a module, without importing it itself."""
     found = find_spec(f"bench.{module}")
     if found is None or found.origin is None:
         raise ModuleNotFoundError(f"there is no module bench.{module}")
@@ -54,7 +52,6 @@ def first_line(module: str) -> str:
 
 
 def listing() -> str:
-    """Return the names of all measures, each with one line."""
     lines = [f"  {name:<9} {first_line(module)}" for name, module in MEASURES.items()]
     usage = "usage: python -m bench NAME [ARGUMENT ...]; NAME --help lists the arguments of NAME"
     return "\n".join([usage, "", *lines])

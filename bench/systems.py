@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -63,12 +62,10 @@ def real_mix(folder: str | None, num_nodes: float) -> clhines.Forest:
 
 
 def chains(num_cells: int, num_nodes: int) -> clhines.Forest:
-    """Equal cells without a branch: a batch of tridiagonal systems."""
     return clhines.Forest.repeat([chain(num_nodes)], num_cells)
 
 
 def methods_for(forest: clhines.Forest) -> list[str]:
-    """Names of the methods that take these cells."""
     branched = bool((forest.trees.num_children > 1).any())
     return TREE_METHODS if branched else METHODS
 
@@ -82,17 +79,7 @@ def system(forest: clhines.Forest, seed: int = SEED) -> System:
 def rooted(
     forest: clhines.Forest, options: dict[str, Any]
 ) -> tuple[clhines.Forest, dict[str, Any], Callable[[np.ndarray], np.ndarray]]:
-    """Take ``reroot`` from what a row of a benchmark asks for, the rest of which a method takes.
-
-    Returns
-    -------
-    forest : Forest
-        To solve with: that of `clhines.reroot` where it is asked for.
-    options : dict
-        Of the method.
-    couplings : callable
-        Gives `u` of that forest from `u` of the old one.
-    """
+    """Take ``reroot`` from what a row of a benchmark asks for, the rest of which a method takes."""
     others = {name: value for name, value in options.items() if name != "reroot"}
     if not options.get("reroot"):
         return forest, others, lambda u: u
@@ -143,7 +130,6 @@ def in_device_order(
 def on_device(
     solver: clhines.Solver, sets: Iterable[Sequence[np.ndarray | cla.Array]]
 ) -> tuple[Callable[[int], list[cl.Event]], Callable[[int], cla.Array]]:
-    """Do the same as `in_device_order`, with solutions that stay on the device."""
     packed = [[solver.to_device_order(a) for a in arrays] for arrays in sets]
     out = [cla.zeros_like(arrays[2]) for arrays in packed]
     solver.queue.finish()
@@ -160,27 +146,12 @@ def on_device(
 
 
 def on_host(device: cl.Device) -> bool:
-    """Whether wall time is meant for this device: it has no clock, or shares the host's cores."""
     return devices.is_cpu(device) or devices.is_simulator(device)
-
-
-def host_threads() -> int:
-    """Count the processors that this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """A solution of a batch whose values repeat.
-
-    Attributes
-    ----------
-    once : (m,) array
-        That of the first cells.
-    worst : float
-        Largest difference of any other cell's from it; not a number where one of them is not.
-    """
+    """A solution of a batch whose values repeat."""
 
     once: np.ndarray
     worst: float
@@ -202,7 +173,6 @@ def _difference(context: cl.Context, dtype: str) -> Any:
 
 
 def _host_difference(x: np.ndarray, period: int) -> float:
-    """Do the same on the host."""
     rows = [x[k : k + period] for k in range(period, len(x), period)]
     return float(np.max([np.max(np.abs(r - x[: len(r)])) for r in rows], initial=0.0))
 
@@ -235,7 +205,6 @@ class Case:
 
     @functools.cached_property
     def sets(self) -> list[System]:
-        """The values of all cells on the host, each (n,)."""
         if self.part is None:
             return self.values
         n = self.forest.num_nodes
@@ -266,12 +235,10 @@ class Case:
 
     @property
     def cells(self) -> int:
-        """Number of cells."""
         return self.forest.num_cells
 
     @property
     def nodes(self) -> int:
-        """Nodes of each cell."""
         return self.forest.num_nodes // self.forest.num_cells
 
     @functools.cached_property
@@ -333,7 +300,6 @@ class Candidate:
     error: float | None = None
 
     def run(self, k: int) -> float:
-        """Solve set k once; seconds taken."""
         self.restore(k)
         begin = time.perf_counter()
         own = self.launch(k)

@@ -26,7 +26,7 @@ import pyopencl as cl
 from tqdm import tqdm
 
 import clhines
-from bench import MissingError, child, neurons, plot, record, systems, table
+from bench import MissingError, child, neurons, plot, record, table
 from bench.measures.ring import GOOD_CHOICE, style
 from bench.peers import cells as peers
 from clhines.core.errors import ClhinesError
@@ -50,7 +50,6 @@ def truth(name: str, cable: Cable, check_ms: float) -> np.ndarray:
 def row(
     queue: cl.CommandQueue, args: argparse.Namespace, case: dict[str, Any], expected: np.ndarray
 ) -> dict[str, Any]:
-    """Build, check and time one case of clhines."""
     cable = case.pop("cable")
     begin, early = time.perf_counter(), len(program.build_seconds)
     network = neurons.neurons(case["cell"], cable, case["copies"])
@@ -96,13 +95,6 @@ def agreement(v: np.ndarray, due: np.ndarray, which: str) -> dict[str, Any]:
     """Return how far voltages and spikes are from those expected, and whether that is near.
 
     Where there are spikes, on whose flanks voltages say little, it is enough that these are near.
-
-    Parameters
-    ----------
-    v : (somas, steps) float, mV
-    due : (steps,) float64, mV
-    which : str
-        Of `APART` and `SHIFT`.
     """
     apart, shift = float(np.nanmax(np.abs(v - due))), spikes_apart(v, due)
     near = len(crossings(due)) > 0 and shift <= SHIFT[which]
@@ -129,7 +121,6 @@ def timed(case: dict[str, Any], cable: Cable, taken: list[float], used: float) -
 
 
 def choice(queue: cl.CommandQueue, case: dict[str, Any], cable: Cable) -> str:
-    """Return the engine that ``auto`` chooses."""
     network = neurons.neurons(case["cell"], cable, case["copies"])
     given = {"queue": queue, "v_init": neurons.V_INIT}
     return str(clhines.Simulation(network, neurons.DT, case["dtype"], **given).engine)
@@ -138,7 +129,6 @@ def choice(queue: cl.CommandQueue, case: dict[str, Any], cable: Cable) -> str:
 def other(
     args: argparse.Namespace, case: dict[str, Any], cable: Cable, expected: np.ndarray, folder: Path
 ) -> dict[str, Any]:
-    """Run another simulator; its row, or its reason."""
     name, cell = case["name"], case["cell"]
     library = None
     if name in ("NEURON", "CoreNEURON"):
@@ -176,7 +166,6 @@ _libraries: dict[tuple[Path, bool], Path | str] = {}
 
 
 def library_of(folder: Path, tables: bool) -> Path:
-    """Return where the .mod files are compiled, with tables or without."""
     if (folder, tables) not in _libraries:
         where = folder / ("tables" if tables else "exact")
         kept = [path.parent for path in where.glob("*/libnrnmech.*")]
@@ -208,12 +197,10 @@ def crossings(v: np.ndarray) -> np.ndarray:
 
 
 def swc_of(args: argparse.Namespace, cell: str) -> str | None:
-    """Return the file of the morphology of a neuron, if one is given."""
     return args.swc if cell.startswith("l5pc") else None
 
 
 def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
-    """Return what is to be run, one after another, on a GPU or a CPU."""
     found = []
     for cell in args.cells:
         for copies in args.copies:
@@ -231,7 +218,6 @@ def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
 
 
 def measured(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield a row or a reason for each case."""
     expected: dict[str, np.ndarray] = {}
     gone: dict[tuple[str, str], str] = {}  # a simulator and a cell -> why it is not tried any more
     with tempfile.TemporaryDirectory(prefix="clhines-mod-") as made:
@@ -257,7 +243,6 @@ def measured(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[
 
 
 def choices(queue: cl.CommandQueue, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what ``auto`` chooses where several engines were timed, and how good that is."""
     found = []
     own = [r for r in rows if r["name"].startswith(OWN)]
     for key in dict.fromkeys((r["cell"], r["copies"], r["dtype"]) for r in own):
@@ -276,7 +261,6 @@ def choices(queue: cl.CommandQueue, rows: list[dict[str, Any]]) -> list[dict[str
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text, and then what is missing."""
     head = (
         f"{'cell':<10} {'copies':>6} {'simulator':<25} {'step us':>8} {'proc. us':>8} "
         f"{'ns/comp.':>8} {'build':>6} {'first s':>7} {'apart mV':>8} {'ms':>5}"
@@ -302,7 +286,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def line(r: dict[str, Any]) -> str:
-    """Return one row as text; a row of an older table lacks some numbers."""
     used, shift = r.get("processor_seconds"), r.get("apart_ms")
     return (
         f"{r['cell']:<10} {r['copies']:>6} {name_of(r):<25} {r['seconds'] * 1e6:>8.1f} "
@@ -314,12 +297,10 @@ def line(r: dict[str, Any]) -> str:
 
 
 def name_of(r: dict[str, Any]) -> str:
-    """Return the name of a simulator; where a table is older, of clhines' engine."""
     return str(r.get("name") or f"{OWN} ({r['engine']}), {r['dtype']}")
 
 
 def about_choices(found: list[dict[str, Any]]) -> list[str]:
-    """Say how good the choices of ``auto`` are."""
     if not found:
         return []
     worst = max(c["over_fastest"] for c in found)
@@ -332,7 +313,6 @@ def about_choices(found: list[dict[str, Any]]) -> list[str]:
 
 
 def about_others(rows: list[dict[str, Any]]) -> list[str]:
-    """Say where others run, and what differs."""
     others = [r for r in rows if not name_of(r).startswith(OWN)]
     where = dict.fromkeys((r["name"], r["where"]) for r in others)
     found = [f"{name} runs on {on}." for name, on in where]
@@ -342,14 +322,12 @@ def about_others(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def about_load(known: dict[str, Any]) -> list[str]:
-    """Say what else the machine did."""
     if "load" not in known:
         return []
     return [f"Load average before the run: {known['load']:.1f}, on {known['host_cores']} cores."]
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw the time of a step over the number of copies, a panel for each neuron."""
     rows = result["cells"]
     kinds = list(dict.fromkeys(r["cell"] for r in rows))
     with plot.picture(path) as figure:
@@ -375,7 +353,6 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
     parser = record.parser("cells", __doc__)
     add = parser.add_argument
     driven = [name for name, neuron in neurons.NEURONS.items() if neuron.amp]
@@ -386,7 +363,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--engines", nargs="*", default=["epochs", "steps"], help="of clhines")
     add("--peers", nargs="*", choices=list(peers.PEERS), default=list(peers.PEERS))
     add("--host-most", type=int, default=100, help="most copies for simulators on the host")
-    add("--threads", type=int, default=systems.host_threads(), help="of simulators on the host")
+    add("--threads", type=int, default=record.cores(), help="of simulators on the host")
     add("--most", type=float, default=180.0, help="seconds of another simulator and case")
     add("--steps", type=int, default=800, help="of each of the pieces that are timed")
     add("--seconds", type=float, default=10.0, help="after which no more pieces are timed")
@@ -397,7 +374,6 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run all cases and write the table."""
     args = parsed(arguments)
     queue = record.queue(args.device, args.dtype)
     load = os.getloadavg()[0]

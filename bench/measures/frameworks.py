@@ -294,12 +294,6 @@ class FailedError(Exception):
     """A script did not run to its end, and why."""
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
-
-
 def run(
     name: str, copy: Path, is_on: bool, device: str, python: str, word: str = ""
 ) -> dict[str, Any]:
@@ -319,7 +313,7 @@ def run(
         if word == "RANKS":
             # where one rank fails, `mpi4py` ends the others
             command = [
-                *child.mpiexec(cores(), python),
+                *child.mpiexec(record.cores(), python),
                 python,
                 "-m",
                 "mpi4py",
@@ -340,13 +334,11 @@ def run(
 
 
 def spikes(found: dict[str, Any]) -> set[tuple[float, float]]:
-    """Return cells and steps of spikes."""
     steps = np.rint(found["spike_time"] / found["dt"])
     return {*zip(found["spike_cell"].tolist(), steps.tolist(), strict=True)}
 
 
 def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a script that ran both ways."""
     row = {
         "cells": ours["cells"], "steps": ours["steps"],
         "seconds": ours["seconds"], "neuron_seconds": neurons["seconds"],
@@ -363,7 +355,6 @@ def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
 
 
 def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> str:
-    """Copy what a script needs, compile mechanisms; return why CoreNEURON does not take them."""
     place, script, mechanisms = SCRIPTS[name]
     shutil.copytree(folder / place, copy, symlinks=True)
     why = ""
@@ -466,7 +457,6 @@ def on_ranks(name: str, folder: Path, device: str, python: str) -> dict[str, Any
 
 
 def least(found: dict[str, Any], again: dict[str, Any]) -> None:
-    """Keep the least seconds of two runs."""
     for key in ("seconds", "ended"):
         if found.get(key):
             found[key] = min(found[key], again[key])
@@ -489,7 +479,6 @@ def other(
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     lines = []
     for row in (r for r in result["rows"] if "cells" in r):
         cells = [
@@ -544,7 +533,6 @@ def ended(result: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the scripts and write ``frameworks-<device>.json`` and ``.txt``."""
     parser = record.parser("frameworks", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="scripts with such a word")
     parser.add_argument("--python", default=sys.executable, metavar="PROGRAM")
@@ -573,7 +561,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     result = {
         "record": record.record(queue, "frameworks", arguments),
-        "versions": told.stdout.split("\n")[:-1], "ranks": cores(), "rows": rows,
+        "versions": told.stdout.split("\n")[:-1], "ranks": record.cores(), "rows": rows,
     }  # fmt: skip
     kept = "-".join(filter(None, ("frameworks", args.result)))
     record.write(kept, queue, result, text(result), args.out)

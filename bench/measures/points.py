@@ -27,12 +27,18 @@ import numpy as np
 
 import clhines
 from bench import record, table
-from bench.measures.synapses import LIF
 from clhines import Pairs
 
 DT, AIM = 0.1, 2.0  # ms; times as fast as Brian
 NEAR = 0.15  # relative: rates of two such networks are nearer
 BRIAN = Path(__file__).parents[1] / "peers" / "points_brian.py"
+LIF = """
+    point lif
+    current i = 0.01*(v + 49) [nA]
+    spike: v > -50 mV
+    reset: v = -60 mV
+    refractory: 5 ms
+"""
 JUMP = """
     point {name}
     parameter tau = {tau} ms
@@ -45,7 +51,6 @@ INPUTS = (("excite", 5, 0.0162), ("inhibit", 10, -0.09))  # ms, nA
 
 
 def network(count: int) -> clhines.Network:
-    """Return the CUBA network."""
     parents = np.full(count, -1), np.arange(count + 1)
     net = clhines.Network.from_arrays(*parents, [2e4] * count, [0.0] * count, [0.2] * count)
     net.add(LIF, at=net.soma)
@@ -57,8 +62,6 @@ def network(count: int) -> clhines.Network:
 
 
 class Ours:
-    """The network here, in one precision."""
-
     def __init__(self, queue: Any, dtype: str, args: argparse.Namespace) -> None:
         begin = time.perf_counter()
         v_init = np.random.default_rng(record.SEED).uniform(-60.0, -50.0, args.neurons)
@@ -78,7 +81,6 @@ class Ours:
         """Do nothing: there is no process."""
 
     def turn(self) -> None:
-        """Simulate once more."""
         begin, used = time.perf_counter(), time.process_time()
         result = self.sim.run(self._duration)
         self.found["processor"].append(time.process_time() - used)
@@ -111,19 +113,16 @@ class Brian:
         self.found["reason"] = f"ended with code {self._child.wait()}"
 
     def turn(self) -> None:
-        """Simulate once more."""
         if "reason" not in self.found:
             assert self._child.stdin is not None
             print("turn", file=self._child.stdin, flush=True)
             self._read()
 
     def end(self) -> None:
-        """End the process."""
         self._child.communicate()
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text."""
     head = (
         f"{'simulator':<16} {'threads':>7} {'engine':<10} {'Hz':>5} {'build s':>8} {'proc. us':>8} "
         f"{'wall us':>8} {'x Brian':>7}"
@@ -145,7 +144,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def in_us(seconds: float | None) -> str:
-    """Return a time in microseconds, 8 columns wide."""
     return f"{'-' if seconds is None else format(seconds * 1e6, '.2f'):>8}"
 
 
@@ -169,7 +167,6 @@ def compare(rows: list[dict[str, Any]], steps: float) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and write ``points-<device>.json`` and ``.txt``; 1 where rates differ."""
     parser = record.parser("points", __doc__)
     add = parser.add_argument
     add("--brian", default=sys.executable, metavar="PYTHON", help="an interpreter that has Brian")

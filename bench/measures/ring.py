@@ -35,7 +35,6 @@ SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compar
 
 
 def start(name: str, case: Case, most: float) -> dict[str, Any]:
-    """Run one simulator in a process of its own; its row, or its reason."""
     found = child.run("peers.ring", [name, ring_peers.arguments_of(case)], most)
     return {"name": name, "cells": case.cells, **found}
 
@@ -59,7 +58,6 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield a row or a reason for each simulator, case and number of cells."""
     cases = list(itertools.product(args.hh, args.shapes))
     total = len(cases) * len(turns(args)) * len(args.cells) * args.rounds
     with tqdm(total=total, disable=None) as bar:
@@ -69,14 +67,12 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def title(hh: str, shapes: str) -> str:
-    """Name a case."""
     return f"{SHOWN[hh]}; {shapes} different trees"
 
 
 def measured_case(
     args: argparse.Namespace, hh: str, shapes: str, bar: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row or a reason for each simulator and number of cells of one case."""
     every = turns(args)
     gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
     cost: dict[int, dict[int, float]] = {}  # of a simulator: cells -> seconds that are not timed
@@ -116,7 +112,6 @@ def foreseen(cost: dict[int, float], cells: int) -> float:
 
 
 def label(name: str, case: Case) -> str:
-    """Name what is run before its row does."""
     return f"{name}, {case.engine}, {case.dtype}" if name == OWN else name
 
 
@@ -174,7 +169,6 @@ def difference(r: dict[str, Any], truth: dict[str, Any]) -> str:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text, and then what is missing."""
     rows = result["ring"]
     head = (
         f"{'cells':>6} {'simulator':<28} {'compartments':>12} {'step us':>10} {'ns/comp.':>9} "
@@ -193,7 +187,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def line(r: dict[str, Any]) -> str:
-    """Return one row as text."""
     spikes = "-" if r["spikes"] is None else str(len(r["spikes"]["time"]))
     apart = f"{r['spikes_apart_ms']:.3f}" if "spikes_apart_ms" in r else "-"
     setup = r["setup_s"]
@@ -206,7 +199,6 @@ def line(r: dict[str, Any]) -> str:
 
 
 def explanation(rows: list[dict[str, Any]]) -> list[str]:
-    """Say what the columns mean and what differs between the simulators."""
     texts = [
         "step us: median of the pieces; ns/comp.: the same over the compartments with membrane; "
         "build s: the network's description; plan s: all else before the first step; spikes: in "
@@ -221,7 +213,6 @@ def explanation(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def about_choices(rows: list[dict[str, Any]]) -> list[str]:
-    """Say how good the choices of ``auto`` are, where other engines were asked for as well."""
     own = [r for r in rows if r["name"].startswith(OWN) and "asked" in r]
     ratios = []
     for key in dict.fromkeys((r["case"], r["cells"], r["dtype"]) for r in own):
@@ -251,7 +242,6 @@ OWN_STYLES: dict[str, dict[str, Any]] = {  # by dtype, and by engine
 
 
 def style(name: str) -> dict[str, Any]:
-    """Return how a line of the ring network is drawn."""
     if not name.startswith("clhines"):
         return plot.style(name)
     found: dict[str, Any] = {"ms": 5, "zorder": 5}
@@ -261,7 +251,6 @@ def style(name: str) -> dict[str, Any]:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw the time of a step over the number of cells, a panel for each case."""
     rows = result["ring"]
     cases = list(dict.fromkeys(r["case"] for r in rows))
     with plot.picture(path) as figure:
@@ -282,7 +271,6 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def panel(axes: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Draw one panel; the lines by name."""
     names = dict.fromkeys(r["name"] for r in rows)
     points = {n: [(r["cells"], r["seconds"]) for r in rows if r["name"] == n] for n in names}
     drawn = plot.lines(axes, points, style)
@@ -296,7 +284,6 @@ def panel(axes: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
     parser = record.parser("ring", __doc__)
     add = parser.add_argument
     add("--cells", type=int, nargs="+", default=[16, 64, 256, 1024, 4096, 16384])
@@ -313,14 +300,13 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--least-steps", type=int, default=ring_peers.WARM, help="of a timed piece")
     add("--most", type=float, default=180.0, help="seconds of a simulator and size, all in all")
     add("--rounds", type=int, default=1, help="in which the simulators take turns")
-    add("--threads", type=int, default=systems.host_threads(), help="of simulators on the host")
+    add("--threads", type=int, default=record.cores(), help="of simulators on the host")
     args = parser.parse_args(arguments)
     systems.check_shapes(parser, args.shapes)
     return args
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run all cases and write the tables and the picture."""
     args = parsed(arguments)
     rows: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []

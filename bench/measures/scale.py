@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cla
 
-from bench import MissingError, child, plot, record, systems, table
+from bench import MissingError, child, plot, record, table
 from clhines import Simulation
 from clhines.simulator import simulation
 from clhines.simulator.network import ring
@@ -128,17 +128,14 @@ SHAPES = 64
 
 
 def counted(sim: Simulation) -> tuple[int, int]:
-    """Bytes received and exchanges so far."""
     return sim.ranks.received, sim.ranks.exchanges
 
 
 def bytes_on_device() -> int:
-    """Bytes of all arrays that this process has on its device."""
     return sum(a.nbytes for a in gc.get_objects() if isinstance(a, cla.Array))
 
 
 def host_bytes() -> int:
-    """Most memory that this process has had, 0 where that is not known."""
     try:
         import resource
     except ImportError:
@@ -150,7 +147,6 @@ def host_bytes() -> int:
 
 
 def start(case: dict[str, Any], most: float) -> dict[str, Any]:
-    """Run a case under mpiexec; its row, or its reason."""
     launcher = child.mpiexec(case["ranks"])
     found = child.run("measures.rank", [json.dumps(case)], most, launcher)
     return {**case, **found} if "reason" in found else row_of(case, found)
@@ -185,7 +181,6 @@ def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 
 def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """List the rows to measure."""
     base = {
         name: getattr(args, name) for name in ("device", "engine", "duration", "pin", "overlap")
     }
@@ -231,7 +226,6 @@ def against_first(rows: list[dict[str, Any]]) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the rows as text, what is missing, and what follows for more cells."""
     rows, planned = result["rows"], result.get("planned", [])
     head = (
         f"{'':<10} {'dtype':<7} {'delay':>5} {'ranks':>5} {'cells':>7} {'step us':>8} "
@@ -265,7 +259,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def plans(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the lines on networks that are made, and not run."""
     if not rows:
         return []
     head = (
@@ -352,7 +345,6 @@ def decode_seconds(count: int = 10**6) -> float:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw the speed-up of fixed networks, and the time of a step of growing ones."""
     with plot.picture(path) as figure:
         figure.set_size_inches(10, 4.2)
         for axes, kind in zip(figure.subplots(1, 2), ("strong", "weak")):
@@ -362,7 +354,6 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> None:
-    """Draw the rows of one kind over the number of ranks."""
     is_strong = kind == "strong"
     counts = sorted({r["ranks"] for r in rows})
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -385,7 +376,6 @@ def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> None:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; on a CPU `pin` is set."""
     parser = record.parser("scale", __doc__)
     add = parser.add_argument
     add("--ranks", type=int, nargs="+", help="default: 1, 2, 4 ... as there are cores or GPUs")
@@ -405,13 +395,12 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     chosen = devices.choose(args.device, np.float32)
     args.pin = devices.is_cpu(chosen)
     if args.ranks is None:
-        most = systems.host_threads() if args.pin else len(devices.alike(chosen, np.float32))
+        most = record.cores() if args.pin else len(devices.alike(chosen, np.float32))
         args.ranks = [1 << k for k in range(most.bit_length())]
     return args
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure all rows and write the tables and the picture."""
     args = parsed(arguments)
     queue = record.queue(args.device)
     every = cases(args)

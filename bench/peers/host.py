@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from bench import MissingError
-from bench.systems import Candidate, Case, host_threads
+from bench import MissingError, record
+from bench.systems import Candidate, Case
 
 SPARSE_NODES = 300_000  # largest batch for SciPy's sparse LU, which takes 1 µs a node
 FLAGS = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
@@ -30,7 +30,6 @@ LANES = {"equal": 128, "different": 64}  # bytes of a row of a block in hines.c
 
 
 def aligned(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return uninitialised values that start on a page."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 4096, np.uint8)
     start = -raw.ctypes.data % 4096
@@ -38,7 +37,6 @@ def aligned(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def copied(a: np.ndarray) -> np.ndarray:
-    """Return a copy that starts on a page."""
     b = aligned(a.shape, a.dtype)
     b[...] = a
     return b
@@ -62,7 +60,6 @@ def in_place(name: str, case: Case, bind: Any) -> Candidate:
 
 
 def find_compiler() -> str:
-    """Return the command of the user's C compiler."""
     compiler = os.environ.get("CC") or shutil.which("cc")
     if not compiler:
         raise MissingError("no C compiler: set CC, or put cc on the PATH")
@@ -70,7 +67,6 @@ def find_compiler() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the compiler and of what has been imported."""
     found = {
         name: str(getattr(sys.modules[name], "__version__", "unknown"))
         for name in ("cupy", "jax", "jaxley", "numba", "scipy")
@@ -85,7 +81,6 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def library(dtype: str) -> ctypes.CDLL:
-    """Compile hines.c for one dtype into a folder that goes away with this process."""
     compiler = find_compiler()
     real = {"float64": "double", "float32": "float"}[dtype]
     with tempfile.TemporaryDirectory() as folder:  # a loaded library needs its file no more
@@ -103,14 +98,12 @@ def library(dtype: str) -> ctypes.CDLL:
 
 
 def pointer(a: np.ndarray) -> ctypes.c_void_p:
-    """Return where the values of a contiguous array lie."""
     if not a.flags.c_contiguous:
         raise ValueError("expected a contiguous array")
     return ctypes.c_void_p(a.ctypes.data)
 
 
 def bound(function: Any, *arguments: Any) -> Callable[[], None]:
-    """Return the call of a solver of hines.c with whole numbers and arrays."""
     given = [ctypes.c_int(a) if isinstance(a, int) else pointer(a) for a in arguments]
 
     def run(keep: Any = arguments) -> None:  # holds on to the arrays
@@ -137,24 +130,11 @@ def c_serial(case: Case, name: str = "C, one thread", threads: int = 1) -> Itera
 
 def c_multicore(case: Case) -> Iterator[Candidate]:
     """Textbook loop, all threads: the multicore version of Valero-Lara et al. 2018, section 3.2."""
-    yield from c_serial(case, "C/OpenMP, cell by cell", host_threads())
+    yield from c_serial(case, "C/OpenMP, cell by cell", record.cores())
 
 
 def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Renumber the nodes of each tree depth first, the largest subtree last.
-
-    Parameters
-    ----------
-    parents : (shapes, nodes) int32
-        Parents before their children, the root is node 0.
-
-    Returns
-    -------
-    order : (shapes, nodes) int32
-        Node of `parents` that gets each new number.
-    renumbered : (shapes, nodes) int32
-        Parents in the new numbers; -1 at the root.
-    """
+    """Renumber the nodes of each tree depth first, the largest subtree last."""
     shapes, nodes = parents.shape
     row = np.arange(shapes)
     size = np.ones((shapes, nodes), np.int32)
@@ -179,13 +159,7 @@ def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def slots(shape_of_cell: np.ndarray, lanes: int, by_shape: bool) -> np.ndarray:
-    """Put cells into blocks, those of one shape side by side.
-
-    Returns
-    -------
-    (blocks, lanes) int64
-        Cell of each lane, -1 for a lane without one. With `by_shape` no block has two shapes.
-    """
+    """Put cells into blocks, those of one shape side by side."""
     cells = np.argsort(shape_of_cell, kind="stable")
     runs = (
         np.split(cells, np.flatnonzero(np.diff(shape_of_cell[cells])) + 1) if by_shape else [cells]
@@ -232,7 +206,6 @@ def in_blocks(name: str, case: Case, cell: np.ndarray, order: np.ndarray, bind: 
 
 
 def c_equal(case: Case) -> Iterator[Candidate]:
-    """Blocks of cells of one shape, all threads."""
     lanes = LANES["equal"] // case.dtype.itemsize
     cell = slots(case.shape_of_cell, lanes, by_shape=True)
     if len(cell) > 1 and cell.size > 2 * case.cells:
@@ -267,7 +240,6 @@ def codes(parents: np.ndarray) -> np.ndarray:
 
 
 def c_different(case: Case) -> Iterator[Candidate]:
-    """Blocks of cells of any shapes, all threads."""
     lanes, nodes = LANES["different"] // case.dtype.itemsize, case.nodes
     cell = slots(case.shape_of_cell, lanes, by_shape=False)
     order, parents = depth_first(case.parents)
@@ -295,7 +267,6 @@ def c_different(case: Case) -> Iterator[Candidate]:
 
 @functools.cache
 def numba_solver(parallel: bool) -> Any:
-    """Compile the textbook loop over cells and nodes."""
     try:
         import numba
     except ImportError as error:
@@ -319,7 +290,6 @@ def numba_solver(parallel: bool) -> Any:
 
 
 def numba_call(parallel: bool, case: Case) -> Any:
-    """Return what binds d, u, b to the loop."""
     solve = numba_solver(parallel)
     return functools.partial(functools.partial, solve, case.parents, case.shape_of_cell)
 
@@ -333,7 +303,6 @@ def numba_serial(case: Case) -> Iterator[Candidate]:
 
 
 def numba_parallel(case: Case) -> Iterator[Candidate]:
-    """Textbook loop, `prange` over cells."""
     yield in_place("Numba, prange", case, numba_call(True, case))
 
 
