@@ -59,9 +59,16 @@ def _own_store(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _cpu_for_its_engine(request, monkeypatch):
-    """Tests of `epochs-cpu` without a queue of their own run on a CPU, also beside a GPU."""
+    """Tests of `epochs-cpu` run on CPUs only: without a queue of their own also beside a GPU."""
     given = getattr(getattr(request.node, "callspec", None), "params", {})
-    if given.get("engine") == "epochs-cpu" and not {"queue", "fast_queue"} & set(given):
+    if given.get("engine") != "epochs-cpu":
+        return
+    if pair := given.get("queue") or given.get("fast_queue"):
+        from clhines.solver.device import devices
+
+        if not devices.is_cpu(pair[1]):
+            pytest.skip("epochs-cpu is for CPUs")
+    else:
         monkeypatch.setenv("CLHINES_DEVICE", "cpu")
 
 
@@ -289,3 +296,10 @@ def needs():
             pytest.skip(f"{queue.device.name.strip()} has no float64")
 
     return check
+
+
+@pytest.fixture(scope="session")
+def double_queue(fast_queue, needs):
+    """`fast_queue` on a device with float64."""
+    needs(fast_queue, np.float64)
+    return fast_queue

@@ -10,7 +10,6 @@ from bench.made import random_binary_tree
 from clhines import Forest, Network, Simulation
 from clhines.simulator.engines.reference import axial_currents, neighbours, placed_neighbours
 from clhines.simulator.gpu import epochs
-from clhines.solver.device import devices
 
 DT, STOP, V_INIT, AMP = 0.025, 2.0, -61.3, 1e-3  # ms, ms, mV, nA
 PARENT = [-1, 0, 1, 1, 0, 4, 4]
@@ -55,19 +54,18 @@ def in_neuron(h, secondorder):
         ("epochs-gpu", "float32", 1),
     ],
 )
-def test_short_sections_are_those_of_neuron(fast_queue, needs, engine, dtype, secondorder):
+def test_short_sections_are_those_of_neuron(double_queue, engine, dtype, secondorder):
     """A row of the matrix rounds C/dt by eps times the axial conductance, and v is rounded once.
 
     So changes of v have that relative error, and each step adds eps v; where a step solved for v
     itself, each step added eps times v times the axial conductance over C/dt.
     """
-    needs(fast_queue, "float64")
     h = pytest.importorskip("neuron", reason="NEURON is not installed").h
     e, expected, arrays = in_neuron(h, secondorder)
     net, nodes = Network.from_arrays(*arrays), np.arange(len(PARENT))
     net.insert("pas", nodes, g=1e-4, e=e)
     net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # which makes it a network with exact times
-    given = {"queue": fast_queue, "engine": engine, "secondorder": secondorder, "v_init": V_INIT}
+    given = {"queue": double_queue, "engine": engine, "secondorder": secondorder, "v_init": V_INIT}
     sim = Simulation(net, DT, dtype, **given)
     assert sim.model.exact
     number = sim.record("v", nodes)
@@ -125,8 +123,6 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
     C/dt. If the axial conductance were in the error of v, that would be `ratio` times as large.
     """
     needs(fast_queue, dtype)
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu are for CPUs")
     sim, found = along_chain(at, queue=fast_queue, engine=engine, dtype=dtype)
     if template:
         assert sim.runner.kernels.launches[0].spec.template.endswith(template)

@@ -95,10 +95,9 @@ def events(result, sim, groups, copies, of):
 
 @pytest.mark.optimised
 @pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_copies_go_on_as_the_simulation(engine, fast_queue, needs):
-    needs(fast_queue, "float64")
+def test_copies_go_on_as_the_simulation(engine, double_queue):
     net, groups = network()
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim = Simulation(net, DT, queue=double_queue, engine=engine)
     sim.set(groups["ext_ca"], gbar=np.repeat([4e-4, 6e-4], 6))
     sim.run(10.0)
     several = sim.replicate(COPIES)
@@ -124,11 +123,10 @@ def test_copies_go_on_as_the_simulation(engine, fast_queue, needs):
 
 
 @pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_copies_with_values_of_their_own(engine, fast_queue, needs):
+def test_copies_with_values_of_their_own(engine, double_queue):
     """The oracle is a network built with each value, which goes on from the same state."""
-    needs(fast_queue, "float64")
     net, groups = network()
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim = Simulation(net, DT, queue=double_queue, engine=engine)
     sim.run(10.0)
     several = sim.replicate(COPIES)
     gkbar, taus = np.array([0.02, 0.036, 0.06]), np.array([3.0, 5.0, 8.0])
@@ -138,7 +136,7 @@ def test_copies_with_values_of_their_own(engine, fast_queue, needs):
     found = values(several.run(10.0), numbers, COPIES)
     for copy in range(COPIES):
         built, own = network(hh={"gkbar": gkbar[copy]}, fire={"tau": taus[copy]})
-        other = Simulation(built, DT, queue=fast_queue, engine=engine)
+        other = Simulation(built, DT, queue=double_queue, engine=engine)
         other.set_arrays(sim.step, sim.arrays())
         single = records(other, own)
         for name, expected in values(other.run(10.0), single, 1).items():
@@ -148,12 +146,11 @@ def test_copies_with_values_of_their_own(engine, fast_queue, needs):
     assert np.ptp(found["ext_fire"], axis=1).max() > 0.01
 
 
-def test_parameters_that_blocks_set(fast_queue, needs):
+def test_parameters_that_blocks_set(double_queue):
     """Those given come before INITIAL, are set on the way as states, and are those of all copies.
 
     The oracle is the same text with the value written into it.
     """
-    needs(fast_queue, "float64")
     text = """
         NEURON { POINT_PROCESS leaky RANGE tau, i, amp NONSPECIFIC_CURRENT i }
         PARAMETER { tau = TAU amp = 0.3 }
@@ -171,7 +168,7 @@ def test_parameters_that_blocks_set(fast_queue, needs):
         text_of = text.replace("TAU", str(default))
         group = net.add(Mechanism.from_nmodl(text_of), at=[0, 1], **given)
         inside(net).added.exact = True
-        return Simulation(net, DT, queue=fast_queue, engine=engine), group
+        return Simulation(net, DT, queue=double_queue, engine=engine), group
 
     for engine in ("reference", "steps"):
         truth = {}

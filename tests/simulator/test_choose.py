@@ -34,9 +34,8 @@ def test_a_name_gives_the_same_engine_again(fast_queue, needs, build):
     assert len(seen) == len(asked) - 2
 
 
-def test_engines_of_a_users_own(fast_queue, needs):
+def test_engines_of_a_users_own(double_queue):
     """A function is given the job of any network, and returns a `Run`."""
-    needs(fast_queue, "float64")
 
     def steps(job):
         return ArenaRun(job, Steps)
@@ -45,8 +44,8 @@ def test_engines_of_a_users_own(fast_queue, needs):
         return Reference(job.model)
 
     for build in (with_synapse, with_ions):
-        sims = [Simulation(build(), DT, queue=fast_queue, engine="steps")]
-        sims += [Simulation(build(), DT, queue=fast_queue, engine=make) for make in (steps, host)]
+        sims = [Simulation(build(), DT, queue=double_queue, engine="steps")]
+        sims += [Simulation(build(), DT, queue=double_queue, engine=make) for make in (steps, host)]
         found = []
         for sim in sims:
             number = sim.record("v", [0, 1])

@@ -30,16 +30,15 @@ WIDTHS = [0, *(pytest.param(w, marks=pytest.mark.slow) for w in (16, 32, 64))]  
 @pytest.mark.optimised
 @pytest.mark.parametrize("turns", TURNS, ids="-".join)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_each_engine_after_others(fast_queue, needs, tmp_path, width, turns):
+def test_each_engine_after_others(double_queue, tmp_path, width, turns):
     """All in one order and the other, and in pairs, into an empty cache and again from it."""
-    needs(fast_queue, "float64")
-    if width > devices.limits(fast_queue.device).trusted_bytes:
+    if width > devices.limits(double_queue.device).trusted_bytes:
         pytest.skip(f"vectors of {width} bytes are wider than this device computes right")
     if None in map(importlib.util.find_spec, ("neuron", "clhines.neuron")):
         turns = [run for run in turns if not run.startswith("neuron")]
         if not turns:
             pytest.skip("NEURON is not installed")
-    index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
+    index = next(i for i, d in devices.all_devices() if d == double_queue.device)
     folder = str(tmp_path / "cache")
     (tmp_path / "cache").mkdir()
     paths = [str(TESTS / "support"), os.environ.get("PYTHONPATH", "")]

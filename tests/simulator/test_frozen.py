@@ -18,11 +18,10 @@ def test_kernels_are_as_recorded(fast_queue, only, capsys):
 
 
 @pytest.mark.parametrize("only", ["somas", "busy, reference", "mixed, steps, f", "ions, steps"])
-def test_runs_are_as_recorded(fast_queue, needs, only, capsys):
-    needs(fast_queue, "float64")
-    if not frozen.path_of(fast_queue.device).is_file():
+def test_runs_are_as_recorded(double_queue, only, capsys):
+    if not frozen.path_of(double_queue.device).is_file():
         pytest.skip("this device has no record")
-    assert frozen.check_runs(fast_queue.device, False, VOLTAGE, only) == []
+    assert frozen.check_runs(double_queue.device, False, VOLTAGE, only) == []
     assert "spikes" in capsys.readouterr().out
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from clhines import InputError, Network, Simulation
 from clhines.simulator.model import compile
-from clhines.solver.device import devices
 
 STOP, DT, G = 40.0, 0.025, [0.004, 0.002]  # ms, ms, µS
 A, B = [5, 0], [9, 6]  # a dendrite's end to the middle of one; somas
@@ -69,18 +68,15 @@ def truth():
 
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ENGINES)
-def test_as_in_neuron(truth, fast_queue, needs, engine):
+def test_as_in_neuron(truth, double_queue, engine):
     """Voltages everywhere and currents of all halves, beside `target_var` and `source_var`.
 
     NEURON adds the same numbers in another order: 1600 steps, each some units in the last place,
     that spikes amplify by less than a hundredfold.
     """
-    needs(fast_queue, "float64")
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("an engine of CPUs")
     arrays, v, i = truth
     net, halves = network(*arrays)
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim = Simulation(net, DT, queue=double_queue, engine=engine)
     of_v, of_i = sim.record("v", np.arange(12)), sim.record("i", halves)
     result = sim.run(STOP)
     assert sim.engine == engine and set(result.spike_cell) == {0, 1}  # the junctions excite cell 1
@@ -89,15 +85,12 @@ def test_as_in_neuron(truth, fast_queue, needs, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_two_compartments_reach_each_other(fast_queue, needs, engine):
+def test_two_compartments_reach_each_other(double_queue, engine):
     """The difference shrinks by (1 - r)/(1 + r) in a step, r = g*dt/c; the sum stays."""
-    needs(fast_queue, "float64")
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("an engine of CPUs")
     c, g = 0.01, 0.004
     net = Network.from_arrays([-1, -1], [0, 1, 2], [500.0] * 2, [0.0] * 2, [c] * 2)
     net.gap(0, 1, g)
-    sim = Simulation(net, DT, v_init=[-60.0, -70.0], queue=fast_queue, engine=engine)
+    sim = Simulation(net, DT, v_init=[-60.0, -70.0], queue=double_queue, engine=engine)
     number = sim.record("v", [0, 1])
     v, r = sim.run(20 * DT)[number], g * DT / c
     # each step rounds some numbers of 100 mV by 2**-53

@@ -51,13 +51,12 @@ def check_same(found, expected):
 
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_run_goes_on_after_ctrl_c(fast_queue, needs, tmp_path, engine, build):
+def test_a_run_goes_on_after_ctrl_c(double_queue, tmp_path, engine, build):
     """The run was lost, and the message ended in "KeyboardInterrupt: ;"."""
-    needs(fast_queue, "float64")
-    whole = simulation(build, fast_queue, engine)
+    whole = simulation(build, double_queue, engine)
     expected = whole.run(STEPS * DT)
     assert len(expected.spike_time)
-    sim = simulation(build, fast_queue, engine)
+    sim = simulation(build, double_queue, engine)
     interrupt_in_chunk(sim, 2)
     with pytest.raises(KeyboardInterrupt, match=r"interrupted at t = \d.* of 3.75") as raised:
         sim.run(STEPS * DT)
@@ -68,7 +67,7 @@ def test_a_run_goes_on_after_ctrl_c(fast_queue, needs, tmp_path, engine, build):
     rest = sim.run((STEPS - step) * DT)
     check_same(joined(result, rest), joined_whole(expected))
     np.testing.assert_array_equal(sim.voltages(), whole.voltages())
-    again = simulation(build, fast_queue, engine)
+    again = simulation(build, double_queue, engine)
     again.restore(tmp_path / "state.npz")
     check_same(joined(result, again.run((STEPS - step) * DT)), joined_whole(expected))
 
@@ -77,11 +76,10 @@ def joined_whole(result):
     return result.spike_time, result.spike_cell, *result.values
 
 
-def test_ctrl_c_from_outside(fast_queue, needs):
-    needs(fast_queue, "float64")
+def test_ctrl_c_from_outside(double_queue):
     net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
     net.insert("hh")
-    sim = Simulation(net, DT, queue=fast_queue, chunk=256)
+    sim = Simulation(net, DT, queue=double_queue, chunk=256)
     sim.run(DT)  # compiles
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

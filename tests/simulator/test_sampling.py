@@ -76,12 +76,11 @@ def reference(name):
         ("noisy", {"by_node": False}),
     ],
 )
-def test_states_and_currents(fast_queue, needs, name, options):
+def test_states_and_currents(double_queue, name, options):
     """By the engines of CPUs and GPUs; in chunks, and in no more launches than without."""
-    needs(fast_queue, "float64")
-    engine = "epochs" if options is None else blocks(limits(fast_queue.device), **options)
+    engine = "epochs" if options is None else blocks(limits(double_queue.device), **options)
     net, _ = BUILDS[name]()
-    sims = [Simulation(net, DT, queue=fast_queue, engine=engine, seed=7, chunk=20) for _ in "ab"]
+    sims = [Simulation(net, DT, queue=double_queue, engine=engine, seed=7, chunk=20) for _ in "ab"]
     numbers, steps = record_all(sims[0]), []
     sims[1].record("v", net.soma)
     for sim in sims:
@@ -97,18 +96,17 @@ def test_states_and_currents(fast_queue, needs, name, options):
     result, plain = (sim.run(STOP) for sim in sims)
     most = min(sims[0].runner.max_steps, max(20, sims[0].runner.decisions.epoch))
     assert steps[0] == steps[1] and max(steps[0]) == min(most, STEPS) >= LEAST[name]
-    np.testing.assert_allclose(result[0], plain[0], 0, apart(fast_queue) * np.abs(plain[0]).max())
+    np.testing.assert_allclose(result[0], plain[0], 0, apart(double_queue) * np.abs(plain[0]).max())
     for k, expected in zip(numbers, reference(name), strict=True):
         # states follow voltages, which agree to 1e-7 mV; currents are up to 1 mA/cm2 or nA
         np.testing.assert_allclose(result[k], expected, rtol=1e-6, atol=1e-8)
         assert result[k].size and np.isfinite(result[k]).all()
 
 
-def test_samples_are_dropped_again(fast_queue, needs):
+def test_samples_are_dropped_again(double_queue):
     """A simulation without such records after one with them has the kernel without."""
-    needs(fast_queue, "float64")
     net, syn = mixed_network()
-    sim = Simulation(net, DT, queue=fast_queue, engine="epochs")
+    sim = Simulation(net, DT, queue=double_queue, engine="epochs")
     number = sim.record("g", syn)
     first = sim.run(1.0)[number]
     sim.reset()

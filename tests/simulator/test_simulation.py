@@ -29,11 +29,10 @@ def test_engines_follow_the_reference(fast_queue, needs, build, engine, dtype):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_second_order_and_recorded_states(fast_queue, needs, engine):
-    needs(fast_queue, "float64")
+def test_second_order_and_recorded_states(double_queue, engine):
     expected, v = truth(mixed_network, True, 3.0)
     net, syn = mixed_network()
-    options = {"queue": fast_queue, "engine": engine, "seed": 7, "secondorder": True}
+    options = {"queue": double_queue, "engine": engine, "seed": 7, "secondorder": True}
     sim = Simulation(net, DT, **options)
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
@@ -44,11 +43,10 @@ def test_second_order_and_recorded_states(fast_queue, needs, engine):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-def test_a_state_goes_from_engine_to_engine(fast_queue, needs, tmp_path):
-    needs(fast_queue, "float64")
+def test_a_state_goes_from_engine_to_engine(double_queue, tmp_path):
     _, v = truth(mixed_network)
     for k, engine in enumerate(("reference", "epochs", "steps")):
-        sim = Simulation(mixed_network()[0], DT, queue=fast_queue, engine=engine, seed=7)
+        sim = Simulation(mixed_network()[0], DT, queue=double_queue, engine=engine, seed=7)
         if k:
             sim.restore(tmp_path / f"{k - 1}.npz")
         sim.run((2.0, 3.0, 5.0)[k])
@@ -69,12 +67,11 @@ def test_all_devices(every_queue):
 
 
 @pytest.mark.parametrize("engine", ["reference", *ENGINES])
-def test_the_same_bits_again_in_parts_and_after_a_restore(fast_queue, needs, engine, tmp_path):
-    needs(fast_queue, "float64")
+def test_the_same_bits_again_in_parts_and_after_a_restore(double_queue, engine, tmp_path):
 
     def simulation():
         net, _ = mixed_network()
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine, seed=3, chunk=50)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine, seed=3, chunk=50)
         sim.record("v", net.soma[:2])
         return sim
 
@@ -115,20 +112,18 @@ def charged(dt, secondorder, engine="reference", **options):
 
 
 @pytest.mark.parametrize(("secondorder", "order"), [(False, 1), (True, 2)])
-def test_order_of_convergence(fast_queue, needs, secondorder, order):
+def test_order_of_convergence(double_queue, secondorder, order):
     """Against the closed form, 1 - 1/e of the whole rise at t = tau."""
-    needs(fast_queue, "float64")
     exact = 1 - np.exp(-1)
     errors = [abs(charged(dt, secondorder) - exact) for dt in (0.5, 0.25, 0.125)]
     rates = np.log2(np.divide(errors[:-1], errors[1:]))
     np.testing.assert_allclose(rates, order, atol=0.05)
-    device = charged(0.125, secondorder, "auto", queue=fast_queue)
+    device = charged(0.125, secondorder, "auto", queue=double_queue)
     assert abs(device - exact) == pytest.approx(errors[-1], rel=1e-6)
 
 
-def test_passive_cable_against_its_closed_form(fast_queue, needs):
+def test_passive_cable_against_its_closed_form(double_queue):
     """A sealed cylinder of one length constant with current into one end, in the steady state."""
-    needs(fast_queue, "float64")
     radius, g, resistivity = 1.0, 1e-4, 100.0
     constant = 1e4 * np.sqrt(radius * 1e-4 / (2 * g * resistivity))  # µm
     n = 3
@@ -144,7 +139,7 @@ def test_passive_cable_against_its_closed_form(fast_queue, needs):
     net = Network(cable)
     net.insert("pas", g=g, e=-65.0)
     net.add("iclamp", at=[0], dur=1e9, amp=0.1)
-    sim = Simulation(net, 1000.0, queue=fast_queue)
+    sim = Simulation(net, 1000.0, queue=double_queue)
     sim.run(50_000.0)
     v = sim.voltages()
     x = (np.arange(cable.num_nodes) + 0.5) / cable.num_nodes
@@ -154,11 +149,10 @@ def test_passive_cable_against_its_closed_form(fast_queue, needs):
 
 
 @pytest.mark.parametrize("engine", ["reference", *ENGINES])
-def test_a_voltage_that_is_not_finite(fast_queue, needs, engine, tmp_path):
-    needs(fast_queue, "float64")
+def test_a_voltage_that_is_not_finite(double_queue, engine, tmp_path):
     net, _ = simple_network()
     net.add("iclamp", at=net.soma[[3, 3, 3]], delay=1.0, dur=1.0, amp=1e308)
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=32)
+    sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=32)
     sim.record("v", net.soma)
     sim.run(0.5)
     sim.save(tmp_path / "good.npz")
@@ -181,11 +175,10 @@ def test_a_voltage_that_is_not_finite(fast_queue, needs, engine, tmp_path):
 
 
 @pytest.mark.core
-def test_more_spikes_than_room(fast_queue, needs):
-    needs(fast_queue, "float64")
+def test_more_spikes_than_room(double_queue):
     net, syn = simple_network()
     net.add_event(syn, np.arange(5), 0.2, 0.05)
-    sim = Simulation(net, DT, queue=fast_queue, max_spikes=2)
+    sim = Simulation(net, DT, queue=double_queue, max_spikes=2)
     with pytest.raises(SpikeOverflowError, match=r"step \d+: .*max_spikes") as error:
         sim.run(10.0)
     assert error.value.step > 0
@@ -194,40 +187,38 @@ def test_more_spikes_than_room(fast_queue, needs):
 
 
 @pytest.mark.core
-def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
-    needs(fast_queue, "float64")
+def test_no_memory_is_told_in_one_line(double_queue, monkeypatch):
     with pytest.raises(InputError, match="max_spikes is 1125899906842624; .* at most 2147483647"):
-        Simulation(simple_network()[0], DT, queue=fast_queue, max_spikes=2**50)  # fits no int32
+        Simulation(simple_network()[0], DT, queue=double_queue, max_spikes=2**50)  # fits no int32
 
     def full(*_):
-        cla.zeros(fast_queue, 2**57, np.float64)  # drivers may allocate at the first write only
+        cla.zeros(double_queue, 2**57, np.float64)  # drivers may allocate at the first write only
 
     with monkeypatch.context() as patch:
         patch.setattr("clhines.simulator.engines.arena_run.Grid", full)
         with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
-            Simulation(simple_network()[0], DT, queue=fast_queue)
+            Simulation(simple_network()[0], DT, queue=double_queue)
     net, syn = simple_network()
     net.connect(0, syn, 0, 0.1, 2.0**29 * DT, rule=STDP(0.01, 0.01))
     error, words = DeviceMemoryError, "pending events of 5 targets"
-    if fast_queue.device.max_mem_alloc_size > 5 * 2**32:  # they would fit
+    if double_queue.device.max_mem_alloc_size > 5 * 2**32:  # they would fit
         error, words = InputError, "longest delay of a plastic connection is 536870912 steps"
     with pytest.raises(error, match=words):
-        Simulation(net, DT, queue=fast_queue)
+        Simulation(net, DT, queue=double_queue)
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
-def test_a_delay_far_ahead_takes_no_ring_of_steps(fast_queue, needs, engine):
-    needs(fast_queue, "float64")
+def test_a_delay_far_ahead_takes_no_ring_of_steps(double_queue, engine):
     net, syn = simple_network()
     net.connect(0, syn, 0, 0.1, 1e6)
-    sim = Simulation(net, DT, engine=engine, queue=None if engine == "reference" else fast_queue)
+    sim = Simulation(net, DT, engine=engine, queue=None if engine == "reference" else double_queue)
     size = sum(array.nbytes for array in sim.arrays().values())
     assert size < 2**20 and len(sim.run(5.0).spike_time)
     plastic, syn = simple_network()
     plastic.connect(0, syn, 0, 0.1, 2.0**20 * DT, rule=STDP(0.01, 0.01))
     if engine == "steps":
         with pytest.raises(InputError, match="plastic connection is 1048576 steps; expected at m"):
-            Simulation(plastic, DT, engine=engine, queue=fast_queue)
+            Simulation(plastic, DT, engine=engine, queue=double_queue)
 
 
 @pytest.mark.parametrize(
@@ -256,19 +247,17 @@ def test_events_beyond_the_ring_come_when_the_others_do(
         assert np.array_equal(whole, exact)
 
 
-def test_progress(fast_queue, needs, capsys):
-    needs(fast_queue, "float64")
-    sim = Simulation(simple_network()[0], DT, queue=fast_queue)
+def test_progress(double_queue, capsys):
+    sim = Simulation(simple_network()[0], DT, queue=double_queue)
     cost = sim.run(5.0, progress=True).cost
     assert "s per simulated s" in capsys.readouterr().err
     assert set(cost) == {"all", "steps", "spikes", "collect"}
     assert cost["all"] >= sum(v for k, v in cost.items() if k != "all") > 0
 
 
-def test_refused(fast_queue, needs, tmp_path):
-    needs(fast_queue, "float64")
+def test_refused(double_queue, tmp_path):
     net, syn = simple_network()
-    sim = Simulation(net, DT, queue=fast_queue)
+    sim = Simulation(net, DT, queue=double_queue)
     for duration in (0.03, -1.0, np.nan, "long", 25000.01, 1e9):
         with pytest.raises(InputError, match=r"duration is .*whole number of steps of 0.025 ms"):
             sim.run(duration)
@@ -285,14 +274,14 @@ def test_refused(fast_queue, needs, tmp_path):
     with pytest.raises(InputError, match="queue is str"):
         Simulation(net, queue="here")
     with pytest.raises(InputError, match="chunk is 0"):
-        Simulation(net, queue=fast_queue, chunk=0)
-    for options in ({"queue": fast_queue}, {"engine": "reference"}):
+        Simulation(net, queue=double_queue, chunk=0)
+    for options in ({"queue": double_queue}, {"engine": "reference"}):
         with pytest.raises(InputError, match="int32"):
             Simulation(net, dtype="int32", **options)
     with pytest.raises(
         InputError, match="takes no methods of the solver; expected 'steps' or 'reference'"
     ):
-        Simulation(net, queue=fast_queue, engine="epochs", method="fine")
+        Simulation(net, queue=double_queue, engine="epochs", method="fine")
     (tmp_path / "bad.npz").write_text("nothing")
     (tmp_path / "empty.npz").write_text("")
     np.save(tmp_path / "array.npy", np.zeros(3))
@@ -318,7 +307,7 @@ def test_refused(fast_queue, needs, tmp_path):
         else:
             changed.groups[0].parameters[change] = 0.2
         with pytest.raises(InputError, match="of another network"):
-            Simulation(changed, DT, queue=fast_queue).restore(tmp_path / "state")
+            Simulation(changed, DT, queue=double_queue).restore(tmp_path / "state")
 
 
 def test_the_network_is_frozen_once_it_is_simulated():
@@ -386,9 +375,8 @@ def test_a_refused_rule_is_not_kept():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_plastic_weights(fast_queue, needs, engine, tmp_path):
+def test_plastic_weights(double_queue, engine, tmp_path):
     """The pair rule: against the reference, and the same bits after a restore."""
-    needs(fast_queue, "float64")
     rule = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
 
     def simulation(**options):
@@ -406,7 +394,7 @@ def test_plastic_weights(fast_queue, needs, engine, tmp_path):
     reference = simulation(engine="reference")
     expected = reference.run(30.0)
     assert (expected.spike_time > 15).sum() >= 5
-    sim, later = (simulation(queue=fast_queue, engine=engine) for _ in range(2))
+    sim, later = (simulation(queue=double_queue, engine=engine) for _ in range(2))
     sim.run(15.0)
     sim.save(tmp_path / "state.npz")
     sim.run(15.0)

@@ -69,15 +69,14 @@ def initialise(secondorder):
     ("engine", "secondorder"),
     [("reference", False), ("reference", True), ("steps", False), ("epochs", False)],
 )
-def test_voltages_of_one_cell(fast_queue, needs, engine, secondorder):
+def test_voltages_of_one_cell(double_queue, engine, secondorder):
     """A spiking soma on passive dendrites: all nodes, in every eighth step of 100 ms."""
-    needs(fast_queue, "float64")
     (cable,) = branching_cells(1)
     duration, every, pulses = 100.0, 8, [5.0, 30.0, 55.0, 80.0]
     net = our_network(cable)
     net.add("iclamp", at=np.repeat(net.soma, 4), delay=pulses, dur=2.0, amp=0.6)
     sim = Simulation(
-        net, DT, queue=fast_queue, engine=engine, secondorder=secondorder, v_init=V_INIT
+        net, DT, queue=double_queue, engine=engine, secondorder=secondorder, v_init=V_INIT
     )
     sim.record("v", np.arange(cable.num_nodes))
     result = sim.run(duration)
@@ -99,9 +98,8 @@ def test_voltages_of_one_cell(fast_queue, needs, engine, secondorder):
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs"])
-def test_ring(fast_queue, needs, engine):
+def test_ring(double_queue, engine):
     """Sixteen cells, each with a synapse at its soma that hears the one before."""
-    needs(fast_queue, "float64")
     cables, duration, delay, weight = branching_cells(16), 200.0, 5.0, 0.05
     net = our_network(cables)
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
@@ -109,7 +107,7 @@ def test_ring(fast_queue, needs, engine):
     net.connect(cells, syn, (cells + 1) % 16, weight, delay)
     net.add_event(syn, 0, 1.0, weight)
     net.threshold = 10.0
-    result = Simulation(net, DT, queue=fast_queue, engine=engine).run(duration)
+    result = Simulation(net, DT, queue=double_queue, engine=engine).run(duration)
 
     theirs, kept = [], []
     times = h.Vector()

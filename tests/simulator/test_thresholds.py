@@ -26,12 +26,11 @@ def found(net, group, made, **options):
 
 
 @pytest.mark.core
-def test_thresholds_are_those_of_single_cells(fast_queue, needs):
+def test_thresholds_are_those_of_single_cells(double_queue):
     """The amplitude fires, and the one below does not, in simulations of one cell each."""
-    needs(fast_queue, "float64")
     distance, diameters = np.array([800.0, 900.0, 1500.0]), (10.0, 20.0, 15.0)
     net, group, made = fibre_network(distance, diameters)
-    result = found(net, group, made, queue=fast_queue)
+    result = found(net, group, made, queue=double_queue)
     assert (result.amplitude / result.below - 1 <= 1e-3).all() and result.runs < 25
     assert repr(result).endswith(f" of {result.runs} runs)") and "[" in repr(result)
     assert result.amplitude[0] > result.amplitude[1] and result.amplitude[2] > result.amplitude[1]
@@ -39,47 +38,44 @@ def test_thresholds_are_those_of_single_cells(fast_queue, needs):
         for scale, fires in ((result.amplitude[k], True), (result.below[k], False)):
             one, field, single = fibre_network(distance[k], diameters[k : k + 1])
             field.parameters["scale"] = scale
-            sim = Simulation(one, DT, queue=fast_queue, v_init=-70.0)
+            sim = Simulation(one, DT, queue=double_queue, v_init=-70.0)
             number = sim.record("v", single.ranvier[0, 1])
             assert (sim.run(STOP)[number].max() > 0) == fires
 
 
-def test_a_threshold_lies_below_a_block(fast_queue, needs):
+def test_a_threshold_lies_below_a_block(double_queue):
     """Far above its threshold a fibre beside the electrode is blocked; the bounds span both."""
-    needs(fast_queue, "float64")
     net, group, made = fibre_network(150.0, (20.0,))
-    result = found(net, group, made, queue=fast_queue, low=0.1, high=4e3)
+    result = found(net, group, made, queue=double_queue, low=0.1, high=4e3)
     fires = []
     for scale in (1.2 * result.amplitude[0], 4e3):
         one, field, single = fibre_network(150.0, (20.0,))
         field.parameters["scale"] = scale
-        sim = Simulation(one, DT, queue=fast_queue, v_init=-70.0)
+        sim = Simulation(one, DT, queue=double_queue, v_init=-70.0)
         number = sim.record("v", single.ranvier[0, 1], reduce="count", threshold=0.0)
         sim.run(0.5)  # the pulse itself
         fires.append(bool(sim.run(STOP - 0.5)[number][0]))
     assert fires == [True, False]
-    late = found(net, group, made, queue=fast_queue, low=0.1, high=4e3, after=0.5)
+    late = found(net, group, made, queue=double_queue, low=0.1, high=4e3, after=0.5)
     assert late.amplitude[0] <= 1.2 * result.amplitude[0]
 
 
-def test_amplitudes_of_electrodes_in_cells(fast_queue, needs):
+def test_amplitudes_of_electrodes_in_cells(double_queue):
     """Any parameter is changed; cells that never fire are NaN if asked for."""
-    needs(fast_queue, "float64")
     made = fibres.unmyelinated([1.0, 1.0], 1000.0, 21)
     net = made.network(Network.from_arrays)
     clamp = net.add("iclamp", at=made.ranvier[:, 3], delay=0.1, dur=[0.5, 1e-6], amp=0.0)
     options = {"name": "amp", "low": 1e-3, "high": 5.0, "v_init": -65.0, "missing": "nan"}
-    result = found(net, clamp, made, queue=fast_queue, **options)
+    result = found(net, clamp, made, queue=double_queue, **options)
     assert 0.01 < result.amplitude[0] < 1.0 and np.isnan(result.amplitude[1])
     with pytest.raises(
         InputError, match="cell 1 does not fire from low to high, 5; expected a thr"
     ):
-        found(net, clamp, made, queue=fast_queue, **{**options, "missing": "raise"})
+        found(net, clamp, made, queue=double_queue, **{**options, "missing": "raise"})
 
 
-def test_strength_and_duration(fast_queue, needs):
+def test_strength_and_duration(double_queue):
     """Charge grows with the duration, and strength falls: Lapicque's curve lies between."""
-    needs(fast_queue, "float64")
     durations = np.array([0.04, 0.1, 0.3, 1.0])
     made = fibres.senn([20.0] * 4, 15, [[0, 0, 2000.0]] * 4)
     net = made.network(Network.from_arrays)
@@ -88,7 +84,7 @@ def test_strength_and_duration(fast_queue, needs):
     group = net.field(
         point_potential(made.geometry, [0, 0, 0]), (t, y), of_cell=np.arange(4), continuous=False
     )
-    result = found(net, group, made, queue=fast_queue, level=-20.0)
+    result = found(net, group, made, queue=double_queue, level=-20.0)
     assert (np.diff(result.amplitude) < 0).all()
     assert (np.diff(result.amplitude * durations) > 0).all()
 

@@ -9,12 +9,11 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.neuron
-def test_a_cell_is_found_again_from_a_recording_made_by_neuron(fast_queue, needs):
+def test_a_cell_is_found_again_from_a_recording_made_by_neuron(double_queue):
     """Ra, cm and g_pas that NEURON has simulated with, from voltages at two places.
 
     Both take the same backward-Euler steps; the loss is flat to some 1e-9 of the parameters.
     """
-    needs(fast_queue, np.float64)
     pytest.importorskip("neuron")
     from neuron_cells import h, neuron_sections
 
@@ -41,7 +40,7 @@ def test_a_cell_is_found_again_from_a_recording_made_by_neuron(fast_queue, needs
     recorded = torch.tensor(recorded, dtype=torch.float64)
 
     cable = discretise(sample_cells()[1], nseg=made.nseg, Ra=1.0, cm=1.0)
-    solver = Solver(Forest(cable.parent), queue=fast_queue)
+    solver = Solver(Forest(cable.parent), queue=double_queue)
     arrays = cable.area, cable.g_axial, cable.g_total
     area, g_axial, g_total = (torch.from_numpy(a.copy()) for a in arrays)
     current = torch.zeros_like(area)

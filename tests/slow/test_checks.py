@@ -19,10 +19,9 @@ pytestmark = pytest.mark.neuron
 
 
 @pytest.fixture
-def settings(fast_queue, needs):
+def settings(double_queue):
     """Small sizes; the bounds are those of the checks and are derived there."""
-    needs(fast_queue, "float64")
-    return common.Settings(fast_queue, seeds=3, duration=150.0, engines=("epochs", "reference"))
+    return common.Settings(double_queue, seeds=3, duration=150.0, engines=("epochs", "reference"))
 
 
 @pytest.fixture
@@ -48,10 +47,9 @@ def test_random_networks(settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in command.CHECKS if name != "cells"])
-def test_whole_checks(fast_queue, needs, compiled, name):
+def test_whole_checks(double_queue, compiled, name):
     """As many cases as `python -m bench checks` makes, by every engine."""
-    needs(fast_queue, "float64")
-    assert_passed(command.CHECKS[name](common.Settings(fast_queue)))
+    assert_passed(command.CHECKS[name](common.Settings(double_queue)))
 
 
 def test_hh_and_its_table(settings):

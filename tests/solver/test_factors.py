@@ -59,10 +59,9 @@ def solver_of_row(queue, method):
 
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_row_solves_and_factors(fast_queue, needs, method, symmetric):
+def test_every_row_solves_and_factors(double_queue, method, symmetric):
     """One matrix, many right-hand sides, at once and one after another, with and without l."""
-    needs(fast_queue, np.float64)
-    solver = solver_of_row(fast_queue, method)
+    solver = solver_of_row(double_queue, method)
     system = make_system(solver.forest, symmetric=symmetric, rows=5)
     plain = solver.solve(**system.arrays)
     system.assert_solved(plain)

@@ -56,20 +56,18 @@ def test_transposed_solves_of_every_shape(fast_queue, needs, config, dtype):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_solves_transposed(fast_queue, needs, method):
-    needs(fast_queue, np.float64)
+def test_every_method_solves_transposed(double_queue, method):
     cells = [chain(n) for n in (1, 2, 33)] if METHODS[method].chains_only else dissimilar(7)
-    solver = Solver(Forest.from_parents(cells), method, queue=fast_queue)
+    solver = Solver(Forest.from_parents(cells), method, queue=double_queue)
     system = make_system(solver.forest, symmetric=False)
     factors = factor(solver, system)
     x = factors.solve(system.b, transpose=True)
     assert_close(solver.forest, x, transposed_truth(system, system.b), np.float64)
 
 
-def test_several_rows_are_solved_transposed(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_several_rows_are_solved_transposed(double_queue):
     forest = Forest.from_parents([*dissimilar(9), star(40), caterpillar(30)])
-    solver = Solver(forest, dtype=float, queue=fast_queue)
+    solver = Solver(forest, dtype=float, queue=double_queue)
     system = make_system(forest, symmetric=False, rows=3)
     factors = factor(solver, system)
     x = factors.solve(system.b, transpose=True)
@@ -78,12 +76,11 @@ def test_several_rows_are_solved_transposed(fast_queue, needs):
     assert_close(forest, g.b, x, np.float64)
 
 
-def test_device_arrays_are_solved_transposed(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_device_arrays_are_solved_transposed(double_queue):
     forest = Forest.from_parents(dissimilar(5))
     system = make_system(forest, symmetric=False, rows=2)
-    factors = factor(make_solver(fast_queue, forest, "contraction_6"), system)
-    x = factors.solve(cla.to_device(fast_queue, system.b), transpose=True).get()
+    factors = factor(make_solver(double_queue, forest, "contraction_6"), system)
+    x = factors.solve(cla.to_device(double_queue, system.b), transpose=True).get()
     assert_close(forest, x, dense_solution(system, system.b, True), np.float64)
 
 
@@ -98,17 +95,16 @@ def loss(system, **changed):
 @pytest.mark.parametrize("rows", [None, 3])
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize("config", CONFIGS)
-def test_gradients_are_central_differences(fast_queue, needs, config, symmetric, rows):
+def test_gradients_are_central_differences(double_queue, config, symmetric, rows):
     """Every entry of d, u, l and b against the change of the reference's loss.
 
     The error of a central difference with step h is h**2 / 6 times a third derivative plus
     eps * loss / h. Rows are dominated by 0.5 at least, so that each derivative of x brings a factor
     of 2 at most: third derivatives are some 6 * 2**3 times the largest of x squared.
     """
-    needs(fast_queue, np.float64)
     forest = Forest.from_parents([star(6), caterpillar(9), chain(1), *dissimilar(2, most=20)])
     system = make_system(forest, symmetric=symmetric, rows=rows)
-    solver = make_solver(fast_queue, forest, config)
+    solver = make_solver(double_queue, forest, config)
     x = solver.solve(**system.arrays)
     value, g = loss(system)
     factored = factor(solver, system).vjp(x, g)
@@ -154,19 +150,18 @@ def test_gradients_in_float32(fast_queue):
     )
 
 
-def test_what_cannot_be_done_is_refused(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_what_cannot_be_done_is_refused(double_queue):
     forest = Forest.from_parents(dissimilar(2))
     system = make_system(forest)
     n = forest.num_nodes
-    solver = make_solver(fast_queue, forest, "flat")
+    solver = make_solver(double_queue, forest, "flat")
     factors = factor(solver, system)
     x = factors.solve(system.b)
     for bad, text in (
         ((x, x[:-1]), f"g has shape .*expected \\({n},\\)"),
         ((x, np.stack([x, x])), "g has shape .*expected as for x"),
         ((x, np.full(n, np.nan)), "g\\[0\\] is nan"),
-        ((cla.to_device(fast_queue, x), x), "x is a pyopencl array"),
+        ((cla.to_device(double_queue, x), x), "x is a pyopencl array"),
         ((x, x.astype(complex)), "g has dtype complex128"),
     ):
         with pytest.raises(InputError, match=text):

@@ -21,11 +21,10 @@ def _double():
 
 
 @pytest.fixture(params=[(True, None), (False, 2)], ids=["symmetric", "unsymmetric"])
-def case(request, fast_queue, needs):
-    needs(fast_queue, np.float64)
+def case(request, double_queue):
     system = small_system(*request.param)
     given = {name: jnp.asarray(a) for name, a in system.arrays.items() if a is not None}
-    return system, given, make_solver(fast_queue, system.forest, "contraction_6")
+    return system, given, make_solver(double_queue, system.forest, "contraction_6")
 
 
 def dense_solve(system, given):

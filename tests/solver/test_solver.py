@@ -114,11 +114,10 @@ def test_counts_around_the_work_group(queue, config, change):
         assert_solved(config, system, x)
 
 
-def test_methods_agree_with_each_other(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_methods_agree_with_each_other(double_queue):
     trees = [c for c, (method, _) in CONFIGS.items() if not METHODS[method].chains_only]
-    assert_agreement(fast_queue, Forest.from_parents(dissimilar(11)), trees)
-    assert_agreement(fast_queue, Forest.from_parents(map(straightened, dissimilar(11))), CONFIGS)
+    assert_agreement(double_queue, Forest.from_parents(dissimilar(11)), trees)
+    assert_agreement(double_queue, Forest.from_parents(map(straightened, dissimilar(11))), CONFIGS)
 
 
 def assert_agreement(queue, forest, configs):
@@ -201,25 +200,23 @@ def test_couplings_at_the_roots_do_not_matter(queue, config, value):
 @pytest.mark.parametrize(
     "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4"]
 )
-def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
-    needs(fast_queue, np.float64)
+def test_a_star_of_ten_thousand_children(double_queue, config):
     forest = Forest.from_parents([star(10_001), chain(3), star(10_001)])
     system = make_system(forest)
-    assert_solved(config, system, make_solver(fast_queue, forest, config).solve(**system.arrays))
+    assert_solved(config, system, make_solver(double_queue, forest, config).solve(**system.arrays))
 
 
 @pytest.mark.parametrize("config", ["flat", "fine", "fine_5"])
 @pytest.mark.parametrize("shape", [chain, caterpillar, None])
-def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
+def test_a_cell_of_many_nodes(double_queue, shape, config):
     """Judged by a right-hand side made from a known solution: the reference takes too long."""
-    needs(fast_queue, np.float64)
     n = 10**6 if shape is chain else 10**5
     tree = shape(n) if shape else random_binary_tree(n, 10_001, 3)
     forest = Forest.from_parents([tree, chain(5)])
     system = make_system(forest)
     known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
     system.b[:] = reference.multiply(forest, system.d, system.u, known)
-    x = make_solver(fast_queue, forest, config).solve(**system.arrays)
+    x = make_solver(double_queue, forest, config).solve(**system.arrays)
     assert_close(forest, x, known, np.float64)
     assert reference.residual(forest, system.d, system.u, system.b, x) <= residual_bound(x.dtype)
 

@@ -20,10 +20,9 @@ def tensors(system):
 
 
 @pytest.fixture(params=[(True, None), (False, 2)], ids=["symmetric", "unsymmetric"])
-def case(request, fast_queue, needs):
-    needs(fast_queue, np.float64)
+def case(request, double_queue):
     system = small_system(*request.param)
-    return system, make_solver(fast_queue, system.forest, "contraction_6")
+    return system, make_solver(double_queue, system.forest, "contraction_6")
 
 
 def dense_solve(system, given):

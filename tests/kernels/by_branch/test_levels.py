@@ -59,11 +59,10 @@ def test_launches_are_one_less_than_twice_the_levels(queue, padding):
 
 
 @pytest.mark.parametrize("padding", PADDING)
-def test_thousands_of_levels(fast_queue, needs, padding):
-    needs(fast_queue, np.float64)
+def test_thousands_of_levels(double_queue, padding):
     cells = [caterpillar(5000), random_binary_tree(3000, 700, 1), chain(2000), star(500)]
     forest = Forest.from_parents(cells)
-    solver = Solver(forest, "levels", queue=fast_queue, padding=padding)
+    solver = Solver(forest, "levels", queue=double_queue, padding=padding)
     assert launches(solver.plan) > 4000
     system = make_system(forest)
     system.assert_solved(solver.solve(**system.arrays))

@@ -90,13 +90,12 @@ def test_every_switch(fast_queue, switch):
         assert other.plan.parts[0].spec == solver.plan.parts[0].spec
 
 
-def test_a_million_nodes(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_a_million_nodes(double_queue):
     forest = Forest.from_parents([chain(10**6), chain(5)])
     system = make_system(forest)
     known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
     system.b[:] = reference.multiply(forest, system.d, system.u, known)
-    x = Solver(forest, "cr_pcr", queue=fast_queue).solve(**system.arrays)
+    x = Solver(forest, "cr_pcr", queue=double_queue).solve(**system.arrays)
     assert_close(forest, x, known, np.float64)
 
 
@@ -145,13 +144,12 @@ def test_every_bad_pivot_is_named(fast_queue, method, size, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ROWS)
-def test_matrices_that_are_not_positive_definite(fast_queue, needs, method):
+def test_matrices_that_are_not_positive_definite(double_queue, method):
     """No diagonal is bad by itself; the node is the one that elimination from the tip names."""
-    needs(fast_queue, np.float64)
     rng = np.random.default_rng(6)
     forest = Forest.from_parents([chain(n) for n in rng.integers(2, 90, 60)])
     d, u = rng.uniform(0.5, 4, forest.num_nodes), rng.uniform(-1, 1, forest.num_nodes)
-    solver = Solver(forest, method, queue=fast_queue)
+    solver = Solver(forest, method, queue=double_queue)
     solver.solve(d, u, np.ones(forest.num_nodes), check=False)
     found = 0
     for cell, status in enumerate(solver.status()):

@@ -78,11 +78,10 @@ def our_run(cable, queue, current, pulses, active="soma"):
         ("dCH-cobalt.CNG.swc", 20.0, PULSES, 32, 4),  # branched, four sections
     ],
 )
-def test_spikes_of_a_real_cell(fast_queue, needs, name, current, pulses, segments, spikes):
+def test_spikes_of_a_real_cell(double_queue, name, current, pulses, segments, spikes):
     """Voltages agree to 1e-10 mV or so where a spike is some 100 mV high."""
-    needs(fast_queue, "float64")
     cable = discretise(read_swc(FOLDER / "good" / name), max_length=MAX_LENGTH)
-    result, active = our_run(cable, fast_queue, current, pulses)
+    result, active = our_run(cable, double_queue, current, pulses)
     assert active == segments
     times, v = neuron_run(FOLDER / "good" / name, current, pulses)
     assert len(result.spike_time) == len(times) == spikes
@@ -91,11 +90,10 @@ def test_spikes_of_a_real_cell(fast_queue, needs, name, current, pulses, segment
 
 
 @needs_folder
-def test_the_middle_alone_is_seen(fast_queue, needs):
+def test_the_middle_alone_is_seen(double_queue):
     """A counter-check: HH in one segment of three gives another number of spikes."""
-    needs(fast_queue, "float64")
     cable = discretise(read_swc(FOLDER / "good" / "mp_ma_40984_gc2.CNG.swc"), max_length=MAX_LENGTH)
-    result, active = our_run(cable, fast_queue, 0.5, STEP, "soma.middle")
+    result, active = our_run(cable, double_queue, 0.5, STEP, "soma.middle")
     assert active == 1
     assert len(result.spike_time) == 1
 

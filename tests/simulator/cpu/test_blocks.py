@@ -21,11 +21,10 @@ EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
 
 
 @pytest.fixture
-def cpu(fast_queue, needs):
-    needs(fast_queue, "float64")
-    if not devices.is_cpu(fast_queue.device):
+def cpu(double_queue):
+    if not devices.is_cpu(double_queue.device):
         pytest.skip("blocks are for CPUs")
-    return fast_queue
+    return double_queue
 
 
 @pytest.fixture

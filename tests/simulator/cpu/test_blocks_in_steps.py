@@ -155,15 +155,14 @@ def test_points_with_kinds_on_some(cpu, needs, in_blocks, alone, dtype):
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference", "steps"])
-def test_weights_of_zero_may_be_set_later(fast_queue, needs, engine):
-    needs(fast_queue, "float64")
+def test_weights_of_zero_may_be_set_later(double_queue, engine):
     found = {}
     for first in (0.0, 0.03):
         net = Network.from_arrays([-1] * 2, [0, 1, 2], [1000.0] * 2, [0.0] * 2, [0.01] * 2)
         net.insert("hh")
         net.add("iclamp", at=[0], amp=0.5, dur=50.0)
         net.connect(0, net.add("expsyn", at=net.soma), [0, 1], first, [1.0, 1.5])
-        sim = Simulation(net, DT, engine=engine, queue=fast_queue)
+        sim = Simulation(net, DT, engine=engine, queue=double_queue)
         v = sim.record("v", [0, 1])
         for weight in (first, 0.03, 0.0):
             sim.set(weight=[0.0, weight])

@@ -14,11 +14,10 @@ DT, STOP = 0.05, 20.0  # ms
 
 
 @pytest.fixture
-def cpu(fast_queue, needs):
-    needs(fast_queue, "float64")
-    if not devices.is_cpu(fast_queue.device):
+def cpu(double_queue):
+    if not devices.is_cpu(double_queue.device):
         pytest.skip("blocks are for CPUs")
-    return fast_queue
+    return double_queue
 
 
 def test_which_networks(cpu):

@@ -31,10 +31,9 @@ def test_steps_where_a_device_has_no_float64(fast_queue, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
-def test_steps_with_any_method(fast_queue, needs, method):
-    needs(fast_queue, "float64")
+def test_steps_with_any_method(double_queue, method):
     _, v = truth(mixed_network)
-    sim = Simulation(mixed_network()[0], DT, queue=fast_queue, method=method, seed=7)
+    sim = Simulation(mixed_network()[0], DT, queue=double_queue, method=method, seed=7)
     assert sim.engine == "steps"
     sim.run(10.0)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)

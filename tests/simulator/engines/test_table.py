@@ -66,21 +66,20 @@ def test_descriptions():
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
-def test_a_cell_above_its_threshold_at_the_start_sends_an_event(fast_queue, needs, engine):
+def test_a_cell_above_its_threshold_at_the_start_sends_an_event(double_queue, engine):
     """As in NEURON: at t = 0, through the grid as at exact times."""
-    needs(fast_queue, "float64")
     found = []
     for build in (with_synapse, changed(lambda net: None)):
         net = build()
         net.threshold = -70.0
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine)
         number = sim.record("v", [0])
         result = sim.run(2.0)
         assert result.spike_time[0] == 0.0 and result.spike_cell[0] == 0
         found.append(result[number])
     quiet = with_synapse()
     quiet.threshold = 100.0
-    sim = Simulation(quiet, DT, queue=fast_queue, engine=engine)
+    sim = Simulation(quiet, DT, queue=double_queue, engine=engine)
     number = sim.record("v", [0])
     values = sim.run(2.0)[number]
     np.testing.assert_array_equal(values[:20], found[0][:20])  # the delay is 1 ms

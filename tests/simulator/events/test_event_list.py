@@ -30,20 +30,19 @@ def counted(patch, apart):
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_new_events_come_with_one_wait(fast_queue, needs, monkeypatch, apart):
+def test_new_events_come_with_one_wait(double_queue, monkeypatch, apart):
     """Their number with as many as usual; a second wait for more, and for some after none."""
-    needs(fast_queue, np.float64)
     blocking, rng = counted(monkeypatch, apart), np.random.default_rng(4)
-    apart = apart or not copies.fine_grained(fast_queue.device)
-    count = arrays.within_reach(fast_queue, (1,), np.dtype(np.int32))
-    events = EventList(fast_queue, 400, np.dtype(np.float64), count)
+    apart = apart or not copies.fine_grained(double_queue.device)
+    count = arrays.within_reach(double_queue, (1,), np.dtype(np.int32))
+    events = EventList(double_queue, 400, np.dtype(np.float64), count)
     source, t = rng.integers(0, 9, 400), rng.uniform(0, 5, 400)
     for name, values in (("spike_source", source), ("spike_time", t)):
         array = events.arguments[name]
-        arrays.set_soon(array, 0, values.astype(array.dtype), fast_queue)
+        arrays.set_soon(array, 0, values.astype(array.dtype), double_queue)
     begin = 0
     for more, waits in ((0, 1), (63, 2), (64, 1), (65, 2), (128, 1), (80, 1)):  # from 65 on 128
-        arrays.set_soon(count, 0, np.array([begin + more], np.int32), fast_queue)
+        arrays.set_soon(count, 0, np.array([begin + more], np.int32), double_queue)
         blocking.clear()
         *found, (values,) = events.new([(count, 0, 1)])
         assert values == [begin + more]
@@ -54,9 +53,8 @@ def test_new_events_come_with_one_wait(fast_queue, needs, monkeypatch, apart):
     assert begin == events.capacity
 
 
-def test_events_of_other_ranks_take_one_copy(fast_queue, needs, monkeypatch):
+def test_events_of_other_ranks_take_one_copy(double_queue, monkeypatch):
     """Rings by hand, in arrays that are kept: more than there was room for come last."""
-    needs(fast_queue, np.float64)
     sizes, rng = np.array([3, 4, 5]), np.random.default_rng(5)
     rings, counts, fans = np.zeros(12), np.array([0, 3, 7]), [[1], [0, 2], []]
     regions = {
@@ -66,10 +64,10 @@ def test_events_of_other_ranks_take_one_copy(fast_queue, needs, monkeypatch):
     ends = np.cumsum([len(values) for values in regions.values()])
     ints = SimpleNamespace(offset=dict(zip(regions, [0, *ends.tolist()], strict=False)))
     run = SimpleNamespace(
-        queue=fast_queue,
-        limits=limits(fast_queue.device),
-        clock=to_device(fast_queue, rings, np.float64),
-        ints=to_device(fast_queue, np.concatenate([*regions.values()]), np.int32),
+        queue=double_queue,
+        limits=limits(double_queue.device),
+        clock=to_device(double_queue, rings, np.float64),
+        ints=to_device(double_queue, np.concatenate([*regions.values()]), np.int32),
         arenas={"clock": SimpleNamespace(offset={"ring": 0}), "ints": ints},
     )
     monkeypatch.setattr(event_list, "_WORDS", 16)
@@ -85,8 +83,8 @@ def test_events_of_other_ranks_take_one_copy(fast_queue, needs, monkeypatch):
             rings[regions["ring_first"][s] + counts[s] % sizes[s]] = t
             counts[s] += 1
             stale[fans[s]] = 1
-        found = dict(zip(regions, np.split(run.ints.get(fast_queue), ends[:-1]), strict=True))
-        np.testing.assert_array_equal(run.clock.get(fast_queue), rings)
+        found = dict(zip(regions, np.split(run.ints.get(double_queue), ends[:-1]), strict=True))
+        np.testing.assert_array_equal(run.clock.get(double_queue), rings)
         for name, values in (("event_count", counts), ("event_live", counts), ("stale", stale)):
             np.testing.assert_array_equal(found[name], values)
 

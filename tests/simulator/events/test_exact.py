@@ -198,12 +198,11 @@ def recorded(sim, groups):
 @oracle
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-gpu"])
 @pytest.mark.parametrize(("dt", "secondorder"), [OPTIMISED, (0.1, 0), (0.05, 1), (0.05, 2)])
-def test_everything_at_once(truth, fast_queue, needs, engine, dt, secondorder):
+def test_everything_at_once(truth, double_queue, engine, dt, secondorder):
     """Voltages, concentrations, potentials, states; spikes and events at the same times."""
-    needs(fast_queue, "float64")
     values, spikes, weights = truth.run(dt, secondorder)
     net, groups, sources = our_network(truth)
-    sim = Simulation(net, dt, queue=fast_queue, engine=engine, secondorder=secondorder)
+    sim = Simulation(net, dt, queue=double_queue, engine=engine, secondorder=secondorder)
     numbers = recorded(sim, groups)
     result = sim.run(STOP)
     assert values["v"].max() > 0 and values["ext_watch", "on"].max() == 1
@@ -233,12 +232,11 @@ def test_float32(truth, fast_queue):
     np.testing.assert_allclose(found["float32"][0], found["float64"][0], 0, 0.05)
 
 
-def test_saved_in_the_middle(truth, fast_queue, needs, tmp_path):
+def test_saved_in_the_middle(truth, double_queue, tmp_path):
     """The bits are those of not having stopped; a run on the host goes on from the same file."""
-    needs(fast_queue, "float64")
     net, groups, _ = our_network(truth)
     whole, later, host = (
-        Simulation(net, 0.1, queue=fast_queue, engine=p) for p in ("steps", "steps", "reference")
+        Simulation(net, 0.1, queue=double_queue, engine=p) for p in ("steps", "steps", "reference")
     )
     for sim in (whole, later, host):
         numbers = recorded(sim, groups)
@@ -254,7 +252,7 @@ def test_saved_in_the_middle(truth, fast_queue, needs, tmp_path):
             np.testing.assert_allclose(result[number], expected[number], 0, bound)
         assert (result.spike_cell == expected.spike_cell).all() and len(expected.spike_cell) > 5
     with pytest.raises(InputError, match=r"saved with dt=0\.1 ms \(here dt=0\.05 ms\)"):
-        Simulation(net, 0.05, queue=fast_queue).restore(tmp_path / "state.npz")
+        Simulation(net, 0.05, queue=double_queue).restore(tmp_path / "state.npz")
 
 
 def test_repeated_runs_have_the_same_bits(truth, fast_queue):
@@ -309,13 +307,12 @@ def test_wrong_networks_are_rejected(truth, change, message):
         change(net, groups)
 
 
-def test_iterations_end_in_float32(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_iterations_end_in_float32(double_queue):
     found = []
     for dtype in ("float64", "float32"):
         net = Network.from_arrays([-1], [0, 1], [500.0], [0.0], [0.005])
         kinds = [net.insert(mod_files.ours(f"nmodl/{n}"), [0]) for n in ("nmimplicit",)]
-        sim = Simulation(net, 0.025, dtype, queue=fast_queue, engine="steps")
+        sim = Simulation(net, 0.025, dtype, queue=double_queue, engine="steps")
         states = [sim.record(name, kind) for kind in kinds for name in ("a", "b")]
         result = sim.run(2.5)
         found.append(np.concatenate([result[k][:, 0] for k in states]))
@@ -364,15 +361,14 @@ NET_RECEIVE (w (uS), tpre (ms)) {
 """
 
 
-def test_a_rule_of_plasticity_as_text(fast_queue, needs):
+def test_a_rule_of_plasticity_as_text(double_queue):
     """Of a .mod text, in a network that comes from no model of NEURON: by pairs, both ways."""
-    needs(fast_queue, np.float64)
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     net.threshold = -20.0
     synapse = net.add(clhines.Mechanism.from_nmodl(PAIRS), [0])
     net.connect(net.spike_source([[1.0, 11.0]]), synapse, weight=[[0.05, 0.0]], delay=1.0)
     net.insert("hh", [0])
-    sim = Simulation(net, 0.025, queue=fast_queue, v_init=-65.0)
+    sim = Simulation(net, 0.025, queue=double_queue, v_init=-65.0)
     weight, last = 0.05, -np.inf
     for event in (2.0, 12.0):  # a spike follows each
         (spike,) = sim.run(10.0).spike_time

@@ -90,15 +90,14 @@ def test_the_bits_of_numpy(queue, needs, algorithm):
 
 
 @pytest.mark.parametrize("order", range(3))
-def test_weights_in_any_order_in_memory(fast_queue, needs, order):
+def test_weights_in_any_order_in_memory(double_queue, order):
     """By target, by a graph cut, anyhow: the same weights, of which some are fixed, and states."""
-    needs(fast_queue, np.float64)
     connections, cells, trains = network()
     plastic = np.arange(connections.count) % 5 != 0
     place = orders_of(connections)[order]
-    algorithm = "vpo" if has_atomics(fast_queue.device) else "pull"
+    algorithm = "vpo" if has_atomics(double_queue.device) else "pull"
     ran = [
-        PlasticDevice(fast_queue, connections, RULE, cells, plastic, algorithm, 64, place=p)
+        PlasticDevice(double_queue, connections, RULE, cells, plastic, algorithm, 64, place=p)
         for p in (None, place)
     ]
     for first, steps in ((0, 10), (10, 10)):
@@ -113,12 +112,11 @@ def test_weights_in_any_order_in_memory(fast_queue, needs, order):
 
 
 @pytest.mark.core
-def test_sums_over_pairs(fast_queue, needs):
+def test_sums_over_pairs(double_queue):
     """Far from the bounds, traces are nothing but the sum over all pairs of spikes."""
-    needs(fast_queue, np.float64)
     rule = STDP(1e-3, 2e-3, 4.0, 7.0, -10.0, 10.0)
     connections, cells, trains = network()
-    ran = PlasticDevice(fast_queue, connections, rule, cells, True, "pull", 64)
+    ran = PlasticDevice(double_queue, connections, rule, cells, True, "pull", 64)
     ran.epoch(trains, 0, STEPS, np.random.default_rng(2))
     times = [np.flatnonzero(trains[:, c]) * DT for c in range(CELLS)]
     expected = connections.weight.copy()
@@ -131,8 +129,7 @@ def test_sums_over_pairs(fast_queue, needs):
     assert np.abs(ran.plasticity.weight - expected).max() < 1e-13
 
 
-def test_one_pair_by_hand(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_one_pair_by_hand(double_queue):
     for before, after, expected in (
         (2, 5, 0.5 + 0.03 * np.exp(-3 * DT / 4.0)),
         (5, 2, 0.5 - 0.035 * np.exp(-3 * DT / 7.0)),
@@ -141,17 +138,16 @@ def test_one_pair_by_hand(fast_queue, needs):
         trains = np.zeros((8, 2), bool)
         trains[before, 0] = trains[after, 1] = True
         ran = PlasticDevice(
-            fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
+            double_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
         )
         ran.epoch(trains, 0, 8, np.random.default_rng(0))
         assert ran.plasticity.weight == pytest.approx([expected], abs=1e-15)
 
 
-def test_traces_that_are_long_gone(fast_queue, needs):
+def test_traces_that_are_long_gone(double_queue):
     """Beyond the end of the table nothing is left."""
-    needs(fast_queue, np.float64)
     ran = PlasticDevice(
-        fast_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
+        double_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
     )
     far = len(STDP.decay(4.0, DT)) + 10
     trains = np.zeros((far + 1, 2), bool)
@@ -162,12 +158,11 @@ def test_traces_that_are_long_gone(fast_queue, needs):
     assert ran.plasticity.weight.tolist() == [0.5]
 
 
-def test_going_on_from_a_saved_state(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_going_on_from_a_saved_state(double_queue):
     connections, cells, trains = network(5)
     rng = np.random.default_rng(1)
     whole, first, second = (
-        PlasticDevice(fast_queue, connections, RULE, cells, True, "pull", 64) for _ in range(3)
+        PlasticDevice(double_queue, connections, RULE, cells, True, "pull", 64) for _ in range(3)
     )
     whole.epoch(trains, 0, 40, rng)
     first.epoch(trains, 0, 17, rng)
@@ -182,16 +177,15 @@ def test_going_on_from_a_saved_state(fast_queue, needs):
         second.plasticity.restore(state)
 
 
-def test_no_connections(fast_queue, needs):
-    needs(fast_queue, np.float64)
-    ran = PlasticDevice(fast_queue, GridConnections([], [], [], [], 3), RULE, [-1], True, "pull", 4)
+def test_no_connections(double_queue):
+    connections = GridConnections([], [], [], [], 3)
+    ran = PlasticDevice(double_queue, connections, RULE, [-1], True, "pull", 4)
     ran.epoch(np.ones((2, 3), bool), 0, 2, np.random.default_rng(0))
     assert ran.plasticity.weight.shape == (0,)
     assert not ran.incoming.get().any()
 
 
-def test_weights_that_could_overflow_are_refused(fast_queue, needs):
-    needs(fast_queue, np.float64)
-    delivery = Delivery(fast_queue, GridConnections([0, 1], [0, 1], [0.5, 0.8]), 2, 3, 5, "pull")
+def test_weights_that_could_overflow_are_refused(double_queue):
+    delivery = Delivery(double_queue, GridConnections([0, 1], [0, 1], [0.5, 0.8]), 2, 3, 5, "pull")
     with pytest.raises(InputError, match="the sums could overflow"):
         Plasticity(delivery, STDP(0.1, 0.1, w_max=64.0), DT, [1, 0])

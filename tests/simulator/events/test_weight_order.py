@@ -59,9 +59,8 @@ def test_nothing_and_many_synapses_of_a_pair():
 
 @pytest.mark.parametrize("rule", [None, STDP(0.01, 0.012, tau_plus=20.0, tau_minus=20.0)])
 @pytest.mark.parametrize("order", ["target", "cut"])
-def test_the_same_spikes(fast_queue, needs, monkeypatch, order, rule):
+def test_the_same_spikes(double_queue, monkeypatch, order, rule):
     """A network of point neurons, the weights of which lie otherwise: the same bits."""
-    needs(fast_queue, "float64")
     places = []
 
     def delivery(queue, c, *given, **more):
@@ -97,7 +96,7 @@ def test_the_same_spikes(fast_queue, needs, monkeypatch, order, rule):
         )
         net.add("iclamp", at=net.soma, dur=1e9, amp=0.12)
         sim = Simulation(
-            net, 0.1, engine="steps", queue=fast_queue, v_init=-60 + 9 * (np.arange(60) % 7) / 7
+            net, 0.1, engine="steps", queue=double_queue, v_init=-60 + 9 * (np.arange(60) % 7) / 7
         )
         result = sim.run(60.0)
         found.append((result.spike_time, result.spike_cell, sim.weights()))

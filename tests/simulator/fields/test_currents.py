@@ -51,18 +51,17 @@ def in_neuron(cable, potential, dt, celsius, xg):
         ("epochs", 0.025, 6.3, 1e9),
     ],
 )
-def test_a_field_is_neurons_extracellular(fast_queue, needs, engine, dt, celsius, xg):
+def test_a_field_is_neurons_extracellular(double_queue, engine, dt, celsius, xg):
     """All nodes of a spiking cell with branches, in every step."""
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     import test_simulation_neuron as with_neuron
 
-    needs(fast_queue, "float64")
     (cable,) = with_neuron.branching_cells(1)
     net = with_neuron.our_network(cable)
     net.celsius = celsius
     potential = point_potential(net.geometry(), ELECTRODE)
     net.field(potential, WAVEFORM)
-    options = {"queue": fast_queue, "engine": engine, "v_init": with_neuron.V_INIT}
+    options = {"queue": double_queue, "engine": engine, "v_init": with_neuron.V_INIT}
     sim = Simulation(net, dt, **options)
     number = sim.record("v", np.arange(cable.num_nodes))
     ours = sim.run(STOP)[number][1:]
@@ -137,16 +136,15 @@ def test_waveforms_add_up_and_belong_to_cells():
     np.testing.assert_array_equal(held, jumps)
 
 
-def test_engines_agree_and_amplitudes_are_set(fast_queue, needs):
+def test_engines_agree_and_amplitudes_are_set(double_queue):
     """Amplitudes of cells change in place."""
-    needs(fast_queue, "float64")
     potential = np.random.default_rng(2).uniform(-30, 30, 12)
     rows = []
     for engine in ("reference", "steps", "epochs"):
         net = chain()
         net.insert("hh")
         group = net.field(potential, ([0.0, 0.5, 0.5], [1.0, -1.0, 0.0]))
-        sim = Simulation(net, 0.025, queue=fast_queue, engine=engine)
+        sim = Simulation(net, 0.025, queue=double_queue, engine=engine)
         number = sim.record("v", "all")
         sim.run(1.0)
         sim.set(group, scale=net.per_cell([2.0, 0.0]))
@@ -157,13 +155,12 @@ def test_engines_agree_and_amplitudes_are_set(fast_queue, needs):
         np.testing.assert_allclose(row, rows[0], 0, 1e-9)
 
 
-def test_currents_through_membranes_count_the_field(fast_queue, needs):
+def test_currents_through_membranes_count_the_field(double_queue):
     """They are those along the cell by both potentials; of a closed cell they add up to 0."""
-    needs(fast_queue, "float64")
     net = chain()
     net.insert("hh")
     net.field(np.random.default_rng(2).uniform(-30, 30, 12), ([0.0, 9.0], [1.0, -1.0]))
-    sim = Simulation(net, 0.025, queue=fast_queue)
+    sim = Simulation(net, 0.025, queue=double_queue)
     number = sim.record("i_membrane", "all")
     rows = sim.run(3.0)[number][1:]
     assert np.abs(rows).max() > 0.05
@@ -206,9 +203,8 @@ def test_a_frozen_network_has_no_new_field():
         net.field(np.ones(12), ([0.0], [1.0]))
 
 
-def test_the_potential_of_a_network(fast_queue, needs):
+def test_the_potential_of_a_network(double_queue):
     """Sums of currents times the matrix; those of a cell add up to nothing, dipoles do not."""
-    needs(fast_queue, "float64")
     cable = discretise(sample_cells()[0], max_length=60)
     net = Network(cable, 2)
     net.insert("hh", at="soma")
@@ -221,7 +217,7 @@ def test_the_potential_of_a_network(fast_queue, needs):
     np.testing.assert_array_equal(
         matrix, line_matrix(where.of(net.nodes()), electrodes, Medium(0.4))
     )
-    sim = Simulation(net, 0.025, queue=fast_queue)
+    sim = Simulation(net, 0.025, queue=double_queue)
     current, lfp = sim.record("i_membrane", "all"), sim.record("i_membrane", "all", matrix=matrix)
     dipole = sim.record("i_membrane", "all", matrix=where.centre[net.nodes()].T, every=0.1)
     result = sim.run(4.0)

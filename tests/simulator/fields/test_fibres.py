@@ -59,10 +59,9 @@ def in_neuron(potential):
 
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_the_double_cable_in_a_field_is_neurons(fast_queue, needs, engine):
+def test_the_double_cable_in_a_field_is_neurons(double_queue, engine):
     """All compartments in every step, with Hodgkin and Huxley's membrane at the nodes."""
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
-    needs(fast_queue, "float64")
     made = fibres.myelinated([DIAMETER], NODES)
     net = Network.from_arrays(**made.arrays)
     (_, nodes, _), (_, myelin, leak) = made.inserted
@@ -71,7 +70,7 @@ def test_the_double_cable_in_a_field_is_neurons(fast_queue, needs, engine):
     net.insert("pas", at=myelin, g=leak["g"], e=-65.0)
     potential = point_potential(made.geometry, [100.0, 0.0, 1000.0])
     net.field(CURRENT * potential, PULSE)
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine, v_init=-65.0)
+    sim = Simulation(net, DT, queue=double_queue, engine=engine, v_init=-65.0)
     each = len(potential) // 3
     number = sim.record("v", np.arange(each))
     ours, theirs = sim.run(STOP)[number][1:], in_neuron(potential)

@@ -54,13 +54,12 @@ def recorded(sim, groups):
     return found
 
 
-def test_as_the_reference(fast_queue, needs):
+def test_as_the_reference(double_queue):
     """Voltages, concentrations, states, outputs, spikes; the same bits in another run."""
-    needs(fast_queue, "float64")
     found = []
     for engine in ("reference", ENGINE, ENGINE):
         net, groups = network()
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=130)
         assert sim.engine == engine
         numbers = recorded(sim, groups)
         found.append((sim.run(STOP), sim.voltages(), sim.weights()))
@@ -77,14 +76,13 @@ def test_as_the_reference(fast_queue, needs):
     assert all(map(np.array_equal, (v, weights), again))
 
 
-def test_cells_of_several_work_groups(fast_queue, needs, monkeypatch):
+def test_cells_of_several_work_groups(double_queue, monkeypatch):
     """Where these share a cell's lists out, results stay; simulations in two threads take turns."""
-    needs(fast_queue, "float64")
     runs, like = [], np.arange(NODES * CELLS)
     for most in (plan.MOST_WARPS, 0):
         monkeypatch.setattr(plan, "MOST_WARPS", most)
         net, groups = network()
-        sim = Simulation(net, DT, queue=fast_queue, engine=ENGINE, chunk=130)
+        sim = Simulation(net, DT, queue=double_queue, engine=ENGINE, chunk=130)
         parts = sim.runner.kernels.launches[0].plan.spec.parts
         assert (parts > 1) == (not most and sim.runner.limits.ptx)
         numbers = recorded(sim, groups)
@@ -96,7 +94,7 @@ def test_cells_of_several_work_groups(fast_queue, needs, monkeypatch):
     assert np.array_equal(runs[0].spike_time, runs[1].spike_time)
 
     def run(_):
-        queue = cl.CommandQueue(fast_queue.context)
+        queue = cl.CommandQueue(double_queue.context)
         sim = Simulation(network()[0], DT, queue=queue, engine=ENGINE, chunk=7)
         number = sim.record("v", like)
         return sim.run(STOP)[number]
@@ -120,12 +118,11 @@ def test_equal_cells_and_float32(fast_queue):
     assert far[ENGINE] < max(0.05, 2 * far["steps"])
 
 
-def test_goes_on_from_what_steps_saved(fast_queue, needs, tmp_path):
-    needs(fast_queue, "float64")
+def test_goes_on_from_what_steps_saved(double_queue, tmp_path):
     runs = []
     for engine in ("steps", ENGINE):
         net, groups = network()
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine)
         numbers = recorded(sim, groups)
         if engine == "steps":
             sim.run(2.05)
@@ -150,16 +147,15 @@ CASES = {
 
 @pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
 @pytest.mark.parametrize("case", CASES)
-def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
+def test_artificial_cells_go_ahead(double_queue, case, binned):
     """Voltages, ions, states of all instances, also recorded, and events, as the reference's."""
-    needs(fast_queue, "float64")
     runs, (build, given) = [], CASES[case]
-    of_cpus = ["epochs-cpu"] if devices.is_cpu(fast_queue.device) else []
+    of_cpus = ["epochs-cpu"] if devices.is_cpu(double_queue.device) else []
     for engine in ("reference", ENGINE, ENGINE, *of_cpus):
         net, groups = build()
         if binned:
             inside(net).added.bins = True
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130, **given)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=130, **given)
         numbers = recorded(sim, groups)
         if len(runs) != 2:  # the third records neither states of instances nor artificial cells
             numbers |= {x: sim.record(x, groups["several"]) for x in ("g", "open")}
@@ -179,15 +175,14 @@ def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
             assert np.array_equal(own[name], arrays[name])
 
 
-def test_rings_of_artificial_cells_are_those_of_steps_when_saved(fast_queue, needs, tmp_path):
+def test_rings_of_artificial_cells_are_those_of_steps_when_saved(double_queue, tmp_path):
     """Epochs go on from a state of steps and steps from one of epochs, as by steps alone."""
-    needs(fast_queue, "float64")
     runs = []
     for engines in (("steps", "steps"), ("steps", ENGINE), (ENGINE, "steps")):
         path = tmp_path / f"{'-'.join(engines)}.npz"
         for engine in engines:
             net, _ = with_artificial(0.001)
-            sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+            sim = Simulation(net, DT, queue=double_queue, engine=engine)
             if path.exists():
                 sim.restore(path)
             found = sim.run(10.0)
@@ -236,22 +231,20 @@ def voltages(net, engine, dt, queue):
 
 @pytest.mark.parametrize("steps", [2, 3, 5])
 @pytest.mark.parametrize("dt", [0.1, 0.025, 0.07])
-def test_events_at_the_middle_of_a_step(fast_queue, needs, dt, steps):
+def test_events_at_the_middle_of_a_step(double_queue, dt, steps):
     """An instance sends in the middle of each step: what is due in one to rounding is not late."""
-    needs(fast_queue, "float64")
     found = []
     for engine in ("reference", ENGINE):
         net, takes = small()
         sends = net.add(Mechanism.from_nmodl(SENDS), [0], first=dt / 2, every=dt)
         net.connect(sends, takes, [0], 1e-5, steps * dt)
-        found.append(voltages(net, engine, dt, fast_queue)[1])
+        found.append(voltages(net, engine, dt, double_queue)[1])
     np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
     assert np.ptp(found[0]) > 1
 
 
-def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(fast_queue, needs):
+def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(double_queue):
     """Each is delivered in its step: those that send within a step are in one work-group."""
-    needs(fast_queue, "float64")
     found = []
     for engine in ("reference", ENGINE):
         net, takes = small()
@@ -259,22 +252,21 @@ def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(fast_que
         net.connect(fire, fire, np.arange(1, 70), 1.2, 0.0, source_index=np.arange(69))
         net.connect(fire, takes, [0], 3e-3, 0.0, source_index=[69])
         net.connect(net.add_detector([0], -20.0), fire, [5], 1.2, DT)
-        sim, v = voltages(net, engine, DT, fast_queue)
+        sim, v = voltages(net, engine, DT, double_queue)
         found.append(v)
     assert epoch_of(sim.model) == (1, True)
     np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
 
 
-def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
+def test_gap_junctions_and_currents_that_are_read(double_queue):
     """Voltages of other cells are those at the begin of a step, after odd numbers of steps too."""
-    needs(fast_queue, "float64")
     found, total = [], NODES * CELLS
     for engine, pieces in (("reference", [1]), (ENGINE, [1]), (ENGINE, [0.35, 0.65])):
         net, groups = network()
         net.insert(Mechanism.from_nmodl(READS), np.arange(total))
         gaps = net.add(mod_files.ours("ext_gap"), np.arange(5, total, NODES), g=2e-3)
         net.set_pointer(gaps, "vgap", to=np.roll(np.arange(5, total, NODES), 1))
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine)
         numbers = recorded(sim, groups)
         results = [sim.run(STOP * piece) for piece in pieces]
         found.append([np.concatenate([r[n] for r in results])[-99:] for n in numbers.values()])
@@ -282,20 +274,19 @@ def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
         for own in others:
             np.testing.assert_allclose(own, expected, 0, EPS * np.abs(expected).max())
     alone, _ = network()
-    sim = Simulation(alone, DT, queue=fast_queue, engine=ENGINE)
+    sim = Simulation(alone, DT, queue=double_queue, engine=ENGINE)
     sim.run(STOP)
     assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # they do something
 
 
 @pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
-def test_events_within_a_step_within_a_cell(fast_queue, needs, binned):
+def test_events_within_a_step_within_a_cell(double_queue, binned):
     """Each layer sees in the step what those before have sent; launches have several steps."""
-    needs(fast_queue, "float64")
     found = []
     for engine, chunk in (("reference", 130), (ENGINE, 130), (ENGINE, 7)):
         net, groups = with_relays()
         inside(net).added.bins = binned
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=chunk, secondorder=2)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=chunk, secondorder=2)
         numbers = recorded(sim, groups) | {x: sim.record(x, groups["relay"]) for x in ("n", "last")}
         found.append((sim.run(STOP), numbers))
     kernels = sim.runner.kernels
@@ -310,29 +301,27 @@ def test_events_within_a_step_within_a_cell(fast_queue, needs, binned):
         np.testing.assert_allclose(own.spike_time, expected.spike_time, 0, 1e-12 * STOP)
 
 
-def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
+def test_a_variable_that_is_named_as_the_current_of_an_ion(double_queue):
     """Its mechanism sets it in each step, after its states have seen the one before."""
-    needs(fast_queue, "float64")
     found = []
     for engine in ("reference", ENGINE):
         net = Network.from_arrays([-1, 0, 1], [0, 3], [500.0] * 3, [0.0, 0.1, 0.1], [0.005] * 3)
         for mechanism in (mod_files.ours("ext_ca"), Mechanism.from_nmodl(OWN)):
             group = net.insert(mechanism, [0, 1, 2])
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine)
         number = sim.record("c", group)
         found.append(sim.run(STOP)[number])
     assert np.ptp(found[0]) > 1e-3
     np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
 
 
-def test_kernels_have_no_numbers_of_before_the_start(fast_queue, needs):
+def test_kernels_have_no_numbers_of_before_the_start(double_queue):
     """What states were before INITIAL, as a run leaves them, asks for no other kernels."""
-    needs(fast_queue, "float64")
     every, found, built = np.arange(4), [], []
     for inf in (0.0, 0.25, np.linspace(0.1, 0.9, 4), np.repeat([0.1, 0.2], 2)):
         net = Network.from_arrays([-1, 0, -1, 2], [0, 2, 4], [500.0] * 4, [0, 0.1] * 2, [0.005] * 4)
         net.insert(Mechanism.from_nmodl(GIVEN), every, inf=inf)
-        sim = Simulation(net, DT, queue=fast_queue, engine=ENGINE)
+        sim = Simulation(net, DT, queue=double_queue, engine=ENGINE)
         number = sim.record("v", every)
         found.append(sim.run(1.0)[number])
         built.append(len(program.build_seconds))
@@ -367,16 +356,13 @@ def failing(monkeypatch, error):
     ],
     ids=["build", "launch"],
 )
-def test_goes_on_by_steps_where_epochs_cannot_be_launched(
-    fast_queue, needs, monkeypatch, error, begun
-):
+def test_goes_on_by_steps_where_epochs_cannot_be_launched(double_queue, monkeypatch, error, begun):
     """With `auto`, from the start or from arrays; the same bits as by steps, one warning."""
-    needs(fast_queue, "float64")
     failing(monkeypatch, error)
     runs, warned = [], r"does not run on .*; the simulation goes on with engine='steps'$"
     for engine in ("steps", "auto"):
         net, groups = network()
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=30)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=30)
         numbers = recorded(sim, groups)
         if begun:
             sim.set_arrays(4, {**sim.arrays(), "v": sim.voltages() + 2})
@@ -393,10 +379,9 @@ def test_goes_on_by_steps_where_epochs_cannot_be_launched(
     assert np.array_equal(runs[0].spike_time, runs[1].spike_time)
 
 
-def test_epochs_that_were_asked_for_and_cannot_be_launched(fast_queue, needs, monkeypatch):
-    needs(fast_queue, "float64")
+def test_epochs_that_were_asked_for_and_cannot_be_launched(double_queue, monkeypatch):
     failing(monkeypatch, BuildError("kernel of a spec\n1  source"))
-    sim = Simulation(network()[0], DT, queue=fast_queue, engine=ENGINE)
+    sim = Simulation(network()[0], DT, queue=double_queue, engine=ENGINE)
     with pytest.raises(DeviceError, match="does not build; expected engine='steps'$") as found:
         sim.run(1.0)
     assert "\n" not in str(found.value)

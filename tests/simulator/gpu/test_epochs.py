@@ -39,10 +39,9 @@ def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
 
 
 @pytest.mark.parametrize("build", [mixed_network, noisy_network])
-def test_second_order_and_states(fast_queue, needs, build):
-    needs(fast_queue, "float64")
+def test_second_order_and_states(double_queue, build):
     expected, v = truth(build, True, 3.0)
-    sim = block_simulation(build, fast_queue, secondorder=True)
+    sim = block_simulation(build, double_queue, secondorder=True)
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
@@ -89,10 +88,9 @@ def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
     np.testing.assert_array_equal(again.voltages(), sim.voltages())
 
 
-def test_lists_of_nodes_second_order_and_states(fast_queue, needs):
-    needs(fast_queue, "float64")
+def test_lists_of_nodes_second_order_and_states(double_queue):
     expected, v = truth(mixed_network, True, 3.0)
-    sim = block_simulation(mixed_network, fast_queue, secondorder=True, by_node=True)
+    sim = block_simulation(mixed_network, double_queue, secondorder=True, by_node=True)
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
@@ -100,9 +98,8 @@ def test_lists_of_nodes_second_order_and_states(fast_queue, needs):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
+def test_cells_beyond_local_memory_take_lists(double_queue):
     """By themselves where slots do not fit; those that do keep slots, and too little is refused."""
-    needs(fast_queue, "float64")
     model = compile(crowded_network()[0], DT)
     room = Limits()
     slots = plan_epochs(model, "float64", room, units=1)[0]
@@ -117,7 +114,7 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
         plan_epochs(model, "float64", replace(room, local_bytes=1000))
     expected, v = truth(crowded_network, duration=3.0)
     net, syn = crowded_network()
-    sim = Simulation(net, DT, queue=fast_queue, engine=blocks(small), seed=7, chunk=150)
+    sim = Simulation(net, DT, queue=double_queue, engine=blocks(small), seed=7, chunk=150)
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
     assert sim.runner.kernels.launches[0].spec.by_node
@@ -128,13 +125,12 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
 
 @pytest.mark.optimised
 @pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
-def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
+def test_cells_of_a_group_change_no_bit(double_queue, build, segment):
     """Other segments change the order of elimination, and so the last bits only."""
-    needs(fast_queue, "float64")
     _, v = truth(build, duration=3.0)
     found = []
     for units in (1, 3):
-        sim = block_simulation(build, fast_queue, segment=segment, units=units)
+        sim = block_simulation(build, double_queue, segment=segment, units=units)
         assert sim.runner.kernels.launches[0].spec.units == units
         sim.run(3.0)
         found.append(sim.voltages())
@@ -143,9 +139,8 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
 
 
 @pytest.mark.parametrize("hh", ["soma", "all"])
-def test_cells_by_size(fast_queue, needs, hh):
+def test_cells_by_size(double_queue, hh):
     """Cells of few and of many lanes in launches of their own, where the device is small."""
-    needs(fast_queue, "float64")
 
     def build():
         cables = [*ring_cables(6, levels=5), *ring_cables(6, levels=3)]
@@ -154,7 +149,7 @@ def test_cells_by_size(fast_queue, needs, hh):
 
     expected, v = truth(build, duration=3.0)
     assert len(expected.spike_cell) >= 1
-    sim = block_simulation(build, fast_queue, compute_units=1)
+    sim = block_simulation(build, double_queue, compute_units=1)
     launches = sim.runner.kernels.launches
     assert len(launches) > 1
     assert sorted(np.concatenate([each.plan.cells.numbers for each in launches])) == list(range(16))
@@ -167,14 +162,13 @@ def test_cells_by_size(fast_queue, needs, hh):
 
 
 @pytest.mark.parametrize("build", [mixed_network, noisy_network])
-def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tmp_path):
-    needs(fast_queue, "float64")
-    whole = block_simulation(build, fast_queue, chunk=50)
+def test_the_same_bits_in_parts_and_after_a_restore(double_queue, build, tmp_path):
+    whole = block_simulation(build, double_queue, chunk=50)
     result = whole.run(4.0)
-    parts = block_simulation(build, fast_queue, chunk=50)
+    parts = block_simulation(build, double_queue, chunk=50)
     first = parts.run(1.5)
     parts.save(tmp_path / "state.npz")
-    resumed = block_simulation(build, fast_queue, chunk=50)
+    resumed = block_simulation(build, double_queue, chunk=50)
     resumed.restore(tmp_path / "state.npz")
     second = resumed.run(2.5)
     assert np.array_equal(resumed.voltages(), whole.voltages())
@@ -184,9 +178,8 @@ def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tm
 
 
 @pytest.mark.core
-def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
-    needs(fast_queue, "float64")
-    sim = block_simulation(simple_network, fast_queue)
+def test_a_voltage_that_is_not_finite_is_told(double_queue):
+    sim = block_simulation(simple_network, double_queue)
     mem = sim.runner.arenas["mem"]
     states = mem.get("states_0")
     states.flat[2] = np.nan
@@ -214,9 +207,8 @@ CLASHES = """
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "blocks"])
-def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
+def test_any_name_may_stand_in_a_text(double_queue, engine):
     """Names that kernels use themselves, for mechanisms, parameters and states."""
-    needs(fast_queue, "float64")
 
     def build():
         net, _ = simple_network(3)
@@ -234,8 +226,8 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
     reference = Simulation(build()[0], DT, engine="reference")
     reference.run(0.5)
     if engine == "blocks":
-        engine = blocks(limits(fast_queue.device))
-    sim = Simulation(build()[0], DT, queue=fast_queue, engine=engine)
+        engine = blocks(limits(double_queue.device))
+    sim = Simulation(build()[0], DT, queue=double_queue, engine=engine)
     sim.run(0.5)
     np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-9)
 

@@ -55,9 +55,8 @@ def cells(names):
     return net, groups
 
 
-def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
+def test_channels_with_tables_as_the_reference(double_queue, monkeypatch):
     """Voltages, gates and an ion's current; the same bits of voltages whatever is recorded."""
-    needs(fast_queue, "float64")
     found, spikes, specs, with_lists = {}, {}, [], epochs.with_lists
 
     def kept(*given):
@@ -68,7 +67,7 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     monkeypatch.setattr(functions, "_FEW_LISTS", 0)
     for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
         net, groups = cells(("nata", "skv", "ih"))
-        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        sim = Simulation(net, 0.05, queue=double_queue, engine=engine)
         asked = [sim.record("v", np.arange(8))]
         if more:
             asked += [sim.record("m", groups["nata"]), sim.record("ina", [0, 1, 5])]
@@ -95,14 +94,13 @@ def test_few_lists_have_no_statements_for_classes():
     assert functions._classes(SimpleNamespace(rows=rows, homes=homes[:20])) == ()
 
 
-def test_a_table_of_which_one_variable_is_looked_up(fast_queue, needs):
+def test_a_table_of_which_one_variable_is_looked_up(double_queue):
     """Its place has no name in what the functions are made of."""
-    needs(fast_queue, "float64")
     file, found = Path(__file__).parents[2] / "mod" / "na.mod", []
     for engine in ("reference", ENGINE):
         net, _ = cells(())
         net.insert(Mechanism.from_nmodl(file, use_tables=True))
-        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        sim = Simulation(net, 0.05, queue=double_queue, engine=engine)
         number = sim.record("v", np.arange(8))
         found.append(sim.run(4.0)[number])
     assert np.ptp(found[0]) > 1
@@ -184,13 +182,12 @@ def gated_cells(count):
 
 
 @pytest.mark.parametrize("more", [True, False])
-def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
+def test_lists_of_several_classes(double_queue, monkeypatch, more):
     """Voltages, gates, and states that nothing reads: recorded, and as a run leaves them.
 
     There are so many cells that a work-group has several, on GPUs too.
     """
-    needs(fast_queue, "float64")
-    count = 2 * fast_queue.device.max_compute_units + 1
+    count = 2 * double_queue.device.max_compute_units + 1
     specs, with_lists = [], epochs.with_lists
 
     def kept(*given):
@@ -201,7 +198,7 @@ def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
     found = {}
     for engine in ("reference", ENGINE):
         net, groups = gated_cells(count)
-        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        sim = Simulation(net, 0.05, queue=double_queue, engine=engine)
         asked = [sim.record("v", np.arange(count * SIZE))]
         if more:
             asked += [

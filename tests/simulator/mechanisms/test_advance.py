@@ -91,8 +91,7 @@ def test_a_current_in_a_rate_is_a_number_whatever_states_are_in_it(current, meth
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_devices_take_a_current_in_a_rate_as_the_reference_does(fast_queue, needs, method):
-    needs(fast_queue, "float64")
+def test_devices_take_a_current_in_a_rate_as_the_reference_does(double_queue, method):
     text = OWN.format(
         current="0.001*exp(x*y)*(v + 50)", method=f"method {method} all" if method else ""
     )
@@ -101,7 +100,7 @@ def test_devices_take_a_current_in_a_rate_as_the_reference_does(fast_queue, need
         net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
         net.insert("pas")
         group = net.insert(text)
-        where = {"queue": fast_queue} if engine == "epochs" else {}
+        where = {"queue": double_queue} if engine == "epochs" else {}
         sim = Simulation(net, dt=0.025, engine=engine, **where)
         sim.record("x", group)
         sim.record("y", group)
@@ -148,14 +147,13 @@ def make_network(cells=5):
 
 
 @pytest.mark.parametrize("engine", ["epochs", "steps", "blocks"])
-def test_every_engine_does_what_the_reference_does(fast_queue, needs, engine):
+def test_every_engine_does_what_the_reference_does(double_queue, engine):
     """States with currents, implicit methods, clocks and noise; blocks are what GPUs run."""
-    needs(fast_queue, "float64")
     results = []
     for which in (engine, "reference"):
         net, pool, _ = make_network()
-        options = {} if which == "reference" else {"queue": fast_queue}
-        make = blocks(limits(fast_queue.device)) if which == "blocks" else which
+        options = {} if which == "reference" else {"queue": double_queue}
+        make = blocks(limits(double_queue.device)) if which == "blocks" else which
         sim = Simulation(net, dt=0.025, engine=make, **options)
         records = sim.record("v", net.soma), sim.record("ca", pool), sim.record("v__before", pool)
         whole = sim.run(20.0)
@@ -166,10 +164,9 @@ def test_every_engine_does_what_the_reference_does(fast_queue, needs, engine):
         assert np.abs(got - expected).max() <= 1e-9 * size
 
 
-def test_what_is_saved_goes_on(fast_queue, needs, tmp_path):
-    needs(fast_queue, "float64")
+def test_what_is_saved_goes_on(double_queue, tmp_path):
     net, pool, _ = make_network()
-    sim = Simulation(net, dt=0.025, queue=fast_queue)
+    sim = Simulation(net, dt=0.025, queue=double_queue)
     record = sim.record("ca", pool)
     sim.run(5.0)
     sim.save(tmp_path / "state.npz")

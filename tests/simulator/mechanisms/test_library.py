@@ -7,7 +7,6 @@ import pytest
 
 import clhines
 from clhines import library
-from clhines.solver.device import devices
 from tests.support import mod_files
 
 DT, UNTIL, CELSIUS, V_INIT = 0.05, 80.0, 34.0, -70.0
@@ -134,13 +133,10 @@ def tolerance(names, v, rows, area):
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 @pytest.mark.parametrize("cells", [tuple(GRID), tuple(EXACT)], ids=["grid", "exact"])
-def test_each_is_its_file_in_neuron(fast_queue, needs, cells, engine):
-    needs(fast_queue, "float64")
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("for CPUs")
+def test_each_is_its_file_in_neuron(double_queue, cells, engine):
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     area, expected = theirs(cells)
-    found = ours(cells, area, engine, fast_queue)
+    found = ours(cells, area, engine, double_queue)
     assert found.keys() == expected.keys()
     for key, rows in expected.items():
         names = cells[key[0]]

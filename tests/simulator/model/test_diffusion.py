@@ -109,25 +109,23 @@ def simulated(engine, queue, dtype="float64", steps=5, **given):
 
 @pytest.mark.parametrize("dtype", EPS)
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
-def test_steps_are_those_of_dense_systems(fast_queue, needs, engine, dtype):
-    needs(fast_queue, "float64")
-    sim, want = simulated(engine, fast_queue, dtype if engine != "reference" else "float64")
+def test_steps_are_those_of_dense_systems(double_queue, engine, dtype):
+    sim, want = simulated(engine, double_queue, dtype if engine != "reference" else "float64")
     assert np.ptp(want, axis=1).min() > 0.3
     np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
 
 
 @pytest.mark.parametrize("dtype", EPS)
-def test_steps_of_gpus_have_a_work_item_for_each_node(fast_queue, needs, dtype, monkeypatch):
-    needs(fast_queue, "float64")
+def test_steps_of_gpus_have_a_work_item_for_each_node(double_queue, dtype, monkeypatch):
     others = {**vars(devices), "is_cpu": lambda _: False}
     monkeypatch.setattr(steps, "devices", SimpleNamespace(**others))
-    sim, want = simulated("steps", fast_queue, dtype)
+    sim, want = simulated("steps", double_queue, dtype)
     assert not sim.runner.kernels.in_vectors
     np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_nothing_flows_where_the_mechanism_is_not(fast_queue, needs, engine):
+def test_nothing_flows_where_the_mechanism_is_not(double_queue, engine):
     """Each connected piece is a tree of its own: of some sections, one of which has a gap."""
     chosen = np.random.default_rng(2).random(len(CABLE.nseg)) < 0.6
     some = chosen[CABLE.section]
@@ -135,24 +133,22 @@ def test_nothing_flows_where_the_mechanism_is_not(fast_queue, needs, engine):
     some[CABLE.section == long] = True
     some &= CABLE.area > 0
     some[CABLE.first_node[long] + 2] = False
-    needs(fast_queue, "float64")
-    sim, want = simulated(engine, fast_queue, cells=1, at=np.flatnonzero(some))
+    sim, want = simulated(engine, double_queue, cells=1, at=np.flatnonzero(some))
     (one,) = compile(sim.network, DT).diffusions
     assert 2 < one.forest.num_cells < some.sum() / 2
     np.testing.assert_allclose(states(sim), want, 5 * EPS["float64"])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_runs_go_on_from_states_and_files(fast_queue, needs, engine, tmp_path):
+def test_runs_go_on_from_states_and_files(double_queue, engine, tmp_path):
     """And take other coefficients."""
-    needs(fast_queue, "float64")
-    sim, want = simulated(engine, fast_queue)
+    sim, want = simulated(engine, double_queue)
     np.testing.assert_allclose(states(sim), want, 5 * EPS["float64"])
-    half = simulated(engine, fast_queue, steps=2)[0]
+    half = simulated(engine, double_queue, steps=2)[0]
     half.save(tmp_path / "state.npz")
     half.network.save(tmp_path / "network.npz")
     net = Network.load(tmp_path / "network.npz")
-    again = Simulation(net, dt=DT, engine=engine, queue=fast_queue)
+    again = Simulation(net, dt=DT, engine=engine, queue=double_queue)
     again.restore(tmp_path / "state.npz")
     again.run(3 * DT)
     np.testing.assert_array_equal(states(again), states(sim))
@@ -164,12 +160,11 @@ def test_runs_go_on_from_states_and_files(fast_queue, needs, engine, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_copies_and_recordings(fast_queue, needs, engine):
-    needs(fast_queue, "float64")
-    sim, want = simulated(engine, fast_queue)
+def test_copies_and_recordings(double_queue, engine):
+    sim, want = simulated(engine, double_queue)
     once = built()[0]
     for many in (copies_of(once, 3), None):
-        made = Simulation(once if many is None else many, dt=DT, engine=engine, queue=fast_queue)
+        made = Simulation(once if many is None else many, dt=DT, engine=engine, queue=double_queue)
         copies = made if many is not None else made.replicate(3)
         group = copies.network.groups[0]
         recording = copies.record("q[1]", group)
@@ -192,9 +187,8 @@ DERIVATIVE states { x' = (here - x)/2 }
 
 @pytest.mark.parametrize("engine", ENGINES[1:])
 @pytest.mark.parametrize("secondorder", [0, 2])
-def test_beside_pointers_and_variables_set_in_turn(fast_queue, needs, engine, secondorder):
+def test_beside_pointers_and_variables_set_in_turn(double_queue, engine, secondorder):
     """What diffuses is read at the node before it does, elsewhere after it; cells go in turns."""
-    needs(fast_queue, "float64")
     net, group = built(cells=3)
     nodes, n = group.nodes, len(group) // 3
     sees = net.insert(Mechanism.from_nmodl(SEES), nodes)
@@ -203,7 +197,7 @@ def test_beside_pointers_and_variables_set_in_turn(fast_queue, needs, engine, se
     net.set_pointer(sees, "there", (group, "c", others))
     turns = net.insert(mod_files.ours("nmodl/nmlast"), nodes)
     found = []
-    for given in ({"engine": "reference"}, {"engine": engine, "queue": fast_queue}):
+    for given in ({"engine": "reference"}, {"engine": engine, "queue": double_queue}):
         sim = Simulation(net, DT, secondorder=secondorder, **given)
         numbers = sim.record("v", nodes), sim.record("x", sees), sim.record("m", turns)
         numbers += (sim.record("c", group),)

@@ -95,11 +95,10 @@ def test_delays_take_the_steps_of_neuron(dt):
 
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
-def test_all_engines_take_them(fast_queue, needs, engine):
-    needs(fast_queue, "float64")
+def test_all_engines_take_them(double_queue, engine):
     for dt in STEPS:
         delays = grid(dt, dt)
-        found = our_delays(dt, delays, engine, fast_queue)
+        found = our_delays(dt, delays, engine, double_queue)
         np.testing.assert_array_equal(found, neuron_delays(dt, delays))
 
 

@@ -38,14 +38,13 @@ def traces_and_stimuli(count, dt):
     return t, v, given
 
 
-def test_traces_of_all_kinds(fast_queue, needs):
+def test_traces_of_all_kinds(double_queue):
     """In chunks of 1 sample and more, on the device and the host: what `extract` finds."""
-    needs(fast_queue, "float64")
     t, v, given = traces_and_stimuli(40, 0.25)
     expected = extract(v, t, FEATURES, **given)
     features = Features(FEATURES, **given)
     cuts = [0, 1, 2, 5, 700, 701, len(t)]
-    for device in (None, (fast_queue, np.float64)):
+    for device in (None, (double_queue, np.float64)):
         found = taken(features, t, v, cuts, device)
         for name in FEATURES:
             for mine, theirs in zip(found[name], expected[name], strict=True):
@@ -56,13 +55,12 @@ def test_traces_of_all_kinds(fast_queue, needs):
 
 
 @pytest.mark.filterwarnings("ignore")  # eFEL's own
-def test_they_are_efels(fast_queue, needs):
+def test_they_are_efels(double_queue):
     """All of the table, without `extract` in between; a thousand: `python -m bench features`."""
-    needs(fast_queue, "float64")
     efel = pytest.importorskip("efel")
     dt = 0.0625
     t, v, given = traces_and_stimuli(60, dt)
-    found = taken(Features(FEATURES, **given), t, v, [0, 1000, len(t)], (fast_queue, np.float64))
+    found = taken(Features(FEATURES, **given), t, v, [0, 1000, len(t)], (double_queue, np.float64))
     efel.reset()
     efel.set_setting("interp_step", dt)
     traces = [
@@ -111,10 +109,9 @@ def test_runs(fast_queue, needs, driven, engine, dtype, chunk):
         result[features]
 
 
-def test_features_of_spikes_alone_need_no_window(fast_queue, needs, driven):
-    needs(fast_queue, "float64")
+def test_features_of_spikes_alone_need_no_window(double_queue, driven):
     net, given = driven
-    sim = Simulation(net, DT, np.float64, queue=fast_queue)
+    sim = Simulation(net, DT, np.float64, queue=double_queue)
     v = sim.record("v", net.soma)
     counts = sim.record("v", net.soma, reduce=Features(["spike_count"], **given))
     result = sim.run(26.0)

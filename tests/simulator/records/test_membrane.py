@@ -11,19 +11,18 @@ DT, ENGINES, EVERY = 0.025, ("reference", "steps", "epochs"), 4  # steps
 
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ENGINES)
-def test_i_membrane_is_neurons(fast_queue, needs, engine):
+def test_i_membrane_is_neurons(double_queue, engine):
     """All nodes of a spiking cell in every fourth step, and what electrodes outside would see."""
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     import test_simulation_neuron as with_neuron
 
-    needs(fast_queue, "float64")
     h = with_neuron.h
     (cable,) = with_neuron.branching_cells(1)
     net = with_neuron.our_network(cable)
     net.add("iclamp", at=net.soma, delay=1.0, dur=2.0, amp=0.6)
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     net.add_event(syn, 0, 4.0, 0.05)
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine, v_init=with_neuron.V_INIT)
+    sim = Simulation(net, DT, queue=double_queue, engine=engine, v_init=with_neuron.V_INIT)
     nodes = np.arange(cable.num_nodes)
     matrix = np.random.default_rng(4).normal(size=(3, len(nodes)))  # of electrodes
     current = sim.record("i", syn, every=EVERY * DT)

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Network, Simulation
-from clhines.solver.device import devices
 
 DT, ENGINES = 0.025, ("reference", "steps", "epochs")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_run_of_no_steps(fast_queue, needs, engine):
+def test_a_run_of_no_steps(double_queue, engine):
     """Reductions of nothing: no value, no crossing, an integral of 0."""
-    needs(fast_queue, "float64")
     net, _ = networks.simple_network()
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim = Simulation(net, DT, queue=double_queue, engine=engine)
     numbers = {name: sim.record("v", [0], reduce=name) for name in ("max", "mean", "integral")}
     count = sim.record("v", [0], reduce="count", threshold=0.0)
     result = sim.run(0.0)
@@ -27,15 +25,14 @@ def test_a_run_of_no_steps(fast_queue, needs, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_computed_records_follow_set(fast_queue, needs, engine, caplog):
+def test_computed_records_follow_set(double_queue, engine, caplog):
     """After `set` those of electrodes and mechanisms are of the new values, without planning."""
-    needs(fast_queue, "float64")
     caplog.set_level(logging.INFO, "clhines")
     found = []
     for amps in ([0.3], [0.1, 0.3]):
         net, syn = networks.simple_network()
         clamp = net.add("iclamp", at=net.soma[:1], delay=0.2, dur=5.0, amp=[amps[0]])
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine)
         numbers = [sim.record("i_membrane", net.soma), sim.record("i", clamp), sim.record("i", syn)]
         for amp in amps[1:]:
             sim.run(1.0)
@@ -92,11 +89,8 @@ def test_a_result_has_the_records_made_before_its_run(fast_queue):
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
-def test_currents_of_texts_where_events_act_at_exact_times(fast_queue, needs, engine):
+def test_currents_of_texts_where_events_act_at_exact_times(double_queue, engine):
     """Of instances that share vectors, and of some that do not: rows are those of `reference`."""
-    needs(fast_queue, "float64")
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("for CPUs")
     found = []
     for name in ("reference", engine):
         net = Network.from_arrays([-1] * 9, range(10), [1e3] * 9, [0.0] * 9, [0.01] * 9)
@@ -105,7 +99,7 @@ def test_currents_of_texts_where_events_act_at_exact_times(fast_queue, needs, en
         slow = net.insert("km_yamada", gbar=np.linspace(1e-4, 9e-4, 9))
         synapse = net.add("expsyn", net.soma[::2], tau=2.0)
         net.add_event(synapse, np.arange(5), time=np.arange(5) * 0.1, weight=0.01)
-        sim = Simulation(net, DT, queue=fast_queue, engine=name)
+        sim = Simulation(net, DT, queue=double_queue, engine=name)
         numbers = [sim.record("i", group) for group in (net.groups[0], slow, synapse)]
         result = sim.run(1.0)
         found.append([result[k] for k in numbers])

@@ -83,14 +83,13 @@ def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engin
 
 
 @pytest.mark.parametrize("form", [("float",), ("double", 4, 8), ("double", 2, 3)])
-def test_combinations_of_every_form(fast_queue, needs, monkeypatch, form):
+def test_combinations_of_every_form(double_queue, monkeypatch, form):
     """Of more terms than a part has, of rows and combinations that fill no tile."""
-    needs(fast_queue, "float64")
     spec = ReducedSpec("float", *form, part=7)
     monkeypatch.setattr(ReducedSpec, "on", lambda device, dtype: spec)
     net, _ = networks.mixed_network()
     nodes = np.arange(len(net.area))[::3]
-    sim = Simulation(net, DT, "float32", queue=fast_queue)
+    sim = Simulation(net, DT, "float32", queue=double_queue)
     rows, kept = sim.record("v", nodes), sim.record("v", nodes, matrix=matrix(len(nodes)))
     result = sim.run(2.0)
     exact, weights = result[rows].astype(np.float64), matrix(len(nodes)).astype(np.float32)

@@ -177,8 +177,6 @@ def test_generations_are_as_simulations_made_with_their_values(
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-gpu", "epochs-cpu"])
 def test_a_reset_of_what_was_not_changed_plans_nothing(engine, fast_queue, caplog):
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu is for CPUs")
     net, _ = passive_below()
     net.insert(clhines.Mechanism.from_nmodl(LEAK), at="all", g=net.per_cell(spread(1e-6, 1e-5)))
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
@@ -553,9 +551,8 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
-def test_events_are_set_in_the_middle_of_a_run(engine, kind, fast_queue, needs):
+def test_events_are_set_in_the_middle_of_a_run(engine, kind, double_queue):
     """As many as before, more and none; those that have acted stay, others are replaced."""
-    needs(fast_queue, "float64")
 
     def made(*events):
         net = Network(CABLES, CELLS)
@@ -565,7 +562,7 @@ def test_events_are_set_in_the_middle_of_a_run(engine, kind, fast_queue, needs):
         net.connect(np.arange(CELLS), syn, np.arange(CELLS), 0.05, 0.5)
         for index, time, weight in events:
             net.add_event(syn, index, time, weight)
-        return Simulation(net, DT, queue=fast_queue, engine=engine), syn
+        return Simulation(net, DT, queue=double_queue, engine=engine), syn
 
     first = (0, [0.5, 2.0], 0.05), (3, [0.7, 3.0], 0.08)
     early = (0, 0.5, 0.05), (3, 0.7, 0.08)
@@ -864,8 +861,6 @@ def put(sim, groups, sets):
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_a_reset_after_set_has_the_bits_of_a_new_simulation(engine, fast_queue):
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu is for CPUs")
     options = {"queue": fast_queue, "engine": engine}
     net, groups = starting({})
     sim, values = Simulation(net, DT, **options), {}
@@ -889,8 +884,6 @@ def test_a_reset_after_set_has_the_bits_of_a_new_simulation(engine, fast_queue):
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_records_at_the_start_are_those_of_new_values(engine, fast_queue):
     """Currents and outputs at 0 ms, which a reset alone does not need."""
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu is for CPUs")
 
     def rows(sim, net, groups):
         if not len(sim._recordings):
@@ -921,8 +914,6 @@ def test_records_at_the_start_are_those_of_new_values(engine, fast_queue):
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_a_reset_makes_nothing_again_where_the_start_stays(engine, fast_queue, monkeypatch):
     """INITIAL and the arenas' layout: neither a text's conductance nor a .mod file's needs them."""
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu is for CPUs")
     net, groups = starting({})
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     sim.run(DT)
@@ -949,8 +940,6 @@ def test_a_reset_makes_nothing_again_where_the_start_stays(engine, fast_queue, m
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_weights_beside_mod_files_change_in_place(engine, fast_queue, caplog):
     """Events in whole steps: weights of pending events too, and of spikes at the start."""
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu is for CPUs")
 
     def build(weight, v_init=-65.0):
         net = Network(CABLES, CELLS)

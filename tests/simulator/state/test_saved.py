@@ -178,9 +178,8 @@ def test_members_that_are_missing_or_unknown(state, tmp_path):
     assert_refused(sim, path, "'other' is unknown")
 
 
-def test_the_precision_is_that_of_the_file(fast_queue, needs, tmp_path):
-    needs(fast_queue, "float64")
-    both = [simulation(engine="steps", queue=fast_queue, dtype=t) for t in ("float64", "float32")]
+def test_the_precision_is_that_of_the_file(double_queue, tmp_path):
+    both = [simulation(engine="steps", queue=double_queue, dtype=t) for t in ("float64", "float32")]
     for sim, other in (both, both[::-1]):
         sim.run(1.0)
         sim.save(tmp_path / "state.npz")
@@ -191,11 +190,10 @@ def test_the_precision_is_that_of_the_file(fast_queue, needs, tmp_path):
     host.restore(tmp_path / "state.npz")
 
 
-def test_devices_take_what_was_checked(fast_queue, needs, state, tmp_path):
-    needs(fast_queue, "float64")
+def test_devices_take_what_was_checked(double_queue, state, tmp_path):
     _, path, arrays = state
     for way in ("steps", "epochs"):
-        sim = simulation(engine=way, queue=fast_queue)
+        sim = simulation(engine=way, queue=double_queue)
         sim.restore(path)
         np.savez(tmp_path / "bad.npz", **{**arrays, "step": np.int64(-5)})
         assert_refused(sim, tmp_path / "bad.npz", "step is -5")

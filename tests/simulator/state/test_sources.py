@@ -17,9 +17,8 @@ from clhines.solver.device import devices
 
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
-def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
+def test_trains_act_in_the_steps_of_their_exact_times(double_queue, dt):
     """Events of trains are summed by step; at exact times the same events act in the same steps."""
-    needs(fast_queue, np.float64)
     found = []
     for exact, engine in ((False, "auto"), (False, "reference"), (True, "reference")):
         rng = np.random.default_rng(7)
@@ -33,7 +32,7 @@ def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
         )
         inside(net).added.exact = exact
         sim = Simulation(
-            net, dt, queue=None if engine == "reference" else fast_queue, engine=engine
+            net, dt, queue=None if engine == "reference" else double_queue, engine=engine
         )
         v = sim.record("v", [0, 5])
         result = sim.run(20.0)
@@ -59,10 +58,9 @@ def far(delay, exact=True):
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
-def test_a_delay_beyond_all_runs_takes_no_memory(fast_queue, needs, engine):
+def test_a_delay_beyond_all_runs_takes_no_memory(double_queue, engine):
     """As of hnn-core, whose delays grow exponentially with distance: such an event never comes."""
-    needs(fast_queue, np.float64)
-    given = {"queue": None if engine == "reference" else fast_queue, "engine": engine}
+    given = {"queue": None if engine == "reference" else double_queue, "engine": engine}
     found = []
     for delay in (6.6e7, 61.0):  # 2.6e9 steps; just after the end
         sim = Simulation(far(delay), 0.025, **given)
@@ -85,10 +83,9 @@ def test_a_delay_may_be_any_number():
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
-def test_more_events_than_a_ring_has_room_for_are_an_error(fast_queue, needs, engine, monkeypatch):
+def test_more_events_than_a_ring_has_room_for_are_an_error(double_queue, engine, monkeypatch):
     """Also where the last step sends the one too many, after which no target looks."""
-    needs(fast_queue, np.float64)
-    given = {"queue": None if engine == "reference" else fast_queue, "engine": engine}
+    given = {"queue": None if engine == "reference" else double_queue, "engine": engine}
     times = Simulation(far(200.0), 0.025, **given).run(199.0).spike_time
     monkeypatch.setattr(sources, "MOST_STEPS", 0)
     room = int(sources.ring_sizes(compile(far(200.0), 0.025)).max())
@@ -149,13 +146,12 @@ def by_the_reference(beside):
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu"])
 @pytest.mark.parametrize("beside", BESIDE)
-def test_plastic_connections_beside_anything(fast_queue, needs, beside, engine):
-    needs(fast_queue, np.float64)
+def test_plastic_connections_beside_anything(double_queue, beside, engine):
     if engine == "epochs-gpu" and beside == "artificial":
         pytest.skip("that engine takes no artificial cells")
     v, spikes, weights, _ = by_the_reference(beside)
     assert len(spikes) >= 8
-    found, same, changed, _ = ran(beside, queue=fast_queue, engine=engine)
+    found, same, changed, _ = ran(beside, queue=double_queue, engine=engine)
     np.testing.assert_allclose(same, spikes, rtol=0, atol=1e-9)
     assert np.abs(found - v).max() < 1e-10  # of 800 steps
     assert np.abs(changed - weights).max() < 1e-15
@@ -199,12 +195,11 @@ def with_all_sources(beside):
 
 
 @pytest.mark.parametrize("beside", ["nothing", "ions"])
-def test_weights_keep_their_order_and_can_be_set(fast_queue, needs, beside):
+def test_weights_keep_their_order_and_can_be_set(double_queue, beside):
     """Also of simulations that go on, get other events and are branched."""
-    needs(fast_queue, np.float64)
     found = []
     for engine in ("reference", "steps", "auto"):
-        queue = None if engine == "reference" else fast_queue
+        queue = None if engine == "reference" else double_queue
         sim = Simulation(with_all_sources(beside), queue=queue, engine=engine)
         v = sim.record("v", [0, 30])
         sim.run(5.0)
@@ -244,15 +239,14 @@ def noisy_detectors(exact):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_detector_is_silent_in_its_refractory_time(fast_queue, needs, tmp_path, exact):
+def test_a_detector_is_silent_in_its_refractory_time(double_queue, tmp_path, exact):
     """By hand from the voltages, on every engine, and through a state saved in that time."""
-    needs(fast_queue, np.float64)
     dt, steps, saved = 0.025, 800, 333
     net, detectors, at = noisy_detectors(exact)
     sources, found = net.source_numbers(detectors), []
-    of_cpus = ["epochs-cpu"] if devices.is_cpu(fast_queue.device) else []
+    of_cpus = ["epochs-cpu"] if devices.is_cpu(double_queue.device) else []
     for engine in ("reference", "steps", *of_cpus, "epochs-gpu"):
-        queue = None if engine == "reference" else fast_queue
+        queue = None if engine == "reference" else double_queue
         sim = Simulation(net, dt, queue=queue, engine=engine)
         assert sim.model.exact == exact
         v = sim.record("v", at)

@@ -11,7 +11,6 @@ import pytest
 from clhines import Mechanism, Network, Simulation
 from clhines.simulator.mechanisms.emit.words import WORDS, safe
 from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON, KEYWORDS
-from clhines.solver.device import devices
 
 FAMILIES = [
     *"M_PI FLT_MAX CL_TRUE cl_khr_fp64 CLK_LOCAL_MEM_FENCE float4 double3x3 image2d_t".split(),
@@ -61,15 +60,14 @@ def nmodl(names, sort):
 
 
 @pytest.mark.parametrize("sort", ["PARAMETER", "STATE", "LOCAL", "FUNCTION"])
-def test_variables_may_have_them(fast_queue, needs, sort):
+def test_variables_may_have_them(double_queue, sort):
     """The source compiles, and its NumPy twin gives the sum of all."""
-    needs(fast_queue, "float64")
     names = [n for n in NAMES if sort == "LOCAL" or n not in FUNCTIONS_OF_NEURON]
     made = Mechanism.from_nmodl(nmodl(names, sort))
     block = "advance" if sort == "STATE" else "initial"
     head = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\ntypedef double real;\n"
     source = head + made.functions("double", ("out",))
-    cl.Program(fast_queue.context, source + "__kernel void empty(void) {}").build()
+    cl.Program(double_queue.context, source + "__kernel void empty(void) {}").build()
     given = {"parameter": 2.0, "state": 1.0, "dt": 0.1}
     inputs = [a for a in made.calls(block, ("out",)) if a.direction != "out"]
     values = [6.3 if a.name == "celsius" else given[a.role] for a in inputs]
@@ -90,11 +88,8 @@ current {4} = {1}*{3}*(v + 60)
 
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
-def test_every_engine_takes_them(fast_queue, needs, engine):
+def test_every_engine_takes_them(double_queue, engine):
     """Equal to the same mechanisms with plain names, of texts and of files."""
-    needs(fast_queue, "float64")
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu are for CPUs")
     words, found = SOME.split(), []
     for plain in (False, True):
         names = [f"name{k}" for k in range(len(words))] if plain else words
@@ -112,7 +107,7 @@ def test_every_engine_takes_them(fast_queue, needs, engine):
         net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
         for m in made:
             (net.add if m.kind == "point" else net.insert)(m, at=[0, 1])
-        sim = Simulation(net, 0.025, engine=engine, queue=fast_queue)
+        sim = Simulation(net, 0.025, engine=engine, queue=double_queue)
         record = sim.record("v", [0, 1])
         found.append(sim.run(1)[record])
     assert np.array_equal(*found)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
-from clhines.solver.device import devices
 
 # NEURON executes BREAKPOINT at v + 0.001 mV and at v, when it begins and in each step; then SOLVE
 TEXT = """
@@ -34,10 +33,7 @@ BODIES = {"n = n*.999": lambda n: n * 0.999, "if (n > .45) { n = .45 }": lambda 
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 @pytest.mark.parametrize("body", BODIES)
-def test_breakpoint_changes_a_state_twice_a_step(fast_queue, needs, engine, body):
-    needs(fast_queue, "float64")
-    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-        pytest.skip("epochs-cpu are for CPUs")
+def test_breakpoint_changes_a_state_twice_a_step(double_queue, engine, body):
     net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
     net.insert("pas")
     groups = {}
@@ -46,7 +42,7 @@ def test_breakpoint_changes_a_state_twice_a_step(fast_queue, needs, engine, body
         made = Mechanism.from_nmodl(text.replace("twice", f"twice_{name}"))
         groups[name] = (net.add if kind == "POINT_PROCESS" else net.insert)(made, at=[0, 1])
     dt, steps = 0.025, 40
-    sim = Simulation(net, dt, engine=engine, queue=fast_queue)
+    sim = Simulation(net, dt, engine=engine, queue=double_queue)
     records = {
         name: (sim.record("n", group), sim.record("count", group)) for name, group in groups.items()
     }

@@ -94,16 +94,15 @@ def run(rule, engine, queue, exact=False, stop=None, path=None):
 @pytest.mark.optimised
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("name", RULES)
-def test_the_bits_of_the_reference(fast_queue, needs, name, exact, tmp_path):
-    needs(fast_queue, np.float64)
+def test_the_bits_of_the_reference(double_queue, name, exact, tmp_path):
     rule, path = RULES[name], tmp_path / "state.npz"
-    sim, expected, spikes = run(rule, "reference", fast_queue, exact)
+    sim, expected, spikes = run(rule, "reference", double_queue, exact)
     assert sim.model.exact is exact
     plastic = sim.model.given_weights <= 0.01
     first = np.abs(expected[-1] - sim.model.given_weights)
     assert len(spikes) > 100 and (first[plastic] > 0).mean() > 0.8 and not first[~plastic].any()
-    for number, engine in enumerate(engines(fast_queue)):
-        sim, weights, times = run(rule, engine, fast_queue, exact, number % 2, path)
+    for number, engine in enumerate(engines(double_queue)):
+        sim, weights, times = run(rule, engine, double_queue, exact, number % 2, path)
         assert sim.engine == engine
         np.testing.assert_array_equal(times, spikes)
         np.testing.assert_array_equal(weights, expected)
@@ -113,20 +112,19 @@ def test_the_bits_of_the_reference(fast_queue, needs, name, exact, tmp_path):
 
 
 @pytest.mark.parametrize("name", brian.RULES)
-def test_weights_of_brian(fast_queue, needs, name):
+def test_weights_of_brian(double_queue, name):
     """After each step with given spikes.
 
     Brian works out t - (last time) from times, T at most: its traces are off by T/tau roundings per
     spike. What rk4 leaves of a step h of exp(-t/tau) is (h/tau)^5/120.
     """
-    needs(fast_queue, np.float64)
     found = json.loads(Path(__file__).with_name("brian.json").read_text())
     source, target, weight, trains = brian.plastic_wiring()
     dt, parameters = brian.PLASTIC_DT, brian.RULES[name][0]
     rule = Rule(name, **parameters)
     given = GridConnections(source, target, weight, 1, brian.CELLS, brian.CELLS, True, rule)
     assert min(rule.times.values()) == 4.0
-    ran = PlasticDevice(fast_queue, given, rule, np.arange(brian.CELLS), True, "pull", 64, dt=dt)
+    ran = PlasticDevice(double_queue, given, rule, np.arange(brian.CELLS), True, "pull", 64, dt=dt)
     rows, rng = [], np.random.default_rng(0)
     for step in range(brian.PLASTIC_STEPS):
         ran.epoch(trains, step, 1, rng)
@@ -147,14 +145,13 @@ def test_weights_of_brian(fast_queue, needs, name):
 
 
 @pytest.mark.core
-def test_a_reward_by_hand(fast_queue, needs):
+def test_a_reward_by_hand(double_queue):
     """One pair, eligible for c ms, and dopamine that decays: an integral in closed form."""
-    needs(fast_queue, np.float64)
     rule = Rule("dopamine", a_plus=0.5, tau_c=100.0, tau_d=50.0, rate=0.01)
-    for engine in ("reference", *engines(fast_queue)):
+    for engine in ("reference", *engines(double_queue)):
         net = network(rule, count=2)
         net.groups[1].parameters["amp"] = 0.0
-        sim = Simulation(net, 0.1, v_init=-60.0, queue=fast_queue, engine=engine)
+        sim = Simulation(net, 0.1, v_init=-60.0, queue=double_queue, engine=engine)
         first = sim.weights()
         sim.run(1.0)
         sim.reward(2.0)
@@ -179,13 +176,12 @@ def test_a_reward_by_hand(fast_queue, needs):
         np.testing.assert_array_equal(sim.weights(), first)
 
 
-def test_files_copies_and_populations(fast_queue, needs, tmp_path):
-    needs(fast_queue, np.float64)
+def test_files_copies_and_populations(double_queue, tmp_path):
     rule = RULES["dopamine"]
     net = network(rule)
     net.save(tmp_path / "net.npz")
     again = Network.load(tmp_path / "net.npz")
-    sim = Simulation(again, 0.1, v_init=-60.0, queue=fast_queue)
+    sim = Simulation(again, 0.1, v_init=-60.0, queue=double_queue)
     assert sim.model.connections.rule == rule == pickle.loads(pickle.dumps(rule))
     sim.run(20.0)
     sim.reward(0.5)
@@ -197,23 +193,21 @@ def test_files_copies_and_populations(fast_queue, needs, tmp_path):
     assert (sim.weights() != sim.model.given_weights).any()
 
 
-def test_a_weight_that_is_no_number_ends_the_run(fast_queue, needs):
-    needs(fast_queue, np.float64)
+def test_a_weight_that_is_no_number_ends_the_run(double_queue):
     rule = Rule(
         "rule bad\npost trace y\ndy/dt = -y/5\non pre: w += sqrt(y - 1)\nbounds: 0 <= w <= 1"
     )
-    for engine in ("reference", *engines(fast_queue)):
-        sim = Simulation(network(rule), 0.1, v_init=-60.0, queue=fast_queue, engine=engine)
+    for engine in ("reference", *engines(double_queue)):
+        sim = Simulation(network(rule), 0.1, v_init=-60.0, queue=double_queue, engine=engine)
         with pytest.raises(InputError, match="rule bad: a weight or a trace is no finite"):
             sim.run(50.0)
 
 
-def test_rewards_that_are_refused(fast_queue, needs):
-    needs(fast_queue, np.float64)
-    sim = Simulation(network(RULES["stdp"]), 0.1, queue=fast_queue)
+def test_rewards_that_are_refused(double_queue):
+    sim = Simulation(network(RULES["stdp"]), 0.1, queue=double_queue)
     with pytest.raises(InputError, match="no connection has a rule with 'on reward:'"):
         sim.reward(1.0)
-    sim = Simulation(network(RULES["dopamine"]), 0.1, queue=fast_queue)
+    sim = Simulation(network(RULES["dopamine"]), 0.1, queue=double_queue)
     with pytest.raises(InputError, match="reward is nan; expected a finite number"):
         sim.reward(np.nan)
 
@@ -278,9 +272,8 @@ def test_texts_that_are_refused(text, message):
     assert message in said and "\n" not in said and len(said) < 400
 
 
-def test_names_that_begin_alike(fast_queue, needs):
+def test_names_that_begin_alike(double_queue):
     """Of traces `a` and `a_w`, of cells and connections, each kernel reads its own."""
-    needs(fast_queue, np.float64)
     text = """
         rule alike
         pre trace a
@@ -295,8 +288,8 @@ def test_names_that_begin_alike(fast_queue, needs):
         bounds: 0 <= w <= 0.01
     """
     rule = Rule(text)
-    _, expected, _ = run(rule, "reference", fast_queue)
-    _, weights, _ = run(rule, "steps", fast_queue)
+    _, expected, _ = run(rule, "reference", double_queue)
+    _, weights, _ = run(rule, "steps", double_queue)
     np.testing.assert_array_equal(weights, expected)
     assert (weights[-1] != weights[0]).any()
 

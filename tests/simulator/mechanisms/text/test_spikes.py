@@ -80,16 +80,15 @@ def test_spikes_of_brian(fast_queue, needs, engine, name):
     np.testing.assert_array_equal([step[order], result.spike_cell[order]], found[name])
 
 
-def test_the_example_for_users_of_brian(fast_queue, needs, monkeypatch):
+def test_the_example_for_users_of_brian(double_queue, monkeypatch):
     """The page's two scripts have the same spikes; it said `refractory: 5 ms` for Brian's 5 ms."""
-    needs(fast_queue, "float64")
     found = json.loads(Path(__file__).with_name("brian.json").read_text())
     assert brian.block_of_the_page() == found["block of the page"]  # whose spikes are kept
     if importlib.util.find_spec("brian2"):
         assert brian.in_steps(brian.brian_page()) == found["page"]
     page = brian.PAGE.read_text("utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    monkeypatch.setattr(clhines, "Simulation", partial(Simulation, queue=fast_queue))
+    monkeypatch.setattr(clhines, "Simulation", partial(Simulation, queue=double_queue))
     names = {}
     exec(block, names)
     result = names["result"]
@@ -209,17 +208,16 @@ def test_a_soma_with_branches(fast_queue, needs, engine, rest):
     assert result[counts].max() == max(1, held)
 
 
-def test_exact_times_saved_states_files_and_copies(fast_queue, needs, tmp_path):
+def test_exact_times_saved_states_files_and_copies(double_queue, tmp_path):
     """Beside an artificial cell's events; a run goes on from a file; copies spike as the one."""
     import mod_files
 
-    needs(fast_queue, "float64")
     net, v_init = network("lif")
     fire = net.add_artificial(mod_files.ours("ext_fire"), 1)
     net.connect([3], fire, weight=2.0, delay=0.33)
     net.connect(fire, net.groups[0], [1], 0.01, 0.17, source_index=[0])
-    on = [e for e in SPIKING_ENGINES if e != "epochs-cpu" or devices.is_cpu(fast_queue.device)]
-    sims = [Simulation(net, 0.1, v_init=v_init, queue=fast_queue, engine=e) for e in on]
+    on = [e for e in SPIKING_ENGINES if e != "epochs-cpu" or devices.is_cpu(double_queue.device)]
+    sims = [Simulation(net, 0.1, v_init=v_init, queue=double_queue, engine=e) for e in on]
     first, *others = (sim.run(60.0) for sim in sims)
     assert sims[0].model.exact and (first.spike_cell == brian.N).any()
     for other in others:
@@ -228,7 +226,7 @@ def test_exact_times_saved_states_files_and_copies(fast_queue, needs, tmp_path):
     sims[1].save(tmp_path / "state.npz")
     later = sims[0].run(40.0)
     net.save(tmp_path / "net.npz")
-    again = Simulation(Network.load(tmp_path / "net.npz"), 0.1, v_init=v_init, queue=fast_queue)
+    again = Simulation(Network.load(tmp_path / "net.npz"), 0.1, v_init=v_init, queue=double_queue)
     again.restore(tmp_path / "state.npz")
     np.testing.assert_array_equal(again.run(40.0).spike_time, later.spike_time)
 
