@@ -278,31 +278,15 @@ def purkinje(seed: int = 1) -> Morphology:
 
 @dataclass(frozen=True)
 class Neuron:
-    """A neuron of this module.
-
-    Attributes
-    ----------
-    densities : dict
-    amp : float, nA
-        Current into the soma from 2 ms on.
-    longest : float, um
-        Longest compartment.
-    morphology : callable
-        Makes the one that is made up.
-    from_files : bool
-        Mechanisms are those of the files in ``mods``, otherwise of the texts.
-    tables : bool
-        Their TABLE statements count.
-    ions : dict of str to dict
-        What `Network.ion` is given of each ion.
-    """
+    """A neuron of this module."""
 
     densities: Densities
-    amp: float
-    longest: float
-    morphology: Callable[[], Morphology]
-    from_files: bool = False
-    tables: bool = False
+    amp: float  # nA, current into the soma from 2 ms on
+    longest: float  # µm, longest compartment
+    morphology: Callable[[], Morphology]  # makes the one that is made up
+    from_files: bool = False  # mechanisms of the files in ``mods``; else of the texts
+    tables: bool = False  # their TABLE statements count
+    # arguments of `Network.ion` by ion
     ions: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def mechanism(self, name: str) -> str | Mechanism:

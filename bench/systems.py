@@ -179,29 +179,16 @@ def _host_difference(x: np.ndarray, period: int) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """One batch of equally large cells and its right-hand sides, in natural order.
-
-    Attributes
-    ----------
-    queue : pyopencl.CommandQueue
-    forest : Forest
-        Parents come before their children.
-    kind : str
-        ``1 shape``, ``64 shapes``, ``all different`` or ``chains``.
-    dtype : numpy.dtype
-    values : list of (d, u, b), each (m,) of `dtype`
-        One or two sets of values that take turns; `u` is zero at the roots. They are those of
-        `part`, over and over, or without it of all cells.
-    part : Forest, optional
-        First cells, after which shapes and values repeat.
-    """
+    """One batch of equally large cells and its right-hand sides, in natural order."""
 
     queue: cl.CommandQueue
-    forest: clhines.Forest
-    kind: str
+    forest: clhines.Forest  # parents come before their children
+    kind: str  # ``1 shape``, ``64 shapes``, ``all different`` or ``chains``
     dtype: np.dtype
+    # one or two sets that take turns, each (m,): of `part`, over and over, or of all cells;
+    # `u` is zero at the roots
     values: list[System]
-    part: clhines.Forest | None = None
+    part: clhines.Forest | None = None  # first cells, after which shapes and values repeat
 
     @functools.cached_property
     def sets(self) -> list[System]:
@@ -258,46 +245,22 @@ class Case:
 
 @dataclass
 class Candidate:
-    """One solver, ready to run on one case.
-
-    Attributes
-    ----------
-    name : str
-    launch : callable
-        ``launch(k)`` solves set k and waits. It returns its own time [s] where it has a clock of
-        the device, and None where wall time is meant.
-    result : callable
-        ``result(k)`` is the (n,) solution of set k in natural order, or what `Case.solution` makes
-        of it.
-    restore : callable
-        ``restore(k)`` brings back, outside the clock, what solving set k destroys.
-    clock : str
-        ``device`` or ``wall``.
-    most : int
-        Timed runs at most.
-    stands_for : float
-        Times that the batch is as large as what `launch` solves: the factor of its times.
-    facts : callable
-        ``facts()`` is what else its row says, once it has run.
-    solver : Solver, optional
-        Of a method of clhines, for `facts`.
-    seconds : list of float
-        What the timed runs took [s].
-    error : float or None
-        Of the worst set, once it has been checked.
-    """
+    """One solver, ready to run on one case."""
 
     name: str
+    # solves set k and waits; seconds by a clock of the device, or None for wall time
     launch: Callable[[int], float | None]
+    # (n,) solution of set k in natural order, or what `Case.solution` makes of it
     result: Callable[[int], np.ndarray | Repeats] | None = None
+    # brings back, outside the clock, what solving set k destroys
     restore: Callable[[int], object] = lambda k: None
-    clock: str = "wall"
-    most: int = 25
-    stands_for: float = 1.0
-    facts: Callable[[], dict[str, Any]] = dict
-    solver: clhines.Solver | None = None
-    seconds: list[float] = field(default_factory=list)
-    error: float | None = None
+    clock: str = "wall"  # ``device`` or ``wall``
+    most: int = 25  # timed runs
+    stands_for: float = 1.0  # factor of the times: the batch over what `launch` solves
+    facts: Callable[[], dict[str, Any]] = dict  # what else its row says, once it has run
+    solver: clhines.Solver | None = None  # of a method of clhines, for `facts`
+    seconds: list[float] = field(default_factory=list)  # of the timed runs
+    error: float | None = None  # of the worst set, once checked
 
     def run(self, k: int) -> float:
         self.restore(k)

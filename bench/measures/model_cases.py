@@ -35,42 +35,22 @@ Built = tuple[list[Any], float, object]
 
 @dataclass(frozen=True)
 class Case:
-    """A model: where its parts are, and how it is built.
-
-    Attributes
-    ----------
-    constructs : str
-    mechanisms : str
-        Folder of its .mod files; empty for none.
-    here : str
-        Folder that it is built from; empty for a model that needs no repository.
-    build : callable
-        Takes NEURON's h; returns sections to record, the initial voltage, and what must live on.
-    stop : float, ms
-    without : tuple of str
-        Files that do not compile and that nothing uses.
-    edits : tuple of (str, str, str)
-        File, text and what it becomes, where a file does not compile with NEURON 9.
-    without_core : tuple of str
-        Files that do not compile for CoreNEURON and that nothing uses.
-    variables : dict of str -> str
-        Of the process's environment.
-    whole : str
-        Statement of hoc before a model is built, with which all its cells are; empty: they are.
-    network : callable, optional
-        Returns the same model as a network of texts, which then runs in place of NEURON's memory.
-    """
+    """A model: where its parts are, and how it is built."""
 
     constructs: str
-    mechanisms: str
-    here: str
+    mechanisms: str  # folder of its .mod files; empty for none
+    here: str  # folder that it is built from; empty if it needs no repository
+    # h -> sections to record, the initial voltage, and what must live on
     build: Callable[[Any], Built]
-    stop: float
-    without: tuple[str, ...] = ()
+    stop: float  # ms
+    without: tuple[str, ...] = ()  # files that do not compile and that nothing uses
+    # file, text and what it becomes, where a file does not compile with NEURON 9
     edits: tuple[tuple[str, str, str], ...] = ()
-    without_core: tuple[str, ...] = ()
-    variables: dict[str, str] = field(default_factory=dict)
+    without_core: tuple[str, ...] = ()  # the same for CoreNEURON
+    variables: dict[str, str] = field(default_factory=dict)  # of the process's environment
+    # statement of hoc before a model is built, with which all its cells are; empty: they are
     whole: str = ""
+    # the same model as a network of texts, which then runs in place of NEURON's memory
     network: Callable[[], Network] | None = None
 
 

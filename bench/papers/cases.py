@@ -32,31 +32,16 @@ QUICK_NODES = 4096
 
 @dataclass
 class Run:
-    """How one command measures.
-
-    Attributes
-    ----------
-    queue : pyopencl.CommandQueue
-    quick : bool
-        The fewest sizes that still make a figure.
-    most_nodes : int
-        Nodes of a batch at most.
-    seconds : float
-        Of timed rounds for twelve solvers of a case.
-    host_nodes : float
-        Nodes that solvers of the host get at most; times of larger batches are in proportion.
-    cells : Path, optional
-        Folder with the SWC files of cuHinesBatch's Table 1.
-    shared : dict
-        Rows that several figures take from one measurement.
-    """
+    """How one command measures."""
 
     queue: cl.CommandQueue
-    quick: bool
-    most_nodes: int
-    seconds: float
+    quick: bool  # the fewest sizes that still make a figure
+    most_nodes: int  # of a batch
+    seconds: float  # of timed rounds for twelve solvers of a case
+    # most nodes for solvers of the host; larger batches in proportion
     host_nodes: float = float("inf")
-    cells: Path | None = None
+    cells: Path | None = None  # SWC files of cuHinesBatch's Table 1
+    # rows that several figures take from one measurement
     shared: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -117,26 +102,13 @@ def batch(
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a figure.
-
-    Attributes
-    ----------
-    name : str
-    make : callable
-        ``make(case)`` yields the candidate, or several that a peer has.
-    own : bool
-        A method of clhines: a wrong solution ends the figure.
-    new : bool
-        Not in the paper's figure.
-    on_host : bool
-        Runs on the cores of the host, of which `Run.host_nodes` speaks.
-    """
+    """One line of a figure."""
 
     name: str
-    make: Callable[[Case], Iterable[Candidate]]
-    own: bool = False
-    new: bool = False
-    on_host: bool = False
+    make: Callable[[Case], Iterable[Candidate]]  # yields the candidate, or several that a peer has
+    own: bool = False  # a method of clhines: a wrong solution ends the figure
+    new: bool = False  # not in the paper's figure
+    on_host: bool = False  # on the cores of the host: see `Run.host_nodes`
 
 
 def method(name: str, row: str, new: bool = False, **options: Any) -> Entry:

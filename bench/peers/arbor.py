@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,14 +96,6 @@ def arbor_recipe(arbor: Any, case: Case, cables: list[Cable]) -> Any:
     return Ring()
 
 
-def arbor_start(case: Case) -> Running:
-    return arbor_on(case, gpu=False)
-
-
-def arbor_gpu(case: Case) -> Running:
-    return arbor_on(case, gpu=True)
-
-
 def arbor_on(case: Case, gpu: bool) -> Running:
     import arbor
 
@@ -141,3 +134,7 @@ def arbor_on(case: Case, gpu: bool) -> Running:
             "sample inside is one frustum between its ends; times of spikes between steps"
         ],
     )
+
+
+arbor_start = partial(arbor_on, gpu=False)
+arbor_gpu = partial(arbor_on, gpu=True)

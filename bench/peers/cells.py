@@ -36,34 +36,16 @@ PEERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is simulated, and how long.
+    """What is simulated, and how long."""
 
-    Attributes
-    ----------
-    cell : str
-        Of `neurons.NEURONS`.
-    copies : int
-    steps : int
-        Of a piece that is timed.
-    check : float, ms
-        Before these; its voltages are returned.
-    threads : int
-    swc : str, optional
-        Morphology.
-    library : str, optional
-        Folder in which `compiled` has compiled the .mod files.
-    seconds : float
-        After which no more pieces are timed.
-    """
-
-    cell: str
+    cell: str  # of `neurons.NEURONS`
     copies: int
-    steps: int = 800
-    check: float = 5.0
+    steps: int = 800  # of a piece that is timed
+    check: float = 5.0  # ms before these, of which voltages are returned
     threads: int = 2
-    swc: str | None = None
-    library: str | None = None
-    seconds: float = 10.0
+    swc: str | None = None  # morphology
+    library: str | None = None  # folder in which `compiled` has compiled the .mod files
+    seconds: float = 10.0  # after which no more pieces are timed
 
     def cable(self) -> Cable:
         return neurons.cable_of(self.cell, clhines.read_swc(self.swc)[0] if self.swc else None)
@@ -71,23 +53,12 @@ class Case:
 
 @dataclass
 class Running:
-    """A simulation that is ready for its first step; see `bench.peers.ring.Running`.
-
-    Attributes
-    ----------
-    name, where : str
-    advance : callable
-        ``advance(steps)`` goes on and waits; seconds by a clock of the simulator, or None.
-    voltages : callable
-        Voltages at the first and the last soma after each step so far, two lists in mV.
-    built : dict of str -> float
-    notes : list of str
-    keep : object
-    """
+    """A simulation that is ready for its first step; see `bench.peers.ring.Running`."""
 
     name: str
     where: str
     advance: Callable[[int], float | None]
+    # at the first and the last soma after each step so far, mV
     voltages: Callable[[], list[list[float]]]
     built: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,9 +127,5 @@ def arbor_on(case: Case, clock: Clock, gpu: bool) -> Running:
     )
 
 
-def arbor_host(case: Case, clock: Clock) -> Running:
-    return arbor_on(case, clock, gpu=False)
-
-
-def arbor_gpu(case: Case, clock: Clock) -> Running:
-    return arbor_on(case, clock, gpu=True)
+arbor_host = partial(arbor_on, gpu=False)
+arbor_gpu = partial(arbor_on, gpu=True)

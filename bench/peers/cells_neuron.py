@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,5 @@ def neuron_start(case: Case, clock: Clock, core: bool) -> Running:
     )
 
 
-def neuron(case: Case, clock: Clock) -> Running:
-    return neuron_start(case, clock, core=False)
-
-
-def coreneuron(case: Case, clock: Clock) -> Running:
-    return neuron_start(case, clock, core=True)
+neuron = partial(neuron_start, core=False)
+coreneuron = partial(neuron_start, core=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,9 +122,5 @@ def neuron_start(case: Case, core: bool) -> Running:
     )
 
 
-def neuron(case: Case) -> Running:
-    return neuron_start(case, core=False)
-
-
-def coreneuron(case: Case) -> Running:
-    return neuron_start(case, core=True)
+neuron = partial(neuron_start, core=False)
+coreneuron = partial(neuron_start, core=True)

@@ -37,44 +37,23 @@ CELSIUS = 6.3
 
 @dataclass(frozen=True)
 class Case:
-    """One network and how long it may take.
-
-    Attributes
-    ----------
-    cells : int
-    shapes : int
-        Different cells, repeated in turn.
-    hh : str
-        ``soma``: HH there and passive dendrites; ``all``: HH in every compartment.
-    levels, branching, compartments, seed
-        Of `clhines.ring.ring_cables`.
-    dt, duration : float, ms
-        A step, and the longest time that is simulated.
-    seconds : float
-        For the timed pieces.
-    threads : int
-        Of simulators that run on the host.
-    dtype, engine, device : str
-        Of clhines.
-    least_steps : int
-        Of a timed piece, where the time that is simulated allows it.
-    """
+    """One network and how long it may take."""
 
     cells: int
-    shapes: int = ring.SHAPES
-    hh: str = "soma"
-    levels: int = ring.LEVELS
+    shapes: int = ring.SHAPES  # different cells, repeated in turn
+    hh: str = "soma"  # ``soma``: and passive dendrites; ``all``: in every compartment
+    levels: int = ring.LEVELS  # this and the next three: of `clhines.ring.ring_cables`
     branching: float = ring.BRANCHING
     compartments: int = ring.COMPARTMENTS
     seed: int = 0
-    dt: float = 0.025
-    duration: float = 200.0
-    seconds: float = 10.0
-    threads: int = 2
-    dtype: str = "float64"
+    dt: float = 0.025  # ms
+    duration: float = 200.0  # ms, at most
+    seconds: float = 10.0  # for the timed pieces
+    threads: int = 2  # of simulators that run on the host
+    dtype: str = "float64"  # this and the next two: of clhines
     engine: str = "auto"
     device: str | None = None
-    least_steps: int = WARM
+    least_steps: int = WARM  # of a timed piece, if `duration` allows it
 
     def cables(self) -> list[Cable]:
         shapes = min(self.shapes, self.cells)
@@ -85,41 +64,21 @@ class Case:
 
 @dataclass
 class Running:
-    """A simulation that is ready for its first step.
-
-    Attributes
-    ----------
-    name : str
-    where : str
-        What it runs on.
-    compartments, nodes : int
-        Those with membrane, and all rows of the matrices.
-    advance : callable
-        ``advance(steps)`` goes on and waits. It returns the seconds taken by a clock of the
-        simulator, and None where wall time is meant.
-    spikes : callable or None
-        Times [ms] and cells of all spikes so far.
-    prepare : callable
-        ``prepare(steps)`` compiles, outside the clock, what ``advance(steps)`` needs.
-    built : dict of str -> float
-        Seconds of each part of the set-up.
-    notes : list of str
-        What differs from the other simulators.
-    keep : object
-        What must live as long as the simulation.
-    """
+    """A simulation that is ready for its first step."""
 
     name: str
-    where: str
-    compartments: int
-    nodes: int
+    where: str  # what it runs on
+    compartments: int  # with membrane
+    nodes: int  # all rows of the matrices
+    # goes on by steps and waits; seconds by a clock of the simulator, or None for wall time
     advance: Callable[[int], float | None]
-    spikes: Callable[[], tuple[np.ndarray, np.ndarray]] | None
+    spikes: Callable[[], tuple[np.ndarray, np.ndarray]] | None  # times [ms] and cells so far
+    # compiles, outside the clock, what `advance` needs
     prepare: Callable[[int], object] = lambda steps: None
-    built: dict[str, float] = field(default_factory=dict)
+    built: dict[str, float] = field(default_factory=dict)  # seconds of each part of the set-up
     dtype: str = "float64"
-    notes: list[str] = field(default_factory=list)
-    keep: Any = None
+    notes: list[str] = field(default_factory=list)  # what differs from the other simulators
+    keep: Any = None  # must live as long as the simulation
 
 
 class Clock:

@@ -33,27 +33,15 @@ Features = dict[str, list[list[float]]]
 
 @dataclass
 class Generation:
-    """What one simulator says of its generation.
-
-    Attributes
-    ----------
-    name, where : str
-    make_s : float
-        Description of the model and all else before the first simulation.
-    simulate_s, features_s, cpu_s : float
-        The last one: processor time of the simulations, of all cores.
-    features : dict of str to (variants, protocols) lists of float
-        NaN where there is none; of features with several values their mean.
-    notes : list of str
-    """
+    """What one simulator says of its generation."""
 
     name: str
     where: str
-    make_s: float
+    make_s: float  # description of the model and all else before the first simulation
     simulate_s: float
     features_s: float
-    cpu_s: float
-    features: Features
+    cpu_s: float  # of the last simulations, processor time of all cores
+    features: Features  # by variant and protocol; NaN if there is none; means of several values
     notes: list[str] = field(default_factory=list)
 
     def write(self, path: str) -> None:
