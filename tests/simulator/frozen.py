@@ -114,7 +114,6 @@ def neuron(name, copies=2, longest=60.0):
 
 
 def swc():
-    """A cell that was written to a file and read from it."""
     cell = sample_cells()[1]
     number = np.arange(1, len(cell.parent) + 1)
     rows = np.column_stack((number, cell.type, cell.xyz, cell.radius, number[cell.parent]))
@@ -142,8 +141,6 @@ def random_points():
 
 
 def from_neuron(copies=1):
-    """Return a function that makes a simulation of a model of NEURON's own mechanisms."""
-
     def made(device, **options):
         from neuron import h
 
@@ -273,7 +270,6 @@ def as_if(limits):
 
 
 def simulation(run, device, comm=None):
-    """Make the simulation of a run."""
     given = {"seed": 7, "chunk": 50, "device": device, "comm": comm, **run.options}
     if run.neuron:
         del given["comm"]
@@ -287,7 +283,6 @@ def simulation(run, device, comm=None):
 
 
 def measured(run, device, comm=None):
-    """Make a run: everything that is kept of it, by name."""
     on_cpu, limits = devices.is_cpu(device), None
     if run.form == "gpu" and on_cpu:
         limits = replace(devices.limits(device), is_cpu=False, vector_bytes=16, clang=False)
@@ -337,7 +332,6 @@ def watched(sim):
 
 
 def on_ranks(name, run, device):
-    """Make a run on several ranks."""
     mpiexec = shutil.which("mpiexec")
     if mpiexec is None:
         raise LookupError("no mpiexec")
@@ -354,7 +348,6 @@ def on_ranks(name, run, device):
 
 
 def runs_of(device, only=""):
-    """Yield name and function of the runs that a device makes."""
     seen, simulator, on_cpu = [], devices.is_simulator(device), devices.is_cpu(device)
     for name, run in RUNS.items():
         same = replace(run, form="", small=False)  # on a GPU, what runs as on a GPU
@@ -368,7 +361,6 @@ def runs_of(device, only=""):
 
 
 def path_of(device):
-    """File of the runs of a device."""
     words = f"{device.platform.name} {device.name}".lower()
     known = next((w for w in ("oclgrind", "portable") if w in words), "")
     name = {"oclgrind": "oclgrind", "portable": "pocl"}.get(known, device.name.lower())

@@ -77,7 +77,6 @@ def records(sim, groups, copies=1):
 
 
 def values(result, numbers, copies):
-    """(rows, copies, r) values of each record."""
     return {k: result[n].reshape(len(result.t), copies, -1) for k, n in numbers.items()}
 
 

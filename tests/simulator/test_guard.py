@@ -146,7 +146,6 @@ def test_a_forked_process_is_refused_and_does_not_hang(fast_queue, used):
 
 
 def resident_bytes():
-    """Memory of this process."""
     gc.collect()
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -34,7 +34,6 @@ def simulation(build, queue, engine, **record):
 
 
 def joined(first, second):
-    """Spikes and rows of two runs, one after the other."""
     spikes = [
         np.append(getattr(first, n), getattr(second, n)) for n in ("spike_time", "spike_cell")
     ]

@@ -158,8 +158,6 @@ def simulated(act=lambda sim: None, **given):
 
 
 def changed(**values):
-    """`Simulation.set`, before and on the way."""
-
     def act(sim):
         sim.run(0.5)
         leak = sim.network.groups[0]
@@ -378,7 +376,6 @@ def weighed(weight):
 
 
 def in_units(number, unit, registry=U):
-    """The number as a quantity in another unit."""
     own = unit.replace("2", "**2").replace(" ", "*")
     return registry.Quantity(np.array(number) if np.ndim(number) else number, own).to(OTHER[unit])
 

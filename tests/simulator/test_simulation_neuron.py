@@ -17,7 +17,6 @@ DT, V_INIT, G_PAS, E_PAS = 0.025, -65.0, 1e-4, -65.0
 
 
 def branching_cells(count):
-    """Discretised ring cells of different shapes."""
     cells = [ring_cell(4, 0.6, 4, seed=k, stems=2 + k % 2) for k in range(count)]
     return [discretise(cell, max_length=40.0) for cell in cells]
 

@@ -26,7 +26,6 @@ def settings(double_queue):
 
 @pytest.fixture
 def compiled():
-    """NEURON's mechanisms of tests/mod, compiled once for all tests."""
     if shutil.which("c++") is None:
         pytest.skip("needs a C++ compiler")
     mod_files.loaded()
@@ -114,7 +113,6 @@ def test_a_parameter_that_is_off_is_found(settings, compiled):
 
 
 def test_the_command(fast_queue, tmp_path, monkeypatch, capsys):
-    """Exit codes, and what is written."""
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
 
     def fails(settings):

@@ -45,7 +45,6 @@ def check(case):
 
 @pytest.mark.parametrize("target", CASES)
 def test_nothing_is_found(target):
-    """The cases of one seed: neither tracebacks, hangs, memory nor anything wrong."""
     cases, accepted, refused = fuzz(target, 14, 2, "--cases", CASES[target])
     assert cases == CASES[target] == accepted + refused
     assert min(accepted, refused) > 3  # both kinds of input are among them
@@ -60,7 +59,6 @@ def test_nothing_is_found_in_two_minutes(target):
 
 
 def fuzz(target, seed, minutes, *more):
-    """Counts of the cases, of those that were accepted, and of those that were refused."""
     command = [sys.executable, str(BENCH), "fuzz", "--only", target, "--no-shrink"]
     command += ["--minutes", str(minutes), "--seed", str(seed), *map(str, more)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60 * minutes + 160)
@@ -71,7 +69,6 @@ def fuzz(target, seed, minutes, *more):
 
 @pytest.fixture
 def planted(tmp_path, monkeypatch):
-    """A worker whose cases are the faults planted above."""
     (tmp_path / "fuzz_planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(str(tmp_path))
     found = worker.Worker("fuzz_planted", tmp_path)
@@ -142,7 +139,6 @@ HH = """
 
 
 def test_the_language_is_evaluated_by_its_description():
-    """Numbers worked out by hand."""
     text = language.read(HH)
     at = {"v": -40.0, "g": 0.12, "e": 50.0, "m": 0.5, "weight": 0.25}
     assert float(language.evaluate(text, text.named["a"], at).v) == pytest.approx(1, rel=1e-15)

@@ -26,7 +26,6 @@ PIECES = [
 
 
 def mutated(seed):
-    """A file, and its text with one or two changes."""
     rng = random.Random(seed)
     path = rng.choice(FILES)
     tokens = TOKEN.findall(path.read_text("utf-8"))

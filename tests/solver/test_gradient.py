@@ -22,7 +22,6 @@ def transposed_truth(system, b):
 
 
 def dense_solution(system, b, transpose):
-    """LAPACK's solution, cell by cell."""
     x = np.empty(b.shape)
     offsets = system.forest.cell_offsets
     for cell in range(system.forest.num_cells):

@@ -168,7 +168,6 @@ def grid(seed=4):
 
 
 def of_grid(dl, d, du, b):
-    """SciPy's solution of systems in LAPACK's shapes, which may be broadcast."""
     m, n = GRID
     low, up = np.zeros(GRID), np.zeros(GRID)
     low[:, 1:], up[:, :-1] = dl, du

@@ -34,7 +34,6 @@ def straight(length, radius, type_=3):
 
 
 def assert_sound(cable):
-    """What holds for every cable."""
     n = cable.num_nodes
     assert cable.parent.dtype == np.int32
     assert cable.parent[0] == -1

@@ -134,10 +134,7 @@ def test_file_depth_first_from_the_soma(name, tmp_path):
 
 
 def random_cell(seed, coincident=True):
-    """Samples in depth-first order: a soma of any form, neurites of any types, some at one place.
-
-    Left out is what the table in `clhines.simulator.cells.sections` names.
-    """
+    """Samples in depth-first order: a soma of any form, neurites some at one place."""
     rng = np.random.default_rng(seed)
     soma = int(rng.integers(0, 6))
     n = soma + int(rng.integers(3, 60))

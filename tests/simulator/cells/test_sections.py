@@ -14,7 +14,6 @@ pytestmark = pytest.mark.core
 
 
 def shuffled(morphology, seed):
-    """The same cell with its samples in another order."""
     order = np.random.default_rng(seed).permutation(len(morphology.parent))
     place = np.argsort(order)
     parent = morphology.parent[order]

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.core
 
 
 def run_limited(code, *arguments, limit=2**31):
-    """Run Python with little address space; its output."""
     program = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n{code}"
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],

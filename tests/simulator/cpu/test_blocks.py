@@ -29,7 +29,6 @@ def cpu(double_queue):
 
 @pytest.fixture
 def by_cell(monkeypatch):
-    """Have each cell in a block of its own."""
     made = []
 
     def planned(model, wires, units, always, split):
@@ -47,7 +46,6 @@ def taken(sim, groups):
 
 
 def test_as_the_reference(cpu, by_cell, tmp_path):
-    """Voltages, states and events; the same bits after a state was restored on the way."""
     given = {"queue": cpu, "chunk": 130, "secondorder": 2}
     net, groups = with_fire()
     slow = Simulation(net, DT, engine="reference", secondorder=2)
@@ -90,10 +88,7 @@ def test_too_many_events_between_blocks(cpu, by_cell):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", ["auto", "steps"])
 def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
-    """Instances at nodes that follow each other, that are left out, and twice at a node.
-
-    Steps share the nodes out among work-items, whose nodes and places are not the same.
-    """
+    """Instances at nodes that follow each other, that are left out, and twice at a node."""
     monkeypatch.setattr(steps, "LEAST_NODES", 8)
     n = 50
     rng = np.random.default_rng(3)
@@ -143,7 +138,6 @@ def take_two_blocks(monkeypatch, together):
 
 
 def drive(net):
-    """Excite 21 cells by clamps, and connect them backwards; return the synapses."""
     net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
     synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
     net.connect(

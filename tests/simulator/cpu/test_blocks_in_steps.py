@@ -39,7 +39,6 @@ def in_blocks(monkeypatch):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_cells_of_three_shapes(cpu, needs, in_blocks, count, dtype):
-    """With every sort of mechanism, in tiles of several widths."""
     needs(cpu, dtype)
     in_blocks(count)
     expected, v = truth(mixed_network)
@@ -108,7 +107,6 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
 
 
 def point_network(count=70):
-    """Point neurons with inputs of several delays, a detector, and events from outside."""
     net = point_neurons(count, refractory=1.0)
     for tau, e, weight in ((5.0, 0.0, 0.01), (10.0, -80.0, 0.03)):
         synapses, delay = net.add("expsyn", at=net.soma, tau=tau, e=e), Drawn.uniform(0.1, 0.8)

@@ -137,12 +137,10 @@ class InNeuron:
 
 @pytest.fixture(scope="module")
 def truth():
-    """The model in NEURON, built once."""
     return InNeuron()
 
 
 def in_arrays(truth):
-    """Parent, offsets, area, axial conductance and capacitance from NEURON's sections."""
     parent, g_axial = [], []
     for c in range(2):
         parent += [-1, *range(6 * c, 6 * c + 5)]
@@ -152,7 +150,6 @@ def in_arrays(truth):
 
 
 def our_network(truth, ours=mod_files.ours):
-    """The same network, and its groups by name."""
     net = Network.from_arrays(*in_arrays(truth))
     net.celsius, nodes = CELSIUS, np.arange(12)
     groups = {"hh": net.insert("hh", nodes, celsius=CELSIUS)}
@@ -301,7 +298,6 @@ def test_kernels_on_every_device(truth, every_queue, needs):
     ],
 )
 def test_wrong_networks_are_rejected(truth, change, message):
-    """In one line that names what is wrong."""
     net, groups, _ = our_network(truth)
     with pytest.raises(InputError, match=message):
         change(net, groups)

@@ -51,7 +51,6 @@ class Lists:
 
 
 def options_of(algorithm):
-    """Both widths of columns that matter: narrower than the targets, and wider."""
     if algorithm in ("vsn", "vssn"):
         return [{"columns": 16, "work_group": 8}, {"columns": 64, "work_group": 32}]
     return [{"work_group": 8}]

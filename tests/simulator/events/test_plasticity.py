@@ -178,8 +178,9 @@ def test_going_on_from_a_saved_state(double_queue):
 
 
 def test_no_connections(double_queue):
-    connections = GridConnections([], [], [], [], 3)
-    ran = PlasticDevice(double_queue, connections, RULE, [-1], True, "pull", 4)
+    ran = PlasticDevice(
+        double_queue, GridConnections([], [], [], [], 3), RULE, [-1], True, "pull", 4
+    )
     ran.epoch(np.ones((2, 3), bool), 0, 2, np.random.default_rng(0))
     assert ran.plasticity.weight.shape == (0,)
     assert not ran.incoming.get().any()

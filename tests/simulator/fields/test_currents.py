@@ -72,7 +72,6 @@ def test_a_field_is_neurons_extracellular(double_queue, engine, dt, celsius, xg)
 
 
 def chain(n=6, cells=2):
-    """Chains of nodes."""
     rng = np.random.default_rng(3)
     parent = np.concatenate([np.arange(n) - 1 + n * c for c in range(cells)])
     parent[::n] = -1
@@ -83,7 +82,6 @@ def chain(n=6, cells=2):
 
 
 def currents_of(net, potential):
-    """Currents of a constant field by node."""
     group = net.field(potential, ([0.0], [1.0]))
     amp = np.zeros((np.atleast_2d(potential).shape[0], net.forest.num_nodes))
     amp[0, group.nodes] = group.parameters["amp"]

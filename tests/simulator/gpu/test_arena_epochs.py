@@ -45,7 +45,6 @@ STATES = {
 
 
 def recorded(sim, groups):
-    """Numbers of records by name."""
     nodes = np.arange(NODES * CELLS)
     found = {"v": sim.record("v", nodes)}
     found |= {name: sim.record(name, nodes[nodes % NODES != 4]) for name in ("cai", "ica", "eca")}
@@ -330,7 +329,6 @@ def test_kernels_have_no_numbers_of_before_the_start(double_queue):
 
 
 def test_what_epochs_do_not_take(fast_queue):
-    """Rejected by name where epochs are asked for."""
     net, _ = network()
     relay = net.add(Mechanism.from_nmodl(RELAY), [5, 11])
     net.connect(relay, relay, [1], 1.0, 0.0, source_index=[0])

@@ -35,10 +35,7 @@ def uneven_network():
 
 
 def uneven_times():
-    """As `uneven_network`, with ions, and instances that take events one by one.
-
-    The last cells alone have several at a node, values that are played, and other potentials.
-    """
+    """As `uneven_network`, with ions, and instances that take events one by one."""
     net = Network([CABLES[0]] * 4 + [CABLES[2], CABLES[1]])
     net.insert("hh", net.soma)
     for name in ("ext_cad", "ext_ca", "ext_kca"):

@@ -54,7 +54,6 @@ def built(cells=2, mechanism=SEEP, at="all"):
 
 
 def joints():
-    """Pairs of neighbouring segments, of nodes of one cell."""
     first, nseg, sections = CABLE.first_node, CABLE.nseg, CABLE.sections
     pairs = [(first[s] + k, first[s] + k + 1) for s in range(len(nseg)) for k in range(nseg[s] - 1)]
     for s in range(1, len(nseg)):

@@ -48,7 +48,6 @@ def model(na=0.12, leak=3e-4, passive=1e-4):
 
 @functools.cache
 def alone(number, name):
-    """Voltages and spikes of one set under one protocol, by the reference."""
     net, protocol = model(*SETS[number]), PROTOCOLS[name]
     for one in protocol.get("stimuli", []):
         given = {"dur": 1e9, "delay": 0.0, **one}
@@ -182,8 +181,6 @@ def test_wrong_populations_are_refused(parameters, protocols, sets, text):
 
 
 class Table:
-    """Columns by name, as a DataFrame has them."""
-
     def __init__(self, columns):
         self._columns = columns
 

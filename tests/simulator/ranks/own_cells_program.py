@@ -32,7 +32,6 @@ CASES = [
 
 
 def cells_of(rank, size, turns=False):
-    """Gids of the cells of a rank: neighbours, or taken in turns."""
     if turns:
         return np.arange(rank, CELLS, size)
     bounds = np.linspace(0, CELLS, size + 1).astype(int)

@@ -129,7 +129,6 @@ def features_of(result):
 
 
 def digests(result, sim):
-    """What must be the same bits however the network is split."""
     return {
         "count": len(result.spike_time),
         "spikes": digest(result.spike_time, result.spike_cell),

@@ -16,7 +16,6 @@ PROGRAM = own_cells_program.__file__
 
 
 def small(gids=(3, 5)):
-    """Two cells with a synapse each."""
     net = Network(CABLES[:1], 2)
     net.gids = np.array(gids)
     net.insert("hh", "soma")
@@ -119,7 +118,6 @@ def test_sorts_of_cells():
 
 @pytest.fixture(scope="module")
 def expected():
-    """What one process finds, which has the whole network without gids."""
     return own_cells_program.run_cases()
 
 

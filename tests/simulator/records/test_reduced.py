@@ -14,7 +14,6 @@ DT = 0.025
 
 
 def matrix(nodes):
-    """Weights of (COMBINATIONS, nodes)."""
     return np.random.default_rng(4).normal(size=(COMBINATIONS, nodes))
 
 
@@ -113,7 +112,6 @@ def test_combinations_of_every_form(double_queue, monkeypatch, form):
     ],
 )
 def test_what_cannot_be_kept_is_rejected(given, message):
-    """In one line that names what is wrong."""
     net, _ = networks.simple_network()
     sim = Simulation(net, DT, engine="reference")
     with pytest.raises(InputError, match=message):

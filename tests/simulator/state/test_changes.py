@@ -65,7 +65,6 @@ def active_everywhere(**changed):
 
 
 def result_of(sim, net, duration=5.0):
-    """Voltages at the somas, and spikes."""
     record = 0 if len(sim._recordings) else sim.record("v", net.soma)
     found = sim.run(duration)
     return found[record], found.spike_cell, found.spike_time
@@ -89,7 +88,6 @@ def compare(sim, net, other, dtype="float64"):
 
 @functools.cache
 def made_with(build, generation):
-    """Result of the reference for a network that has the values of a generation or two."""
     several = [FIRST[build], SECOND[build]][:generation]
     given = {k: v for one in several for values in one.values() for k, v in values.items()}
     net = build(**given)[0]
@@ -97,7 +95,6 @@ def made_with(build, generation):
 
 
 def spread(low, high):
-    """One value per cell."""
     return np.linspace(low, high, CELLS)
 
 
@@ -143,7 +140,6 @@ ENGINES = [
 
 
 def chosen(engine, queue):
-    """An engine by name: those of GPUs too, on any device."""
     if engine not in ("blocks", "by_node"):
         return engine
     return blocks(devices.limits(queue.device), by_node=engine == "by_node")
@@ -834,7 +830,6 @@ def starting(values):
 
 
 def arrays_after(sim, *durations):
-    """All arrays of a state after each of some times, in ms."""
     states = []
     for duration in durations:
         if duration:
@@ -844,7 +839,6 @@ def arrays_after(sim, *durations):
 
 
 def assert_same_bits(states, expected):
-    """Check that two results of `arrays_after` have the same bits."""
     for one, other in zip(states, expected, strict=True):
         assert one.keys() == other.keys()
         for key, array in one.items():
@@ -852,7 +846,6 @@ def assert_same_bits(states, expected):
 
 
 def put(sim, groups, sets):
-    """Set parameters by group and name."""
     for group, named in sets.items():
         for name, value in named.items():
             by_cell = np.ndim(value) and group != "clock"

@@ -46,7 +46,6 @@ def state(tmp_path_factory):
 
 
 def assert_refused(sim, path, *said):
-    """Refuse in one line, with the simulation as it was."""
     before, step = sim.voltages(), sim.step
     with pytest.raises(InputError) as error:
         sim.restore(path)

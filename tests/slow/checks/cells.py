@@ -66,14 +66,7 @@ def silent() -> Iterator[None]:
 
 
 def imported(path: Path, max_length: float) -> SimpleNamespace | None:
-    """Import a file; None where NEURON refuses it.
-
-    Returns
-    -------
-    types.SimpleNamespace
-        ``all``, ``soma`` (lists of sections) and ``at``, the segment for the current: the middle
-        of the soma, or the first segment of the cell.
-    """
+    """Import a file; None where NEURON refuses it."""
     h, cell = neuron(), Imported()
     with silent():
         try:
@@ -105,7 +98,6 @@ def imported(path: Path, max_length: float) -> SimpleNamespace | None:
 
 
 def resistance_in_neuron(at: Any) -> float:
-    """Input resistance of direct current, MOhm."""
     h = start(DT, V_INIT)
     impedance = h.Impedance()
     impedance.loc(at.x, sec=at.sec)
@@ -114,7 +106,6 @@ def resistance_in_neuron(at: Any) -> float:
 
 
 def resistance_here(cable: Cable) -> float:
-    """Input resistance of direct current at the soma, MOhm."""
     system = cable.system(1e15, g_pas=G_PAS, e_pas=E_PAS)
     into = np.zeros(cable.num_nodes)
     into[cable.soma] = 1.0
@@ -166,7 +157,6 @@ def spikes_in_neuron(cell: SimpleNamespace, amplitude: float) -> tuple[Any, np.n
 
 
 def spikes_here(cable: Cable, soma: bool, amplitude: float, settings: Settings) -> tuple[Any, Any]:
-    """Simulate the same here, with the words for places."""
     net = clhines.Network(cable)
     net.insert("hh", "soma" if soma else "all")
     if soma:
@@ -181,7 +171,6 @@ def spikes_here(cable: Cable, soma: bool, amplitude: float, settings: Settings) 
 def one_cell(
     path: Path, max_length: float, settings: Settings, shape: Outcome, active: Outcome
 ) -> None:
-    """Compare one file at one length of segments."""
     label = f"{path.name} at {max_length:g} um"
     cell = imported(path, max_length)
     try:
@@ -217,7 +206,6 @@ def one_cell(
 
 
 def cells(settings: Settings) -> list[Outcome]:
-    """Compare all files of a folder, at each length of segments."""
     if settings.morphologies is None:
         raise MissingError("no folder of morphologies; give --morphologies FOLDER")
     paths = sorted(settings.morphologies.glob("*.swc"), key=lambda p: (p.stat().st_size, p.name))

@@ -45,7 +45,6 @@ SHOWN = 8  # failures of a check in the table; the JSON has all
 
 
 def run(names: list[str], settings: Settings) -> tuple[list[Outcome], dict[str, float]]:
-    """Make the checks; what they found, and seconds of each."""
     outcomes, seconds = [], {}
     for name in names:
         begin = time.perf_counter()
@@ -63,7 +62,6 @@ def figure(value: float) -> str:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the results as text."""
     lines = []
     for r in result["checks"]:
         word = "skip" if r["skipped"] else "pass" if r["passed"] else "FAIL"
@@ -81,7 +79,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def versions() -> dict[str, Any]:
-    """Version of NEURON, where it is installed."""
     try:
         h = checks_common.neuron()  # NEURON itself sets a name `neuron` in the main module
         return {"neuron": h.nrnversion(5), "system": platform.system()}
@@ -90,7 +87,6 @@ def versions() -> dict[str, Any]:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
     parser = record.parser("checks", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
     parser.add_argument("--seeds", type=int, default=100, help="random networks")
@@ -107,7 +103,6 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command."""
     given = parsed(arguments)
     queue = record.queue(given.device, ["float64"])
     settings = Settings(

@@ -25,23 +25,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass
 class Outcome:
-    """What one check found.
-
-    Attributes
-    ----------
-    check : str
-        Group of checks, as on the command line.
-    what : str
-        What was compared, with which settings.
-    cases : int
-        Comparisons made.
-    failures : list of str
-        One line for each case that failed.
-    figures : dict of str to float or int
-        Largest differences and counts.
-    skipped : str
-        Why nothing was compared; empty otherwise.
-    """
+    """What one check found."""
 
     check: str
     what: str
@@ -52,7 +36,6 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether there were cases and none failed."""
         return bool(self.skipped) or (self.cases > 0 and not self.failures)
 
     def largest(self, name: str, value: float) -> None:
@@ -61,7 +44,6 @@ class Outcome:
         self.figures[name] = max(self.figures.get(name, 0.0), value)
 
     def add(self, name: str, count: int) -> None:
-        """Add to a count."""
         self.figures[name] = self.figures.get(name, 0) + int(count)
 
     def case(self, wrong: str = "") -> None:
@@ -73,26 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the checks; the defaults are those of the table.
-
-    Attributes
-    ----------
-    queue : pyopencl.CommandQueue
-    seeds : int
-        Random networks.
-    duration : float, ms
-        Of random networks.
-    morphologies : pathlib.Path or None
-        Folder of SWC files.
-    files : int or None
-        Of these the first so many by size; default all.
-    lengths : tuple of float, µm
-        Longest segments of the real cells.
-    engines : tuple of str
-        Of `clhines.Simulation`.
-    progress : callable
-        Takes an iterable, gives the same one with a bar.
-    """
+    """Sizes of the checks; the defaults are those of the table."""
 
     queue: cl.CommandQueue
     seeds: int = 100
@@ -109,13 +72,6 @@ class Settings:
 
 @lru_cache(maxsize=1)
 def neuron() -> Any:
-    """Return NEURON's interpreter.
-
-    Raises
-    ------
-    MissingError
-        It is not installed.
-    """
     try:
         from neuron import h
     except ImportError as error:
@@ -126,17 +82,7 @@ def neuron() -> Any:
 
 
 def start(dt: float, v_init: float, secondorder: bool = False, table: bool = False) -> Any:
-    """Set NEURON's globals, all to its defaults but those given, and initialise it.
-
-    Parameters
-    ----------
-    dt : float, ms
-    v_init : float, mV
-    secondorder : bool
-        ``secondorder = 2``; NEURON's default is 0.
-    table : bool
-        ``usetable_hh``; NEURON's default is True, its rates are interpolated between whole mV.
-    """
+    """Set NEURON's globals, all to its defaults but those given, and initialise it."""
     h = neuron()
     h.cvode.active(0)
     h.usetable_hh = int(table)
@@ -147,18 +93,7 @@ def start(dt: float, v_init: float, secondorder: bool = False, table: bool = Fal
 
 
 def load_mechanisms(keep: Path | None = None) -> None:
-    """Compile and load the .mod files of `MOD_FOLDER`, once in a process.
-
-    Parameters
-    ----------
-    keep : pathlib.Path, optional
-        Folder where the library of these files is looked for, and kept for other processes.
-
-    Raises
-    ------
-    MissingError
-        There is no compiler, or it failed.
-    """
+    """Compile and load the .mod files of `MOD_FOLDER`, once in a process."""
     h = neuron()
     if hasattr(h, "chkshunt"):  # one of them
         return
@@ -176,13 +111,7 @@ def load_mechanisms(keep: Path | None = None) -> None:
 
 
 def neuron_cell(cable: Cable) -> SimpleNamespace:
-    """Make NEURON's sections from ours: the same points, connections and numbers of segments.
-
-    Returns
-    -------
-    types.SimpleNamespace
-        ``sections``, in our order; ``segments``, by our node.
-    """
+    """Make NEURON's sections from ours: the same points, connections and numbers of segments."""
     h, ours, sections = neuron(), cable.sections, []
     for s in range(ours.num_sections):
         section = h.Section(name=f"section{s}")
@@ -249,7 +178,6 @@ def simulate(
     record: Sequence[tuple[str, Any]] = (),
     **options: Any,
 ) -> Any:
-    """Run a network by an engine; the result with what is recorded."""
     simulation = clhines.Simulation(network, queue=settings.queue, engine=engine, **options)
     for what, where in record:
         simulation.record(what, where)

@@ -35,20 +35,7 @@ SUM_BOUND = 64  # eps of the dtype
 
 @dataclass(frozen=True)
 class Case:
-    """A text, the .mod file's name, its states, and settings.
-
-    Attributes
-    ----------
-    name : str
-        Of NEURON's mechanism.
-    text : str
-        The language's.
-    states : tuple of str
-    bound : float
-        Of the largest difference of a state or voltage next to its own largest deflection.
-    occupancies : bool
-        Whether the states add up to one.
-    """
+    """A text, the .mod file's name, its states, and settings."""
 
     name: str
     text: str
@@ -192,8 +179,6 @@ def in_neuron(insert: Any, read: Any) -> np.ndarray:
 
 
 def density(name: str, states: tuple[str, ...]) -> np.ndarray:
-    """Run one of NEURON's mechanisms of the membrane."""
-
     def insert(soma: Any) -> Any:
         soma.insert(name)
         return getattr(soma(0.5), name)
@@ -236,13 +221,11 @@ def compare(found: Outcome, label: str, ours: np.ndarray, theirs: np.ndarray, ca
 
 
 def kinetics(settings: Settings) -> list[Outcome]:
-    """Compare coupled kinetics, cascades and pools with NEURON's; refuse what has no method."""
     load_mechanisms()
     return [*(kinetic(title, settings) for title in CASES), refusals()]
 
 
 def kinetic(title: str, settings: Settings) -> Outcome:
-    """Compare one of `CASES` by each engine."""
     found, case = Outcome("kinetics", title), CASES[title]
     theirs = density(case.name, case.states)
     for engine in settings.engines:
@@ -389,7 +372,6 @@ def unit_case(
     settings: Settings,
     theirs: np.ndarray,
 ) -> None:
-    """Count one text in units of its own."""
     try:
         ours = here(text, states, settings, settings.engines[0])
     except InputError as error:

@@ -27,12 +27,7 @@ DTS = (0.1, 0.05, 0.025)
 
 
 def random_network(seed: int) -> SimpleNamespace:
-    """Draw everything that describes a network, for both simulators.
-
-    Cells are small random trees, `hh` is in all segments of some sections, `pas` in the others,
-    with other parameters in each segment; synapses of both kinds and clamps are anywhere; of the
-    delays half are uniform and half are whole or half steps, and events come from outside too.
-    """
+    """Draw everything that describes a network, for both simulators."""
     rng = np.random.default_rng([14, seed])
     dt, count = float(rng.choice(DTS)), int(rng.integers(3, 9))
     cables = []
@@ -83,7 +78,6 @@ def random_network(seed: int) -> SimpleNamespace:
 def links_of(
     rng: np.random.Generator, dt: float, count: int, synapses: dict[str, Any]
 ) -> list[SimpleNamespace]:
-    """Draw connections from so many cells to the synapses."""
     links = []
     for name, group in synapses.items():
         m = 3 * len(group.cell)
@@ -109,7 +103,6 @@ def stimuli(rng: np.random.Generator, synapses: dict[str, Any]) -> list[tuple[An
 
 
 def membranes(rng: np.random.Generator, cable: Cable, active: np.ndarray) -> dict[str, Any]:
-    """Parameters of `hh` and `pas` in the segments of a cell, by node."""
     segment = cable.area > 0
     hh = np.flatnonzero(segment & active[cable.section])
     pas = np.flatnonzero(segment & ~active[cable.section])
@@ -125,7 +118,6 @@ def membranes(rng: np.random.Generator, cable: Cable, active: np.ndarray) -> dic
 
 
 def ours(given: SimpleNamespace) -> clhines.Network:
-    """Make the network here."""
     net = clhines.Network(given.cables)
     for name in ("hh", "pas"):
         some = [m[name] for m in given.membranes]
@@ -152,15 +144,7 @@ def ours(given: SimpleNamespace) -> clhines.Network:
 def theirs(
     given: SimpleNamespace, duration: float, more: float = 0.0
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Make and run the network in NEURON, with capacitances that are larger by a fraction.
-
-    Returns
-    -------
-    list of (int, int)
-        Step and cell of each spike.
-    (steps + 1, segments) float64, mV
-        Voltages of all segments, by our node, after each step.
-    """
+    """Make and run the network in NEURON, with capacitances that are larger by a fraction."""
     h = neuron()
     cells = [neuron_cell(cable) for cable in given.cables]
     for cell, membrane, active in zip(cells, given.membranes, given.active):
@@ -188,7 +172,6 @@ def theirs(
 
 
 def neuron_membrane(cell: SimpleNamespace, membrane: dict[str, Any], active: np.ndarray) -> None:
-    """Insert `hh` and `pas` into the sections of a cell."""
     for section, is_active in zip(cell.sections, active):
         section.insert("hh" if is_active else "pas")
         if is_active:
@@ -225,7 +208,6 @@ def neuron_processes(given: SimpleNamespace, cells: list[SimpleNamespace]) -> li
 
 
 def assign(processes: list[Any], params: dict[str, np.ndarray]) -> None:
-    """Set parameters of NEURON's point processes."""
     for name, values in params.items():
         for process, value in zip(processes, values.tolist(), strict=True):
             setattr(process, name, value)
@@ -246,7 +228,6 @@ def determined(v: np.ndarray, other: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 def networks(settings: Settings) -> list[Outcome]:
-    """Compare random networks by each engine, spike for spike."""
     engines = [engine for engine in settings.engines if engine != "reference"]  # hours, of 100
     found = Outcome(
         "networks", f"{settings.duration:g} ms, usetable_hh 0, engines {', '.join(engines)}"

@@ -36,8 +36,6 @@ def _masked(a: Any, bad: bool) -> Any:
 
 
 class Strange:
-    """An object that is nothing."""
-
     def __repr__(self) -> str:
         return "<strange\nobject>"
 
@@ -119,10 +117,7 @@ def _read_only(a: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Call:
-    """A function and its lawful arguments.
-
-    `good` compares an accepted result with what the arguments mean.
-    """
+    """A function and its lawful arguments."""
 
     function: Callable[..., Any]
     base: Callable[[], dict[str, Any]]
@@ -130,7 +125,6 @@ class Call:
 
 
 def _dense(arguments: dict[str, Any], x: Any) -> None:
-    """Compare a solution with a dense one."""
     a = {k: np.asarray(v, float) for k, v in arguments.items() if k in "dulb" and v is not None}
     parent, n = _THINGS["forest"].parent, len(_THINGS["forest"].parent)
     matrix = np.diag(np.broadcast_to(a["d"], n).astype(float))
@@ -310,7 +304,6 @@ def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def prepare(folder: Path) -> None:
-    """Make what the calls need."""
     import clhines
     from clhines.solver.device import devices
 
@@ -379,7 +372,6 @@ WORDS += ["list", "dict", "set", "object", "class", "function", "generator", "co
 
 
 def generate(rng: np.random.Generator) -> Case:
-    """Make a call with one or two arguments replaced."""
     call = pick(rng, list(NAMES))
     numbers, words = (names.split() for names in NAMES[call])
     arguments = numbers + words
@@ -398,12 +390,10 @@ def generate(rng: np.random.Generator) -> Case:
 
 
 def kind(case: Case) -> str:
-    """Return the name of the function."""
     return case.call
 
 
 def check(case: Case) -> str:
-    """Call, and check the error or the result."""
     from clhines.core.errors import ClhinesError
 
     call = _THINGS["calls"][case.call]
@@ -442,12 +432,10 @@ def check(case: Case) -> str:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Yield calls with fewer arguments replaced."""
     if len(case.replaced) > 1:
         for one in case.replaced:
             yield replace(case, replaced=(one,))
 
 
 def show(case: Case) -> str:
-    """Return the call."""
     return f"{case.call}: " + ", ".join(f"{name} = <{value}>" for name, value in case.replaced)

@@ -88,7 +88,6 @@ class Case:
 
 
 def generate(rng: np.random.Generator) -> Case:
-    """Make a command line of some options, few of them odd."""
     command = pick(rng, ["plan", "plan", "solve", "solve", "simulate ring", "devices"])
     argv = command.split()
     options = OPTIONS[command]
@@ -124,7 +123,6 @@ def _small(argv: list[str]) -> list[str]:
 
 
 def kind(case: Case) -> str:
-    """Return what makes a command large, or its name."""
     if "/dev/zero" in case.argv:
         return "/dev/zero"
     text = " ".join(case.argv).replace("=", " ")
@@ -137,7 +135,6 @@ def kind(case: Case) -> str:
 
 
 def prepare(folder: Path) -> None:
-    """Make the files that the command lines name."""
     global _FOLDER
     _FOLDER = folder
     _fill()
@@ -149,7 +146,6 @@ def prepare(folder: Path) -> None:
 
 
 def _fill() -> None:
-    """Make every file anew, whatever became of the one before."""
     texts = {
         "good.swc": CELL,
         "two.swc": CELL + CELL.replace(" ", "0 ", 1).replace("\n", "\n"),
@@ -200,7 +196,6 @@ def _kinds() -> dict[str, int]:
 
 
 def check(case: Case) -> str:
-    """Run a command line, and check code, messages, output and files."""
     if any("\0" in word for word in case.argv):
         return "refused"
     _fill()
@@ -314,7 +309,6 @@ def _called(argv: tuple[str, ...]) -> tuple[Any, str, str]:
 
 
 def _in_process(case: Case) -> tuple[Any, str, str]:
-    """Run the command line with streams closed."""
     program = (
         "import os, sys\n"
         f"[os.close(k) for k in {list(case.closed)}]\n"
@@ -329,7 +323,6 @@ def _in_process(case: Case) -> tuple[Any, str, str]:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Yield command lines with words left out, or without what is closed."""
     if len(case.argv) > 1:
         for left in fewer(list(case.argv)):
             yield replace(case, argv=tuple(left))
@@ -339,7 +332,6 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def show(case: Case) -> str:
-    """Return the command."""
     words = " ".join(
         ascii(w) if not w.isascii() or not w.isprintable() or " " in w or not w else w
         for w in case.argv

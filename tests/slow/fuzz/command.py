@@ -43,8 +43,6 @@ class Fault:
 
 @dataclass
 class Tally:
-    """Counts of one target."""
-
     name: str
     cases: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -73,17 +71,14 @@ class Tally:
 
 
 def generator(seed: int) -> np.random.Generator:
-    """Return the generator that makes one case."""
     return np.random.default_rng([2018, seed])
 
 
 def seed_of(run: int, k: int) -> int:
-    """Return the seed of case k of a run."""
     return run * 10_000_000 + k
 
 
 def fuzz_target(name: str, options: argparse.Namespace, seconds: float, folder: Path) -> Tally:
-    """Run cases of one target for some time, or so many of them."""
     module, tally = import_module(PACKAGE + name), Tally(name)
     worker = Worker(PACKAGE + name, folder)
     end = time.monotonic() + seconds
@@ -133,7 +128,6 @@ def _print_fault(target: str, fault: Fault) -> None:
 
 
 def table(tallies: list[Tally]) -> str:
-    """Return the counts of all targets."""
     head = ("target", "cases", "accepted", "refused", "tracebacks", "crashes", "hangs", "wrong")
     rows = [(*head, "memory", "slowest", "peak", "kept")]
     for t in tallies:
@@ -146,7 +140,6 @@ def table(tallies: list[Tally]) -> str:
 
 
 def one_case(text: str, folder: Path) -> int:
-    """Repeat one case; returns the exit code."""
     name, _, seed = text.partition(":")
     if name not in TARGETS or not seed.isdigit():
         raise SystemExit(f"--case {text}: expected TARGET:SEED, the target one of {TARGETS}")
@@ -164,7 +157,6 @@ def one_case(text: str, folder: Path) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line; returns 1 where anything failed."""
     parser = argparse.ArgumentParser("python -m bench fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="in all (default: 10)")
     parser.add_argument("--seed", type=int, default=1, help="of the run (default: 1)")

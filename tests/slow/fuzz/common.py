@@ -21,21 +21,7 @@ class WrongError(Exception):
 
 @dataclass
 class Verdict:
-    """What one case came to.
-
-    Attributes
-    ----------
-    outcome : str
-        ``accepted``, ``refused``, ``traceback``, ``wrong``, ``crash``, ``hang`` or ``memory``.
-    signature : str
-        Failures of one signature count as one fault.
-    detail : str
-        The message, or the end of the traceback.
-    seconds : float
-        CPU time.
-    peak : int, bytes
-        Most memory beyond that before the case.
-    """
+    """What one case came to."""
 
     outcome: str
     signature: str = ""
@@ -46,25 +32,13 @@ class Verdict:
 
     @property
     def failed(self) -> bool:
-        """Whether this is a fault."""
         return self.outcome not in ("accepted", "refused")
 
 
 def check_refusal(
     error: Exception, hide: Sequence[str] = (), most: int = MESSAGE_LENGTH, ascii_only: bool = False
 ) -> str:
-    """Check that a refusal is one readable line, and return its text.
-
-    Parameters
-    ----------
-    hide : sequence of str
-        Names of files, which do not count.
-
-    Raises
-    ------
-    WrongError
-        The message is empty, has several lines or control characters, or is too long.
-    """
+    """Check that a refusal is one readable line, and return its text."""
     text = str(error)
     shown = text
     for name in hide:
@@ -86,7 +60,6 @@ def check_refusal(
 
 
 def shortened(text: str, most: int = 160) -> str:
-    """Return a text on one line, cut in the middle."""
     text = repr(text)[1:-1]
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
@@ -125,15 +98,7 @@ def shrink(
     fails: Callable[[T], bool],
     tries: int,
 ) -> T:
-    """Return a smaller case that still fails, found in so many tries.
-
-    Parameters
-    ----------
-    smaller : callable
-        Gives smaller cases of a case.
-    fails : callable
-        Whether a case shows the same fault.
-    """
+    """Return a smaller case that still fails, found in so many tries."""
     progress = True
     while progress and tries > 0:
         progress = False

@@ -54,7 +54,6 @@ class Value:
 
 
 def exact(v: Any) -> Value:
-    """Return a number as given, rounded once."""
     v = mp.mpf(v)
     return Value(v, abs(v))
 
@@ -155,7 +154,6 @@ class Text:
         return found
 
     def names(self) -> set[str]:
-        """Return names that stand in any statement."""
         every = [*self.states.values(), *self.rates.values(), *self.currents.values()]
         every += [tree for _, tree in (*self.events.values(), *self.resets.values())]
         return set().union(*map(self.needs, every))
@@ -169,13 +167,7 @@ class Text:
 
 
 def read(text: str) -> Text:
-    """Sort the statements of a text.
-
-    Raises
-    ------
-    UnreadError
-        Something in it is not in the description of the language.
-    """
+    """Sort the statements of a text."""
     found = Text()
     for line in statements(text):
         if not found.kind:
@@ -189,7 +181,6 @@ def read(text: str) -> Text:
 
 
 def statements(text: str) -> list[str]:
-    """Return the statements of a text without comments."""
     lines: list[str] = []
     depth = 0
     for raw in text.split("\n"):
@@ -286,7 +277,6 @@ class Scope:
     known: dict[str, Value] = field(default_factory=dict)
 
     def name(self, name: str) -> Value:
-        """Return the value of a name."""
         if name in self.values:
             return exact(self.values[name])
         if name == "pi":
@@ -299,7 +289,6 @@ class Scope:
         return self.known[name]
 
     def value(self, tree: ast.expr) -> Value:
-        """Evaluate an expression."""
         if isinstance(tree, ast.Constant):
             if isinstance(tree.value, bool) or not isinstance(tree.value, int | float):
                 raise UnreadError(repr(tree.value))

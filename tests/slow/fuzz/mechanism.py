@@ -46,7 +46,6 @@ class Case:
 
 
 def generate(rng: np.random.Generator) -> Case:
-    """Make a sensible or a hostile text."""
     lawful = rng.random() < 0.6
     text = sensible(rng) if lawful else hostile(rng)
     dtype = pick(rng, ["float64", "float32"]) if rng.random() < DEVICE_SHARE else ""
@@ -54,13 +53,11 @@ def generate(rng: np.random.Generator) -> Case:
 
 
 def kind(case: Case) -> str:
-    """Return what makes a text slow or large: the beginning of its longest line."""
     longest = max(case.text.splitlines() or [""], key=len)
     return "a sensible text" if case.lawful else re.sub(r"[0-9.]+", "#", longest)[:24]
 
 
 def prepare(folder: Path) -> None:
-    """Make the cell and the queue of runs on a device."""
     global _CABLE, _QUEUE
     import clhines
     from clhines.solver.device import devices
@@ -74,7 +71,6 @@ def prepare(folder: Path) -> None:
 
 
 def check(case: Case) -> str:
-    """Read a text and compare what it means with the evaluation of its description."""
     from clhines.core.errors import ClhinesError
     from clhines.simulator.mechanisms.mechanism import Mechanism
 
@@ -117,7 +113,6 @@ def _check_rules(text: Text) -> None:
 
 
 def _check_point(m: Any, text: Text, rng: np.random.Generator) -> None:
-    """Compare everything at one voltage, with random parameters and states."""
     v = float(pick(rng, [-65.0, -40.0, 0.0, *rng.uniform(-90, 50, 6)]))
     given = {
         name: value if rng.random() < 0.5 else round(float(rng.uniform(0.1, 3)), 3)
@@ -352,7 +347,6 @@ def _event(
 
 
 def _run(m: Any, dtype: str, engine: str, v: float) -> Any:
-    """Voltages and states after some steps of a cell of one compartment."""
     import clhines
 
     net = clhines.Network(_CABLE)
@@ -412,7 +406,6 @@ def _check_device(m: Any, dtype: str) -> None:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Yield texts with lines left out, or a bracket's inside in its place."""
     lines = case.text.splitlines()
     for left in fewer(lines):
         yield replace(case, text="\n".join(left) + "\n")
@@ -441,6 +434,5 @@ def _brackets(text: str) -> list[tuple[int, int]]:
 
 
 def show(case: Case) -> str:
-    """Return the text."""
     text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
     return text + (f"# on the device in {case.dtype}" if case.dtype else "")

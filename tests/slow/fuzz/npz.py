@@ -16,7 +16,6 @@ Members = dict[str, bytes]
 
 
 def members_of(data: bytes) -> Members:
-    """Return the bytes of each member of an archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         return {name: file.read(name) for name in file.namelist()}
 
@@ -36,7 +35,6 @@ def _npy(array: Any, pickle: bool = False) -> bytes:
 
 
 def array_of(data: bytes) -> np.ndarray:
-    """Return the array that a member holds."""
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
@@ -48,8 +46,6 @@ Change = Callable[[np.random.Generator, bytes], bytes]
 
 
 def _by_array(change: Callable[[np.random.Generator, np.ndarray], Any]) -> Change:
-    """Change one array of the file."""
-
     def changed(rng: np.random.Generator, data: bytes) -> bytes:
         members = members_of(data)
         name = _one(rng, members)
@@ -63,8 +59,6 @@ def _by_array(change: Callable[[np.random.Generator, np.ndarray], Any]) -> Chang
 
 
 def _by_member(change: Callable[[np.random.Generator, Members, str], Any]) -> Change:
-    """Change the members of the file, given the name of one."""
-
     def changed(rng: np.random.Generator, data: bytes) -> bytes:
         members = members_of(data)
         change(rng, members, _one(rng, members))
@@ -132,7 +126,6 @@ def _swap(rng: np.random.Generator, members: Members, name: str) -> None:
 
 
 def _header(rng: np.random.Generator, members: Members, name: str) -> None:
-    """Write another shape or nonsense into the header of an array."""
     if name not in members:
         return
     data = members[name]
@@ -158,7 +151,6 @@ def _header(rng: np.random.Generator, members: Members, name: str) -> None:
 
 
 def _flags(rng: np.random.Generator, data: bytes) -> bytes:
-    """Change flags, methods or sizes in the directory of the archive, and in the local headers."""
     changed = bytearray(data)
     fields = {"flags": [1, 0x41, 0x800, 0xFFFF], "method": [1, 8, 9, 12, 14, 99]}
     fields["size"] = [0, 2**31]

@@ -51,7 +51,6 @@ class Case:
 
 
 def generate(rng: np.random.Generator) -> Case:
-    """Make a sensible or a hostile rule."""
     lawful = rng.random() < 0.6
     text = sensible(rng)
     if not lawful:
@@ -62,7 +61,6 @@ def generate(rng: np.random.Generator) -> Case:
 
 
 def sensible(rng: np.random.Generator) -> str:
-    """Return a rule that a user may write."""
     pool = [str(x) for x in rng.permutation(list(dict.fromkeys(NAMES + TAKEN)))]
     pool = [name for name in pool if name not in ("w", "reward", "pi")]
     lines = [f"rule {pick(rng, ['r', 'stdp', 'mine'])}"]
@@ -107,12 +105,10 @@ def _actions(
 
 
 def kind(case: Case) -> str:
-    """Return what makes a text slow or large."""
     return "a sensible rule" if case.lawful else "a hostile rule"
 
 
 def prepare(folder: Path) -> None:
-    """Make the queue of runs on a device."""
     global _QUEUE
     from clhines import Rule
     from clhines.solver.device import devices
@@ -123,7 +119,6 @@ def prepare(folder: Path) -> None:
 
 
 def check(case: Case) -> str:
-    """Read a rule, and compare its weights with the evaluation of its description."""
     from clhines import Rule
     from clhines.core.errors import ClhinesError
 
@@ -221,8 +216,6 @@ def _on_device(
 
 @dataclass
 class Described:
-    """What a text says, read plainly."""
-
     parameters: dict[str, Any] = field(default_factory=dict)
     sides: dict[str, str] = field(default_factory=dict)
     rates: dict[str, Any] = field(default_factory=dict)
@@ -266,15 +259,12 @@ class _Connection:
         self.slopes = {n: self.value(about.rates[n], {n: mp.mpf(1)}) for n in about.sides}
 
     def value(self, tree: Any, given: Mapping[str, Any] = MappingProxyType({})) -> Any:
-        """Evaluate an expression."""
         return language.evaluate(language.Text(), tree, {**self.values, **given}).v
 
     def bound(self) -> None:
-        """Bring the weight back between its bounds."""
         self.values["w"] = min(max(self.values["w"], self.low), self.high)
 
     def rest(self) -> None:
-        """Let a step pass without an event."""
         if "w" in self.about.rates:
 
             def rate(t: Any) -> Any:
@@ -320,7 +310,6 @@ def _expected(text: str, trains: np.ndarray, rewards: dict[int, float], start: f
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Yield texts with lines left out."""
     for left in fewer(case.text.splitlines()):
         yield replace(case, text="\n".join(left) + "\n")
     if case.device:
@@ -328,6 +317,5 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def show(case: Case) -> str:
-    """Return the text."""
     text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
     return text + f"# spikes of seed {case.seed}{', on the device' if case.device else ''}"

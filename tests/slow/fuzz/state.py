@@ -37,7 +37,6 @@ class Case:
 
 
 def generate(rng: np.random.Generator) -> Case:
-    """Make one to three changes of a file."""
     engine = pick(rng, ENGINES)
     if rng.random() < 0.02:
         return Case("float32", ())
@@ -52,7 +51,6 @@ def generate(rng: np.random.Generator) -> Case:
 
 
 def prepare(folder: Path) -> None:
-    """Simulate a small network by each engine and save its state."""
     global _FOLDER
     _FOLDER = folder
     for engine in dict.fromkeys(ENGINES):
@@ -97,7 +95,6 @@ def _run(sim: Any) -> np.ndarray:
 
 
 def changed(case: Case) -> bytes:
-    """Return the bytes of the file."""
     data = _SAVED[case.engine]
     for name, seed in case.changes:
         with contextlib.suppress(zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError,
@@ -153,7 +150,6 @@ def _check_precision() -> str:
 
 
 def _check_restored(engine: str, file: Path) -> str:
-    """Compare what goes on from an accepted file with what it holds."""
     from clhines.core.errors import InputError, SimulationError
 
     sim, whole, failed = _SIMS[engine], _MEMBERS[engine], False
@@ -290,7 +286,6 @@ def explain(case: Case) -> str:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Yield cases with changes left out, and with another engine."""
     for k in range(len(case.changes) if len(case.changes) > 1 else 0):
         yield replace(case, changes=case.changes[:k] + case.changes[k + 1 :])
     if case.engine != "reference" and case.changes:
@@ -298,7 +293,6 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def show(case: Case) -> str:
-    """Return what was done to the file, and what differs in it."""
     if case.place:
         return f"engine {case.engine}: save() to a {case.place}"
     text = f"engine {case.engine}: " + ", ".join(

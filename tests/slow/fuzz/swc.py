@@ -33,8 +33,6 @@ _NODES = [0]  # of the cells accepted in a case
 
 @dataclass(frozen=True)
 class Case:
-    """One file, and what is done with it."""
-
     data: bytes
     max_length: float | None
     roots: str
@@ -45,7 +43,6 @@ class Case:
 
 
 def generate(rng: np.random.Generator) -> Case:
-    """Make a case: a lawful file, or one with up to four mutations."""
     lines = _base(rng)
     many = int(pick(rng, [0, 0, 1, 1, 1, 2, 3, 4]))
     for _ in range(many):
@@ -73,7 +70,6 @@ def _base(rng: np.random.Generator) -> list[str]:
 
 
 def _tree(rng: np.random.Generator) -> list[str]:
-    """Make a lawful file: a soma of some form, then neurites of several samples."""
     r = round(float(rng.uniform(3, 12)), 2)
     form = pick(rng, ["one", "one", "one", "three", "discs", "none", "outline"])
     rows: list[tuple[int, int, float, float, float, float, int]] = []
@@ -93,7 +89,6 @@ def _tree(rng: np.random.Generator) -> list[str]:
 
 
 def _neurite(rng: np.random.Generator, rows: list[Any], r: float) -> None:
-    """Add a neurite with branches; its first section has two samples at least."""
     kind = int(rng.integers(2, 5)) if rows else 2
     start = rng.normal(size=3)
     at = start / np.linalg.norm(start) * r
@@ -283,7 +278,6 @@ def most_memory(case: Case) -> int:
 
 
 def prepare(folder: Path) -> None:
-    """Set the folder of the files."""
     global _FOLDER
     import clhines  # noqa: F401  (what it takes counts before the first case)
 
@@ -291,7 +285,6 @@ def prepare(folder: Path) -> None:
 
 
 def check(case: Case) -> str:
-    """Read, discretise and make the matrix of a case."""
     from clhines.core.errors import ClhinesError, MorphologyError
     from clhines.simulator.cells.swc import read_swc
 
@@ -417,12 +410,10 @@ def plain_area(cell: Any) -> float | None:
 
 
 def kind(case: Case) -> str:
-    """Return the path of what is no file of ours."""
     return case.path or "a file"
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Cases with lines or bytes left out."""
     lines = case.data.splitlines(keepends=True)
     if len(lines) > 1:
         for left in fewer(lines):
@@ -437,7 +428,6 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def show(case: Case) -> str:
-    """Return the call and the file."""
     name = repr(case.path) if case.path else "FILE"
     call = f"discretise(read_swc({name}, roots={case.roots!r}), max_length={case.max_length})"
     if case.path:

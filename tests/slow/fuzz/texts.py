@@ -25,13 +25,11 @@ UNITS = ["S/cm2", "mS/cm2", "uS/cm2", "S/m2"], ["uS", "nS", "pS"], ["mV", "V"], 
 
 
 def number(rng: np.random.Generator) -> str:
-    """Return a positive number."""
     text = pick(rng, NUMBERS)
     return text if not text.startswith("-") else text[1:]
 
 
 def expression(rng: np.random.Generator, names: list[str], depth: int) -> str:
-    """Return a random expression of moderate values."""
     if depth <= 0 or rng.random() < 0.15:
         return pick(rng, names) if rng.random() < 0.65 else number(rng)
 
@@ -66,7 +64,6 @@ def expression(rng: np.random.Generator, names: list[str], depth: int) -> str:
 
 
 def condition(rng: np.random.Generator, names: list[str], depth: int) -> str:
-    """Return a random condition."""
     a, b = expression(rng, names, depth), expression(rng, names, depth)
     simple = f"{a} {pick(rng, ['<', '<=', '>', '>='])} {b}"
     if rng.random() < 0.3:
@@ -139,7 +136,6 @@ def sensible(rng: np.random.Generator) -> str:
 
 
 def _spike(rng: np.random.Generator, states: list[str]) -> list[str]:
-    """Return a threshold, what a spike does, and sometimes a refractory time."""
     reset = f"reset: v = {pick(rng, ['-70', '-65 mV', '-0.06 V'])}"
     if states and rng.random() < 0.7:
         reset += f"; {pick(rng, states)} {pick(rng, ['+=', '-=', '*=', '='])} {number(rng)}"
@@ -152,7 +148,6 @@ def _spike(rng: np.random.Generator, states: list[str]) -> list[str]:
 def _states(
     rng: np.random.Generator, pool: list[str], names: list[str]
 ) -> tuple[list[str], list[str], str]:
-    """States with their rates, and the method that they need."""
     states: list[str] = []
     lines: list[str] = []
     method = ""
@@ -224,7 +219,6 @@ def _tower(n: int) -> str:
 
 
 def _reaction(n: int) -> str:
-    """Return a chain of `n` coupled states, solved implicitly."""
     lines = [f"state s{k} = {1 if k == 0 else 0}" for k in range(n)]
     for k in range(n):
         gain = "".join(f" + 1.5*s{j}" for j in (k - 1, k + 1) if 0 <= j < n)
@@ -341,7 +335,6 @@ ODD += list("\t\r\x0b\x0c\u2028\u202e\ufeffé²µ−＝ｖ{}[]$%;:日")
 
 
 def hostile(rng: np.random.Generator) -> str:
-    """Return a text made to break the reader."""
     what = rng.random()
     if what < 0.3:
         sizes = [1, 2, 3, 5, 8, 10, 12, 14, 20, 30]

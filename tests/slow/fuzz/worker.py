@@ -40,7 +40,6 @@ def work(target: str, folder: str, pipe: Connection) -> None:
 
 
 def measured(module: Any, case: Any) -> Verdict:
-    """Run one case and return what it came to."""
     if hasattr(module, "ready"):
         module.ready(case)
     before = _reset_peak()
@@ -113,20 +112,7 @@ def _end_of(error: BaseException) -> str:
 
 
 class Worker:
-    """A process that runs cases of one target, begun anew after it was ended.
-
-    Parameters
-    ----------
-    target : str
-        Module with the cases.
-    folder : Path
-        Where it works.
-
-    Attributes
-    ----------
-    kept : int, bytes
-        Most that any of the processes so far kept, beyond what it had after its first cases.
-    """
+    """A process that runs cases of one target, begun anew after it was ended."""
 
     def __init__(self, target: str, folder: Path) -> None:
         self.target, self.folder = target, folder
@@ -146,7 +132,6 @@ class Worker:
         return self._judged(verdict)
 
     def close(self) -> None:
-        """End the process."""
         if self._process is not None:
             with contextlib.suppress(OSError):
                 self._pipe.send(None)
@@ -157,7 +142,6 @@ class Worker:
             self._process = None
 
     def _judged(self, verdict: Verdict) -> Verdict:
-        """Count what the process keeps."""
         resident = verdict.notes.get("resident", 0)
         self._cases += 1
         if self._cases == WARM_CASES:
@@ -231,7 +215,6 @@ def _too_much(used: float, wall: float, grown: int) -> Verdict | None:
 
 
 def _cpu(process: int) -> float:
-    """Seconds of CPU that a process has used."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

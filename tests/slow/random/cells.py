@@ -12,20 +12,16 @@ from bench.measures.random import palette
 
 @dataclass(eq=False)
 class Cell:
-    """Sections of a cell, the soma first."""
-
     sections: list[Any] = field(default_factory=list)
 
 
 def place(rng: np.random.Generator, cells: list[Cell]) -> Any:
-    """Return a random segment."""
     cell = cells[int(rng.integers(len(cells)))]
     section = cell.sections[int(rng.integers(len(cell.sections)))]
     return section(float(rng.choice([0.5, rng.uniform(0.01, 0.99)])))
 
 
 def make_cells(h: Any, rng: np.random.Generator) -> list[Cell]:
-    """Make two to four cells with a few mechanisms of the palette."""
     count = int(rng.integers(1, 5))
     chosen = [str(n) for n in rng.choice(list(palette.DENSITY), count, replace=False)]
     if any(n in palette.USES_CALCIUM for n in chosen) and rng.random() < 0.8:
@@ -89,7 +85,6 @@ def _membrane(
 
 
 def _ions(h: Any, rng: np.random.Generator, section: Any, free: bool) -> None:
-    """Set reversal potentials, or let them follow concentrations, as ion styles allow."""
     if rng.random() < 0.3:
         einit, eadvance = (int(x) for x in rng.integers(0, 2, 2))
         c_style = int(rng.integers(0, 3)) if free else 3

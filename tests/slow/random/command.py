@@ -38,7 +38,6 @@ Row = dict[str, Any]
 
 
 def library(folder: Path) -> Path:
-    """Compile all mechanisms of tests/mod in a folder; the library."""
     mod = ROOT / "tests" / "mod"
     for path in (*mod.glob("*.mod"), *mod.glob("nmodl/*.mod"), *mod.glob("nmodl/*.inc")):
         shutil.copy(path, folder)
@@ -69,7 +68,6 @@ def row_of(seed: int, given: argparse.Namespace, built: str, spec: str) -> Row:
 
 
 def verdict(row: Row) -> str:
-    """Say in a word how a seed ended."""
     if "failed" in row:
         return "failed"
     if row["refused"]:
@@ -83,7 +81,6 @@ def verdict(row: Row) -> str:
 
 
 def said(row: Row) -> str:
-    """Return what there is to say of a seed that is not equal."""
     known = verdict(row)
     if "differs" in row:
         nudged = row.get("nudged")
@@ -97,7 +94,6 @@ def said(row: Row) -> str:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Return the table."""
     rows, counts = result["rows"], Counter(map(verdict, result["rows"]))
     ran = [r for r in rows if "differs" in r]
     equal = [r for r in ran if verdict(r) == "equal"]
@@ -135,7 +131,6 @@ def text(result: dict[str, Any]) -> str:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
     parser = record.parser("random", __doc__)
     parser.add_argument("--first", type=int, default=1, help="seed")
     parser.add_argument("--seeds", type=int, default=20, help="how many")
@@ -150,7 +145,6 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command."""
     given = parsed(arguments)
     queue = record.queue(given.device, [given.dtype])
     begin = time.monotonic()

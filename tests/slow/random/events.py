@@ -13,25 +13,7 @@ from bench.measures.random.cells import Cell, place
 
 @dataclass(eq=False)
 class Events:
-    """What sends and receives events.
-
-    Attributes
-    ----------
-    kept : list
-        Everything that has to live on.
-    targets : list of (object, float)
-        With the largest weight of a connection.
-    sources : list of (object, Section or None)
-        A reference to a voltage with its section, or what sends events.
-    points : list
-        Point processes.
-    streams : list
-        What has RANDOM variables, with their names.
-    played : list of (object, str, float)
-        Parameters that vectors are played into, and their first values.
-    plastic : bool
-        Whether events change weights of connections.
-    """
+    """What sends and receives events."""
 
     kept: list[Any] = field(default_factory=list)
     targets: list[tuple[Any, float]] = field(default_factory=list)
@@ -46,12 +28,10 @@ PLASTIC = ("ext_nmda", "ext_sum", "nmplast", "nmsyn")
 
 
 def kind_of(thing: Any) -> str:
-    """Name of the mechanism of an object."""
     return str(thing).split("[")[0]
 
 
 def add_points(h: Any, rng: np.random.Generator, cells: list[Cell], found: Events) -> None:
-    """Put synapses and stimuli at random places."""
     kinds = [str(k) for k in rng.choice(list(palette.SYNAPSES), int(rng.integers(1, 4)), False)]
     for cell in cells:
         for _ in range(int(rng.integers(1, 4))):
@@ -94,7 +74,6 @@ def _stimulus(
 
 
 def _play(h: Any, rng: np.random.Generator, point: Any, found: Events) -> None:
-    """Play a vector into a parameter."""
     name = {"IClamp": "amp", "ext_clamp": "amp", "ExpSyn": "e", "SEClamp": "amp1"}.get(
         kind_of(point)
     )

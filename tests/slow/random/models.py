@@ -17,23 +17,7 @@ TRACES = 10
 
 @dataclass(eq=False)
 class Random:
-    """A model of a seed.
-
-    Attributes
-    ----------
-    cells : list of Cell
-    events : Events
-    spikes : list of (Vector, Vector or None, str)
-        Times and identifiers of sources.
-    traces : list of (str, Vector)
-        What is recorded in each step or at intervals.
-    v_init : float, mV
-    rng : numpy.random.Generator
-        For what is drawn afterwards.
-    refused : str
-        A construct that is to be rejected; empty for none.
-    kept : list
-    """
+    """A model of a seed."""
 
     cells: list[Cell]
     events: Events
@@ -66,15 +50,7 @@ class Random:
 
 
 def make(h: Any, seed: int, scale: str = "all") -> Random:
-    """Build the model of a seed.
-
-    Parameters
-    ----------
-    h : Hoc
-    seed : int
-    scale : str
-        ``all``; another generator for another word.
-    """
+    """Build the model of a seed."""
     rng = np.random.default_rng([16, seed, len(scale)])
     settings(h, rng)
     cells, found = make_cells(h, rng), Events()
@@ -97,7 +73,6 @@ def make(h: Any, seed: int, scale: str = "all") -> Random:
 
 
 def settings(h: Any, rng: np.random.Generator) -> None:
-    """Draw what is one for the whole model."""
     h.cvode_active(0)
     h.celsius = float(rng.choice([6.3, 16.0, 22.5, 35.0]))
     h.steps_per_ms = int(rng.choice(STEPS_PER_MS))
@@ -113,7 +88,6 @@ def settings(h: Any, rng: np.random.Generator) -> None:
 def _traces(
     h: Any, rng: np.random.Generator, cells: list[Cell], found: Events
 ) -> list[tuple[str, Any]]:
-    """Record voltages, states, currents and concentrations at random places."""
     wanted = []
     for cell in cells:
         wanted.append((f"{cell.sections[0]}.v", cell.sections[0](0.5)._ref_v))
@@ -140,7 +114,6 @@ def _traces(
 
 
 def _names(h: Any, mechanism: Any) -> list[str]:
-    """Names of scalar states and currents of a mechanism in a segment, without its suffix."""
     suffix, found = f"_{mechanism.name()}", []
     for kind in (2, 3):
         standard = h.MechanismStandard(mechanism.name(), kind)
@@ -153,7 +126,6 @@ def _names(h: Any, mechanism: Any) -> list[str]:
 
 
 def _refused(h: Any, what: str, section: Any) -> list[Any]:
-    """Add a construct that is rejected."""
     if what == "extracellular":
         section.insert("extracellular")
         section(0.5).xc[0] = -1

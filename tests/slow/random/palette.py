@@ -78,7 +78,6 @@ REFUSED = ("extracellular", "CVode", "LinearMechanism")
 
 
 def put(rng: np.random.Generator, thing: Any, ranges: Ranges) -> None:
-    """Give a mechanism random parameters."""
     for name, (low, high) in ranges.items():
         value = float(rng.uniform(low, high))
         setattr(thing, name, round(value) if name in WHOLE else value)

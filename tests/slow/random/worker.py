@@ -106,7 +106,6 @@ def first_difference(truth: Taken, other: Taken) -> float | None:
 
 
 def largest(model: Random, truth: Taken, other: Taken, until: float, dt: float) -> dict[str, Any]:
-    """Return the largest differences of traces, next to the largest value of each."""
     found: dict[str, Any] = {"relative": 0.0, "where": "", "v": 0.0}
     for (name, _), a, b in zip(model.traces, truth[2], other[2], strict=True):
         if len(a) != len(b):
@@ -146,7 +145,6 @@ def nudged(h: Any, model: Random) -> Callable[[float], None]:
 
 
 def state_of(h: Any, model: Random) -> dict[str, float]:
-    """Return all variables of all segments and point processes by name."""
     found = {"t": h.t}
     for section in h.allsec():
         for segment in section:
@@ -169,7 +167,6 @@ def state_of(h: Any, model: Random) -> dict[str, float]:
 
 
 def ends(truth: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """Return the largest relative differences of final values, by variable."""
     found: dict[str, float] = {}
     for name, a in truth.items():
         b = other[name]
@@ -185,7 +182,6 @@ def ends(truth: dict[str, float], other: dict[str, float]) -> dict[str, float]:
 def run_all(
     h: Any, model: Random, plan: Sequence[tuple[float, Callable[[float], object]]]
 ) -> Taken:
-    """Run from the begin, each piece its way."""
     model.reset(h)
     for until, way in plan:
         way(until)
@@ -193,7 +189,6 @@ def run_all(
 
 
 def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None) -> dict[str, Any]:
-    """Return how far the runs of a seed agree."""
     from neuron import h
 
     import clhines
@@ -260,7 +255,6 @@ def _refusal(h: Any, what: str, ours: Callable[[float], object]) -> dict[str, An
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare one seed and print what was found."""
     seed, stop, engine, dtype, device, library = arguments
     from neuron import h
 

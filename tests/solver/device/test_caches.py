@@ -13,7 +13,6 @@ from clhines.solver.device import pocl as workaround
 
 @pytest.fixture(scope="module")
 def pocl():
-    """A PoCL device."""
     found = [d for _, d in devices.all_devices() if "Portable Computing" in d.platform.name]
     if not found:
         pytest.skip("PoCL is not installed")

@@ -35,7 +35,6 @@ OTHER_CPU = fake("A CPU", CPU, platform="Portable Computing Language")
 
 @pytest.fixture
 def choose(monkeypatch):
-    """`devices.choose` among given devices, without environment variables."""
     monkeypatch.delenv("CLHINES_DEVICE", raising=False)
     monkeypatch.delenv("PYOPENCL_CTX", raising=False)
 

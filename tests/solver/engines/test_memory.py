@@ -43,7 +43,6 @@ def meter(monkeypatch):
 
 
 def tables_of(solver):
-    """Bytes of what stays on the device."""
     return sum(a.nbytes for launch in solver.engine.loaded.launches for a in launch.tables.values())
 
 

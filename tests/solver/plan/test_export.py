@@ -28,7 +28,6 @@ needs_compiler = pytest.mark.skipif(
 
 
 def batch():
-    """Forty cells of four shapes."""
     shapes = [np.array([-1, 0, 1, 1, 3]), np.arange(-1, 40), np.array([-1]), np.arange(-1, 6) // 2]
     return Forest.from_parents(shapes * 10)
 

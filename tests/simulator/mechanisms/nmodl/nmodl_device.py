@@ -62,7 +62,6 @@ def _functions(m, blocks, real, width):
 
 
 def outputs_of(m):
-    """Names of what a mechanism computes for others to read."""
     return tuple(q.name for q in m.program.outputs)
 
 
@@ -124,7 +123,6 @@ class Case:
         )
 
     def compared(self, queue, kernel):
-        """Numbers of the twin, of the kernel, and how large they are."""
         with np.errstate(all="ignore"):
             twin = self.m.twin(self.block, outputs_of(self.m))(*self.given)
         expected = np.array([np.broadcast_to(x, COUNT) for x in twin], float).reshape(-1, COUNT)

@@ -59,7 +59,6 @@ def run(spec):
 
 
 def values(spec, seg, points, netcons):
-    """Everything that is recorded, now."""
     row = [seg.v]
     for where, name in spec["records"]:
         base, _, index = name.partition("[")

@@ -17,7 +17,6 @@ from clhines.solver.device import devices
 
 
 def engines(queue):
-    """Engines that a device can be asked for, but for the reference."""
     return ["steps", *(["epochs-cpu"] if devices.is_cpu(queue.device) else []), "epochs-gpu"]
 
 
