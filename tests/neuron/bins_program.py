@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 from support.mod_files import in_turns, loaded
+from support.neuron_scripts import refusal, with_values
 
 import clhines
 
@@ -23,8 +24,7 @@ def built(h, rng, artificial):
         soma = h.Section(name=f"soma{k}")
         soma.L = soma.diam = 20
         soma.insert("hh")
-        clamp = h.IClamp(soma(0.5))
-        clamp.delay, clamp.dur, clamp.amp = 0.3 * k, 100, 0.22 + 0.05 * (k // 2)
+        clamp = with_values(h.IClamp(soma(0.5)), delay=0.3 * k, dur=100, amp=0.22 + 0.05 * (k // 2))
         kept += [soma, clamp]
         sources.append((soma(0.5)._ref_v, soma))
     targets = [h.ext_pulse(soma(0.5)) for soma in kept[::2] for _ in range(2)]
@@ -102,10 +102,7 @@ def late(engine):
         found.append([np.array(v) for v in vectors])
     h.finitialize(-65)
     h.t = 1
-    try:
-        clhines.from_neuron()
-    except clhines.InputError as error:
-        said = str(error)
+    said = refusal(clhines.from_neuron)
     del kept
     return {"late": same(*found), "sizes": [len(v) for v in found[0]], "said": said}
 

@@ -3,12 +3,10 @@ agree: ``diffusion_program.py CASE ENGINE``, a process of its own for each case.
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.mod_files import loaded
+from support.neuron_scripts import with_values
 
 import clhines
 
@@ -41,8 +39,7 @@ def branched(mechanism, without=()):
     k.connect(a(0.6))
     m.connect(k(0.5))  # without `k` NEURON joins it to `a`
     section("other", 4, 60, 2)
-    clamp = h.IClamp(soma(0.5))
-    clamp.dur, clamp.amp = 1e9, 0.1
+    clamp = with_values(h.IClamp(soma(0.5)), dur=1e9, amp=0.1)
     KEPT.append(clamp)
     sections = {s.name(): s for s in KEPT if hasattr(s, "nseg") and s.name() not in without}
     for made in sections.values():
@@ -89,8 +86,6 @@ def changes(sections):
 
 
 def at(name, x):
-    """Connect section `f` anew."""
-
     def moved(sections):
         sections["f"].disconnect()
         sections["f"].connect(sections[name](x))
@@ -155,7 +150,6 @@ def compared(case, engine):
 
 
 def restored(sections):
-    """Take back what `changes` did."""
     sections["a"].diam, sections["b"].L, h.DBuf_ext_shells = 2, 60, 0.05
     for segment in sections["d"]:
         segment.ext_shells.DCa = 0.6

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 from neuron import h
+from support.neuron_scripts import with_values
 
 import clhines
 
@@ -18,7 +19,6 @@ FILES = {"na": 2e-4, "ext_ca": 1e-4, "ext_kca": 1e-3}  # densities, S/cm2
 
 
 def build(files):
-    """Return two cables with hh, a clamp at the first and a synapse at each, and the spikes."""
     cells = [h.Section(name=f"cell{k}") for k in range(2)]
     for cell in cells:
         cell.nseg, cell.L, cell.diam, cell.Ra = NSEG, 300, 4, 100
@@ -29,8 +29,7 @@ def build(files):
                 cell.insert(name)
                 for segment in cell:
                     setattr(segment, f"gbar_{name}", density)
-    clamp = h.IClamp(cells[0](0.1))
-    clamp.delay, clamp.dur, clamp.amp = 1, 12, AMP
+    clamp = with_values(h.IClamp(cells[0](0.1)), delay=1, dur=12, amp=AMP)
     synapses = [h.ExpSyn(cell(0.5)) for cell in cells]
     for synapse in synapses:
         synapse.tau = TAU
@@ -51,7 +50,6 @@ def build(files):
 
 
 def by_texts(cells, engine, dtype):
-    """Return the simulation of the same cells, from arrays of segments."""
     segments = [segment for cell in cells for segment in cell]
     n = len(segments)
     parent = np.where(np.arange(n) % NSEG, np.arange(n) - 1, -1)
@@ -69,7 +67,6 @@ def by_texts(cells, engine, dtype):
 
 
 def main(model, engine, dtype, library):
-    """Run both and print what differs."""
     h.load_file("stdrun.hoc")
     files = model == "memory"
     if files:

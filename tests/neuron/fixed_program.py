@@ -3,12 +3,10 @@
 import json
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from kept_program import Net, h, worst
+from support.neuron_scripts import refusal
 
 import clhines
 
@@ -75,25 +73,17 @@ def compared(engine):
     for step in (None, 0, -1, "x", STEP):
         if step == STEP:
             h.fadvance()
-        try:
-            clhines.neuron.run(STOP, fixed_step=step)
-        except clhines.InputError as error:
-            found["refused"].append(str(error))
+        found["refused"].append(refusal(clhines.neuron.run, STOP, fixed_step=step))
     h.stdinit()
-    found["in_no_step"] = [refusal(way, 3 * STOP) for way in (h.continuerun, pc.psolve)]
+    h.dt = 3 * STOP
+    found["in_no_step"] = [refusal(switched, way) for way in (h.continuerun, pc.psolve)]
     del handler
     return found
 
 
-def refusal(way, dt):
-    """What a way to run says, where `dt` is longer than the run as CVode's steps are on."""
-    h.dt = dt
-    try:
-        with clhines.neuron.enable(strict=True):
-            way(STOP)
-    except clhines.InputError as error:
-        return str(error)
-    return "nothing"
+def switched(way):
+    with clhines.neuron.enable(strict=True):
+        way(STOP)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,10 @@ import gc
 import json
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.mod_files import loaded
+from support.neuron_scripts import make_section, with_values
 
 h = loaded()
 DT, SEED = 0.025, 7
@@ -27,8 +25,7 @@ class Net:
             soma.insert("hh")
             dend.insert("pas")
             dend.connect(soma(1))
-            synapse = h.Exp2Syn(dend(0.5))
-            synapse.tau1, synapse.tau2 = 0.5, 2
+            synapse = with_values(h.Exp2Syn(dend(0.5)), tau1=0.5, tau2=2)
             self.somas.append(soma)
             self.dends.append(dend)
             self.synapses.append(synapse)
@@ -50,7 +47,6 @@ class Net:
             netcon.record(self.spikes)
 
     def taken(self):
-        """Voltages and spikes, as they are recorded so far."""
         return [np.array(v) for v in (*self.v, self.spikes, self.late)]
 
 
@@ -72,11 +68,9 @@ class Coupled(Net):
             one.record(vector)
 
     def join(self, k, source):
-        """Give a gap junction a voltage."""
         self.pc.target_var(self.gaps[k], self.gaps[k]._ref_vother, source)
 
     def taken(self):
-        """What the counters have, too."""
         counts = [np.array([c.n, c.time]) for c in self.counts]
         return [*super().taken(), *map(np.array, self.times), *counts]
 
@@ -88,14 +82,12 @@ def other_vector(net):
 
 
 def with_counter(net):
-    """An APCount more, with a Vector."""
     net.counts.append(h.APCount(net.somas[3](0.5)))
     net.times.append(h.Vector())
     net.counts[-1].record(net.times[-1])
 
 
 def without_counter(net):
-    """An APCount fewer, with its Vector."""
     net.counts.pop(0)
     net.times.pop(0)
 
@@ -108,13 +100,11 @@ def record_elsewhere(net):
 
 
 def other_source(net):
-    """A gap junction gets the voltage of another cell."""
     net.join(0, 2)
     net.pc.setup_transfer()
 
 
 def with_gap(net):
-    """A gap junction more."""
     net.gaps.append(h.imp_gap(net.dends[2](0.1)))
     net.gaps[-1].g = 0.01
     net.join(4, 0)
@@ -129,20 +119,17 @@ def with_netcon(net):
 
 
 def with_section(net):
-    """A section more."""
     net.more.append(h.Section(name="more"))
     net.more[-1].L, net.more[-1].diam = 100, 2
     net.more[-1].connect(net.somas[2](0))
 
 
 def with_vector(net):
-    """A vector is played into the clamp's current."""
     net.more += [h.Vector([0.0, 0.1, 0.3]), h.Vector([0.0, 10.0, 20.0])]
     net.more[0].play(net.clamp._ref_amp, net.more[1], True)
 
 
 def assign(where, name, value):
-    """Set an attribute."""
     setattr(where, name, value)
 
 
@@ -414,8 +401,7 @@ def starts(engine):
 
     net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
     with_vector(net)
-    other = h.IClamp(net.somas[2](0.5))
-    other.delay, other.dur = 1.0, 5.0
+    other = with_values(h.IClamp(net.somas[2](0.5)), delay=1.0, dur=5.0)
     net.counts[0].thresh, numbers = -64.999, h.Vector().record(net.counts[0]._ref_n)
     found, effect, before = [], [], []
     for amp, change in ((0.0, "nothing"), (0.3, "nothing"), (0.3, "voltage"), (0.1, "voltage")):
@@ -433,8 +419,7 @@ def train(engine):
     import clhines
 
     net, times, stim = fresh(), h.Vector(), h.vec_pointer()
-    netcon = h.NetCon(stim, net.synapses[2])
-    netcon.delay, netcon.weight[0] = 0.1, 0.02
+    _netcon = h.NetCon(stim, net.synapses[2], 0, 0.1, 0.02)
 
     def change(_):
         times.x[4] = 10.5  # behind the one that is on its way
@@ -499,13 +484,10 @@ def recorded(engine):
     """Times that NetCon.record has, of NEURON and in pieces that end on and beside events."""
     import clhines
 
-    soma = h.Section(name="soma")
-    soma.L = soma.diam = 10
-    soma.insert("hh")
+    soma = make_section("soma", "hh", L=10, diam=10)
     synapse, fire, stim = h.ExpSyn(soma(0.5)), h.IntFire1(), h.NetStim()
     stim.interval, stim.number = 0.5, 40
-    clamp = h.IClamp(soma(0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0, 1e9, 0.2
+    _clamp = with_values(h.IClamp(soma(0.5)), delay=0, dur=1e9, amp=0.2)
     netcons = [h.NetCon(stim, synapse, 0, 0.3, 1e-5), h.NetCon(stim, fire, 0, 0.2, 2.0)]
     netcons += [h.NetCon(fire, None), h.NetCon(soma(0.5)._ref_v, None, 0, 1, 0, sec=soma)]
     vectors = [h.Vector() for _ in netcons[1:]]  # both of the NetStim record the same

@@ -12,7 +12,6 @@ OWNER, SYMBOLS = 0, 1  # words of a class
 
 
 def symbols(table):
-    """Yield name and address of each symbol of a table."""
     at = words_at(table, 1)[0]
     while at:
         words = words_at(at, NEXT + 1)

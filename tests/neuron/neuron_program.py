@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 from neuron import h
+from support.neuron_scripts import with_values
 
 h.load_file("stdrun.hoc")
 KEPT = []
@@ -27,8 +28,7 @@ def recorded(*references):
 
 
 def clamp(segment, amp=0.3):
-    found = h.IClamp(segment)
-    found.delay, found.dur, found.amp = 1, 100, amp
+    found = with_values(h.IClamp(segment), delay=1, dur=100, amp=amp)
     KEPT.append(found)
     return found
 
@@ -125,8 +125,7 @@ def streams():
             stim.ranvar.set_ids(k, 7, 2**32 - 1 - k)
         pc.set_gid2node(k, 0)
         pc.cell(k, h.NetCon(stim, None))
-        netcon = h.NetCon(stim, synapse)
-        netcon.delay, netcon.weight[0] = 0.5 + 0.1 * k, 0.001
+        netcon = h.NetCon(stim, synapse, 0, 0.5 + 0.1 * k, 0.001)
         KEPT.extend([stim, synapse, netcon])
     pc.spike_record(-1, spikes, gids)
     KEPT.append(pc)
@@ -215,8 +214,7 @@ def watched():
     for source, target, weight in (
         (stim, fire, 0.6), (watches[0], fire, 0.7), (stim, move, 3.3), (watches[0], move, 2.9),
     ):  # fmt: skip
-        netcon = h.NetCon(source, target)
-        netcon.weight[0], netcon.delay = weight, 0.5
+        netcon = h.NetCon(source, target, 0, 0.5, weight)
         KEPT.append(netcon)
     KEPT.append(h.NetCon(fire, None))
     KEPT[-1].record(spikes)
@@ -309,8 +307,7 @@ def trains():
         times = h.Vector([0.7, 2.3, 2.3, 4.4875, 9, 14.1 + k, 18.3, 25][: 8 - 3 * (k // 2)])
         stim.play(times)
         synapse, spikes = h.ExpSyn(soma(0.5)), h.Vector()
-        netcon = h.NetCon(stim, synapse)
-        netcon.delay, netcon.weight[0] = 0.1 + 0.6 * k, 0.002 + 0.001 * k
+        netcon = h.NetCon(stim, synapse, 0, 0.1 + 0.6 * k, 0.002 + 0.001 * k)
         netcon.record(spikes)
         KEPT.extend([stim, times, synapse, netcon])
         found += [*recorded(synapse._ref_g), spikes]
@@ -379,10 +376,8 @@ def late():
     h.ion_style("ca_ion", 3, 2, 1, 0, 0, sec=soma)
     synapse, spikes = h.ext_sum(soma(0.75)), h.Vector()
     for start in (4.467, 10.993, 12.99, 19.967):
-        stim = h.NetStim()
-        stim.start, stim.number = start, 1
-        netcon = h.NetCon(stim, h.ExpSyn(soma(0.2)))
-        netcon.weight[0] = 0.001
+        stim = with_values(h.NetStim(), start=start, number=1)
+        netcon = h.NetCon(stim, h.ExpSyn(soma(0.2)), 0, 1, 0.001)
         netcon.record(spikes)
         KEPT.extend([stim, netcon, netcon.syn()])
     KEPT.append(synapse)
@@ -390,7 +385,6 @@ def late():
 
 
 def half():
-    """Secondorder = 2."""
     return second(2)
 
 
@@ -416,10 +410,8 @@ def clamped():
         stiff.dur[k], stiff.amp[k], soft.dur[k], soft.amp[k] = dur, amp, 3 * dur, amp + 5 * k
     synapse, current = h.ExpSyn(soma(0.5)), h.IClamp(soma(0.5))
     current.delay, current.dur, current.amp = 7, 100, 0.5
-    stim = h.NetStim()
-    stim.start, stim.interval = 1, 3
-    netcon = h.NetCon(stim, synapse)
-    netcon.weight[0] = 0.001
+    stim = with_values(h.NetStim(), start=1, interval=3)
+    netcon = h.NetCon(stim, synapse, 0, 1, 0.001)
     counts, vectors = [h.APCount(soma(0.5)) for _ in range(3)], [h.Vector(3), h.Vector()]
     counts[1].thresh, counts[2].thresh = 0, -50
     for count, vector in zip(counts, vectors, strict=False):
@@ -462,7 +454,6 @@ def patterns():
 
 
 def seen():
-    """Values that hoc reads."""
     return [np.array([float(getattr(thing, name))]) for thing, name in SEEN]
 
 

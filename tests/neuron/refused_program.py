@@ -38,7 +38,6 @@ def model(name, **options):
 
 
 def keep(thing):
-    """Return an object of NEURON that stays until the end."""
     KEPT.append(thing)
     return thing
 
@@ -52,7 +51,6 @@ def connect(source, target):
 
 
 def load_refused():
-    """Load the mechanisms that only these models have."""
     names = sorted(p.stem for p in mod_files.FOLDER.joinpath("refused").glob("*.mod"))
     h.nrn_load_dll(str(mod_files.library([f"refused/{name}" for name in names])))
 

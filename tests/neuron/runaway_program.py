@@ -2,12 +2,9 @@
 
 import io
 import json
-import sys
 import warnings
 from contextlib import redirect_stderr
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.mod_files import loaded
 
 import clhines

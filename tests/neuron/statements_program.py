@@ -7,12 +7,10 @@ import json
 import sys
 import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from kept_program import Net, assign, h, worst
+from support.neuron_scripts import listed, refusal
 
 import clhines
 from clhines.neuron import kept
@@ -172,7 +170,7 @@ def refused():
     lines += map(str, clhines.neuron.check())
     handler = h.FInitializeHandler(lambda: cvode.event(3, "hoc_count = 1"))
     h.finitialize(-65)
-    lines.append([str(r) for r in clhines.neuron.check()])
+    lines.append(listed())
     try:
         clhines.from_neuron()
     except clhines.InputError as error:
@@ -217,10 +215,7 @@ def finer(engine):
 
     handler, said = h.FInitializeHandler(lambda: cvode.event(4.99, halve)), ""
     truth, got = run(plain), run(partial(on, plain, engine))
-    try:
-        run(partial(on, by_psolve, engine))
-    except clhines.InputError as error:
-        said = str(error)
+    said = refusal(run, partial(on, by_psolve, engine))
     del handler
     apart = max(worst(a, b) for a, b in zip(truth, got, strict=True))
     return {"worst": apart, "rows": len(truth[0]), "psolve": said}

@@ -4,12 +4,10 @@ import io
 import json
 import sys
 from contextlib import redirect_stderr
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from kept_program import Net, h, worst
+from support.neuron_scripts import make_section
 
 import clhines
 from clhines.neuron import disable, enable
@@ -156,8 +154,7 @@ def refusals(engine):
                 h.run()
         except clhines.InputError as error:
             found["options"].append(str(error))
-    other = h.Section(name="other")
-    other.insert("extracellular")
+    other = make_section("other", "extracellular")
     other(0.5).xc[0] = -1
     for way in (by_run, by_hoc, by_psolve, by_hoc_psolve, by_batch_run):
         h.hoc_after = 0

@@ -15,11 +15,8 @@ pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 REJECTED = """
-from support.mod_files import loaded
 loaded()
-soma = h.Section(name="soma")
-soma.insert("hh")
-soma.insert("extracellular")
+soma = make_section("soma", "hh", "extracellular")
 soma(0.5).xc[0] = -1
 h.load_file("stdlib.hoc")
 h('''
@@ -40,12 +37,8 @@ cell = new Built()
 other = h.vec_c(soma(0.5))
 h.finitialize(-65)
 before = soma(0.5).v, h.t
-lines = [str(r) for r in clhines.neuron.check()]
-try:
-    clhines.neuron.run(5, engine="reference")
-    message = ""
-except clhines.InputError as error:
-    message = str(error)
+lines = listed()
+message = refusal(clhines.neuron.run, 5, engine="reference")
 found = {"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t)}
 """
 
@@ -66,11 +59,9 @@ def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
 
 WEIGHTS = """
 import numpy as np
-soma = h.Section(name="soma")
-soma.insert("pas")
+soma = make_section("soma", "pas")
 synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
-netcon = h.NetCon(stim, synapse)
-netcon.weight[0] = 0.03
+netcon = h.NetCon(stim, synapse, 0, 1, 0.03)
 h.finitialize(-65)
 clhines.neuron.run(0.1, dtype=np.float32, engine="steps")
 found = {"weight": netcon.weight[0], "t": h.t}
@@ -214,12 +205,11 @@ cvode, pc = h.CVode(), h.ParallelContext()
 found = {}
 
 def rejected(row, before, after):
-    soma = h.Section(name="soma")
-    soma.insert("hh")
+    soma = make_section("soma", "hh")
     kept = before(soma)
     h.finitialize(-65)
     more = after(soma) if after is not None else None
-    found[row] = [str(r) for r in clhines.neuron.check()]
+    found[row] = listed()
     return soma, kept, more
 
 def linear(soma):
@@ -349,14 +339,11 @@ def test_what_differs_in_bins_of_events_is_named():
 
 
 SHORT = """
-from support.mod_files import loaded
 loaded()
-soma = h.Section(name="soma")
-soma.insert("hh")
+soma = make_section("soma", "hh")
 pulse, stim = h.ext_pulse(soma(0.5)), h.NetStim()
 stim.interval, stim.number, stim.start, stim.noise = 2.3, 1e6, 0.2, 1
-netcon = h.NetCon(stim, pulse)
-netcon.delay, netcon.weight[0] = 0.2 * h.dt, 0.0002
+netcon = h.NetCon(stim, pulse, 0, 0.2 * h.dt, 0.0002)
 names = "_ref_g", "_ref_mixed", "_ref_last"
 vectors = [h.Vector().record(getattr(pulse, name)) for name in names]
 h.CVode().queue_mode(1, 0)
@@ -380,8 +367,7 @@ def test_time_of_an_event_within_half_a_step():
 
 
 IN_NO_BIN = """
-soma = h.Section(name="soma")
-soma.insert("pas")
+soma = make_section("soma", "pas")
 synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
 stim.number, stim.interval, stim.start = 100, 1, 0.1
 netcon = h.NetCon(stim, synapse)
@@ -392,10 +378,7 @@ for begin in (h.continuerun, lambda t: clhines.neuron.run(t, engine="reference")
     h.finitialize(-65)
     begin(2)
     netcon.event(2.7)
-    try:
-        clhines.neuron.run(5, engine="reference")
-    except clhines.InputError as error:
-        said.append(str(error))
+    said.append(refusal(clhines.neuron.run, 5, engine="reference"))
 print(json.dumps(said))
 """
 
@@ -407,12 +390,9 @@ def test_an_event_in_no_bin_is_told_of_beside_others_and_between_pieces():
 
 
 MANY_ON_THEIR_WAY = """
-from support.mod_files import loaded
 loaded()
-soma = h.Section(name="soma")
-soma.insert("hh")
-pulse = h.ext_pulse(soma(0.5))
-pulse.dur = 30
+soma = make_section("soma", "hh")
+pulse = with_values(h.ext_pulse(soma(0.5)), dur=30)
 stims, netcons = [h.NetStim() for _ in range(6)], []
 for k, stim in enumerate(stims):
     stim.interval, stim.number, stim.start = 4 + 0.3 * k, 1e6, 0.2 + 0.1 * k
@@ -482,8 +462,7 @@ h("cas = 3")
 h("Section = 4")
 h("create soma")
 h("soma { insert hh  L = 20  diam = 20 }")
-clamp = h.IClamp(h.soma(0.5))
-clamp.amp, clamp.dur = 0.2, 5
+clamp = with_values(h.IClamp(h.soma(0.5)), amp=0.2, dur=5)
 v = h.Vector().record(h.soma(0.5)._ref_v)
 found = []
 for way in (h.continuerun, clhines.neuron.run):

@@ -46,9 +46,6 @@ def compare(refs, before=lambda turn: None, engine="auto"):
     assert (np.abs(found - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
 
 
-# ------------------------------------------------------------------------------------ EXTERNAL
-
-
 def test_external_variables(cell):
     """A number, with changes between runs."""
     section, _ = cell
@@ -84,9 +81,6 @@ def test_external_variables_of_a_file_alone():
         clhines.Network(clhines.discretise(clhines.sample_cells()[0])).insert(
             mod_files.ours("ext_alone"), at="soma"
         )
-
-
-# --------------------------------------------------------------------------------------- TABLE
 
 
 def test_a_table_as_neuron_has_made_it(cell):
@@ -251,9 +245,6 @@ def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
     assert abs(found[-1][-1] - truth[-1][-1]) < EPS
 
 
-# -------------------------------------------------------------------- errors that a file raises
-
-
 def test_an_error_that_a_file_raises_is_refused():
     """Where parameters do not rule it out."""
     text = """
@@ -273,9 +264,6 @@ def test_an_error_that_a_file_raises_is_refused():
     """
     with pytest.raises(InputError, match="an error that the file raises, hoc_execerror"):
         Mechanism.from_nmodl(text)
-
-
-# ------------------------------------------------------------- C that asks for what is elsewhere
 
 
 def test_c_asks_for_what_is_there(cell):

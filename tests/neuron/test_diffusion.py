@@ -19,10 +19,7 @@ CASES = (
 )
 
 
-PAIRS = [
-    *((case, engine) for case in CASES for engine in ENGINES),
-    ("shells", "auto"),
-]
+PAIRS = [*((case, engine) for case in CASES for engine in ENGINES), ("shells", "auto")]
 
 
 @pytest.mark.parametrize(("case", "engine"), PAIRS)

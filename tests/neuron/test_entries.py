@@ -42,20 +42,17 @@ def test_groups_name_the_test_that_shows_them():
 
 
 NO_EFFECT = '''
-soma = h.Section(name="soma")
-soma.L = soma.diam = 20
-soma.insert("hh")
+soma = make_section("soma", "hh", L=20, diam=20)
 clamp, v = h.IClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_v)
 clamp.delay, clamp.dur, clamp.amp = 1, 5, 0.3
 stim, synapse = h.NetStim(), h.ExpSyn(soma(0.2))  # spikes at random
 stim.interval, stim.number, stim.noise, stim.start = 1, 1e9, 1, 0
-netcon = h.NetCon(stim, synapse)
-netcon.weight[0] = 1e-3
+netcon = h.NetCon(stim, synapse, 0, 1, 1e-3)
 found = []
 
 def look():
     h.finitialize(-65)
-    lines = [str(r) for r in clhines.neuron.check()]
+    lines = listed()
     clhines.neuron.run(8, engine="reference")
     ours = list(v)
     h.finitialize(-65)

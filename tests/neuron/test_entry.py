@@ -107,7 +107,6 @@ def test_bins_that_begin_at_another_time_are_put_right_by_neuron(engine):
 
 
 OF_NONE = """
-from support.mod_files import loaded
 loaded()
 soma = h.Section(name="soma")
 synapse = h.ext_array(soma(0.5))
@@ -126,12 +125,10 @@ def test_a_self_event_of_a_netcon_that_sends_nothing_is_refused_when_it_is_read(
 
 
 SAME_TIME = """
-from support.mod_files import loaded
 loaded()
 found = []
 for early in (False, True):
-    soma = h.Section(name="soma")
-    soma.insert("pas")
+    soma = make_section("soma", "pas")
     stim, before = h.NetStim(), h.NetStim()
     stim.number = before.number = 1
     stim.start, before.start = 1, 2
@@ -164,10 +161,7 @@ for netcon in netcons:
 said = []
 for engine in ("reference", "steps", "epochs"):
     h.finitialize(-65)
-    try:
-        clhines.neuron.run(5, engine=engine)
-    except clhines.InputError as error:
-        said.append(str(error))
+    said.append(refusal(clhines.neuron.run, 5, engine=engine))
 h.finitialize(-65)
 h.dt = 0.025
 while h.t < 5:
@@ -197,10 +191,7 @@ for run in (h.continuerun, clhines.neuron.run):
     found.append(list(v))
 lost = h.Vector().record(h._ref_dt)
 h.finitialize(-65)
-try:
-    clhines.neuron.run(5)
-except clhines.InputError as error:
-    said = str(error)
+said = refusal(clhines.neuron.run, 5)
 print(json.dumps([gone.preseg() is None, *found, said]))
 """
 
@@ -256,10 +247,7 @@ for mode in (0, 1):
             found.append([list(times), synapse.g])
 relay = h.NetCon(cell, synapse, 0, 0.017, 0.01)
 h.finitialize(60)
-try:
-    clhines.neuron.run(6, engine="steps")
-except clhines.InputError as error:
-    found.append(str(error))
+found.append(refusal(clhines.neuron.run, 6, engine="steps"))
 print(json.dumps(found))
 """
 
@@ -276,8 +264,7 @@ def test_spikes_of_the_start_and_of_a_call_s_last_bin_are_neuron_s():
 
 PHASES = """
 import contextlib, io, json, re, sys
-soma = h.Section(name="soma")
-soma.nseg = 3
+soma = make_section("soma", nseg=3)
 for name in ("hh", "pas"):
     soma.insert(name)
 synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
@@ -289,10 +276,7 @@ for stop, shown in ((1, True), (2, True), (1, False)):
     with contextlib.redirect_stderr(io.StringIO()) as said:
         clhines.neuron.run(stop, engine="steps", progress=shown)
     found.append(re.findall(r"clhines: .*? \\.\\.\\.", said.getvalue()) + ["|" in said.getvalue()])
-try:
-    clhines.neuron.run(2, progress=3)
-except clhines.InputError as error:
-    found.append(str(error))
+found.append(refusal(clhines.neuron.run, 2, progress=3))
 print(json.dumps(found))
 """
 
@@ -348,8 +332,7 @@ def test_what_run_alone_can_do_is_refused_by_from_neuron():
 
 
 SOLVED = """
-soma = h.Section(name="soma")
-soma.insert("pas")
+soma = make_section("soma", "pas")
 pc, times, at = h.ParallelContext(), h.Vector([0.1, 0.35]), h.Vector()
 at.record(h._ref_t, times)
 pc.set_maxstep(10)

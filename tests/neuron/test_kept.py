@@ -130,8 +130,7 @@ def test_an_end_keeps_how_far_it_is_from_the_voltage_beside_it(engine):
 
 
 AT_TIMES = """
-soma = h.Section(name="soma")
-soma.insert("hh")
+soma = make_section("soma", "hh")
 times = h.Vector(np.sort(np.append(np.arange(1, 60) * 0.125, [0.01, 2.0125, 3.0374, 6.6])))
 vectors = [h.Vector().record(r, times) for r in (h._ref_t, soma(0.5)._ref_v)]
 

@@ -259,10 +259,8 @@ def test_what_lies_behind_an_object_that_records_is_not_its_vector(monkeypatch):
 
 
 COMPARED = """
-from support.mod_files import loaded
 loaded()
-soma = h.Section(name="soma")
-soma.insert("hh")
+soma = make_section("soma", "hh")
 synapse, source = h.ExpSyn(soma(0.5)), h.ext_source(soma(0.5))
 said = []
 for reference in (soma(0.5)._ref_m_hh, synapse._ref_g, source):

@@ -70,10 +70,7 @@ def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
 @pytest.fixture(scope="module")
 def of_two():
     """What two ranks give: refusals, runs by three engines, and what cannot be undone."""
-    refused = (
-        *("setting", "changed", "early", "infinite", "played", "calling"),
-        "from_neuron",
-    )
+    refused = (*("setting", "changed", "early", "infinite", "played", "calling"), "from_neuron")
     return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "crowded", "pieces")
 
 

@@ -11,13 +11,11 @@ pytestmark = pytest.mark.neuron
 
 
 CHECKED = """
-from support.mod_files import loaded
 loaded()
 found = {}
 
 def both(name, make):
-    soma = h.Section(name="soma")
-    soma.insert("pas")
+    soma = make_section("soma", "pas")
     kept = make(soma)
     h.finitialize(-65)
     listed, error = [str(one) for one in clhines.neuron.check()], ""
@@ -31,8 +29,7 @@ def both(name, make):
 
 def clamped(soma):
     h.CVode().use_fast_imem(1)
-    clamp = h.SEClamp(soma(0.5))
-    clamp.dur1 = 10
+    clamp = with_values(h.SEClamp(soma(0.5)), dur1=10)
     return clamp, h.Vector().record(soma(0.5)._ref_i_membrane_)
 
 def pointed(soma):
@@ -43,8 +40,7 @@ def pointed(soma):
     return reads, source
 
 def drawn(soma):
-    asked = h.nmdraws(soma(0.5))
-    asked.noise = 1
+    asked = with_values(h.nmdraws(soma(0.5)), noise=1)
     return asked, h.nmdraws(soma(0.5))
 
 def itself(soma):

@@ -2,13 +2,10 @@
 
 import gc
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.mod_files import loaded
+from support.neuron_scripts import refusal
 
 import clhines
 
@@ -36,7 +33,6 @@ class Net:
         self.said = []
 
     def on(self, way, *given):
-        """Run; keep what has come of it."""
         try:
             way(*given)
             said = "ran"
@@ -128,10 +124,7 @@ def variable_steps(net):
     h.finitialize(-65)
     net.on(h.continuerun, 5)
     h.cvode_active(1)
-    try:
-        h.continuerun(10)
-    except clhines.InputError as error:
-        net.said.append(str(error))
+    net.said.append(refusal(h.continuerun, 10))
     h.cvode_active(0)
     net.on(h.run)
 
@@ -142,10 +135,7 @@ def steps_of_nothing(net):
         h.finitialize(-65)
         h.dt = step
         for way in (h.continuerun, pc.psolve):
-            try:
-                way(5)
-            except clhines.InputError as error:
-                net.said.append(str(error))
+            net.said.append(refusal(way, 5))
         h.dt = 0.025
     net.on(h.run)
 

@@ -17,7 +17,7 @@ Networks
 NEURON
     `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's
     translator. `forked`: programs in processes of their own, forked from one that has imported
-    NEURON. `raised`: notes which refusals a test raises.
+    NEURON; `neuron_scripts`: what they share. `raised`: notes which refusals a test raises.
 
 Devices and processes
     `mock_queue`, `trust_stub`, `foreign_kernels`: a queue without a device, self-tests that end as

@@ -24,6 +24,8 @@ import json, sys, warnings
 import numpy as np
 from neuron import h
 import clhines, clhines.neuron
+from support.mod_files import loaded
+from support.neuron_scripts import listed, make_section, refusal, with_values
 h.load_file("stdrun.hoc")
 """
 

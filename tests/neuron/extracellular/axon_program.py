@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 from neuron import h
+from support.neuron_scripts import with_values
 
 import clhines
 
@@ -66,8 +67,7 @@ def axon(nodes, number=0):
 
 def clamped(made):
     """A pulse inside the first node."""
-    clamp = h.IClamp(made[0](0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0.1, 0.1, 1.5
+    clamp = with_values(h.IClamp(made[0](0.5)), delay=0.1, dur=0.1, amp=1.5)
     return [clamp]
 
 

@@ -3,13 +3,11 @@ agree: ``outside_program.py CASE ENGINE``, a process of its own for each case.""
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 from neuron import h
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.mod_files import loaded
+from support.neuron_scripts import with_values
 
 import clhines
 
@@ -36,11 +34,9 @@ def branched(seed=5, membrane="hh"):
         made[child].connect(made[mother](x), end)
     clamp, stim, synapse = h.IClamp(made["a"](0.5)), h.NetStim(), h.ExpSyn(made["c"](0.5))
     clamp.delay, clamp.dur, clamp.amp = 2, 5, 0.3
-    end = h.IClamp(made["d"](made["d"].orientation() == 0))
-    end.delay, end.dur, end.amp = 4, 9, 0.1
+    end = with_values(h.IClamp(made["d"](made["d"].orientation() == 0)), delay=4, dur=9, amp=0.1)
     stim.start, stim.number, stim.interval, stim.noise = 3, 4, 2, 0
-    netcon = h.NetCon(stim, synapse)
-    netcon.weight[0] = 0.002
+    netcon = h.NetCon(stim, synapse, 0, 1, 0.002)
     KEPT.extend([made, clamp, end, stim, synapse, netcon])
     return made
 
@@ -139,7 +135,6 @@ def layered(build):
 
 
 def of_driver(segments, words):
-    """Set what the mechanism that sets potentials has as parameters."""
     if "ext_outside" in [m.name() for m in segments[0]]:
         h.is_ext_outside, segments[0].ext_outside.rx, segments[5].ext_outside.rx = words
 
@@ -165,7 +160,6 @@ WAYS |= {"layers in part": layered(constant), "layers, three": layered(constant)
 
 
 def changes(segments):
-    """What a user changes between runs."""
     segments[0].e_extracellular += 30
     segments[-1].e_extracellular -= 20
     of_driver(segments, (-2e-5, 0.4, 1))

@@ -13,7 +13,6 @@ PROGRAM = Path(__file__).with_name("outside_program.py")
 
 
 POINTERS = """
-from support.mod_files import loaded
 loaded()
 a, b = h.Section(name="a"), h.Section(name="b")
 b.connect(a(1))

@@ -60,9 +60,7 @@ def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
 
 LAYERS = """
 h.nlayer_extracellular(COUNT)
-soma = h.Section(name="soma")
-soma.insert("pas")
-soma.insert("extracellular")
+soma = make_section("soma", "pas", "extracellular")
 soma(0.5).xg[0] = 1e-3
 soma(0.5).xg[COUNT - 1] = 1e-2
 h("objref inner, outer")
@@ -72,8 +70,7 @@ soma.push()
 h("inner.record(&vext[0](0.5))")
 h(f"outer.record(&vext[{COUNT - 1}](0.5))")
 h.pop_section()
-clamp = h.IClamp(soma(0.5))
-clamp.dur, clamp.amp = 9, 0.1
+clamp = with_values(h.IClamp(soma(0.5)), dur=9, amp=0.1)
 found = []
 for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine="steps")):
     h.finitialize(-65)

@@ -64,11 +64,7 @@ found = {}
 def look(name):
     h.finitialize(-65)
     lines = [str(line) for line in clhines.neuron.check()]
-    try:
-        clhines.neuron.run(1, engine="reference")
-        message = ""
-    except clhines.InputError as error:
-        message = str(error)
+    message = refusal(clhines.neuron.run, 1, engine="reference")
     assert bool(message) == bool(lines) == (h.t == 0), name
     found[name] = lines
 
@@ -103,8 +99,7 @@ synapse.loc(b(0))
 look("begin")
 synapse.loc(b(1))
 look("elsewhere")
-clamp = h.SEClamp(a(1))
-clamp.dur1, clamp.amp1 = 1e3, -60
+clamp = with_values(h.SEClamp(a(1)), dur1=1e3, amp1=-60)
 look("clamp")
 h.secondorder = 2
 look("second at rest")

@@ -38,8 +38,6 @@ class Stimulus(SimulatorMod):
 
 
 class Cell:
-    """What reports use of BMTK's cells."""
-
     def __init__(self, gid):
         self.gid, self.netcons = gid, []
         soma, dend = h.Section(name=f"soma{gid}"), h.Section(name=f"dend{gid}")
@@ -74,8 +72,6 @@ class Cell:
 
 
 class Population(list):
-    """Nodes of a network."""
-
     def __init__(self, name, gid):
         super().__init__([SimpleNamespace(gid=gid, node_id=0, model_type="biophysical")])
         self.name = name

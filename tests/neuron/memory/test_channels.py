@@ -91,8 +91,7 @@ for number, section in enumerate(sections):
 sites = [h.site(sections[3](0.5)), h.site(sections[0](0.5))]
 shunts, patches = [h.shunt(sections[1](0.2))], [h.patch(sections[2](0.5))]
 shunts[0].gmax = 0.002
-clamp = h.IClamp(sections[0](0.5))
-clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 1.5
+clamp = with_values(h.IClamp(sections[0](0.5)), delay=0.5, dur=4, amp=1.5)
 names = "v m_sodium h_sodium O_potassium g_sodium i_potassium open_calcium i_calcium".split()
 names += "p_calcium q_mixed A_mixed D_mixed F_mixed C1_bound O1_bound i_leak ica ik".split()
 vectors = [h.Vector().record(getattr(s(0.5), f"_ref_{n}")) for s in sections for n in names]
@@ -136,7 +135,7 @@ def turns(run):
             found += [np.array(vectors), values()]
     return found
 
-print(json.dumps([[str(r) for r in clhines.neuron.check()], *compared(turns)]))
+print(json.dumps([listed(), *compared(turns)]))
 """
 COPIES = """
 h.v_init = -65
@@ -160,7 +159,7 @@ def told(ks, build, point=0):
     name = str(ks.name())
     section = h.Section(name="other")
     thing = getattr(h, name)(section(0.5)) if point else section.insert(name)
-    found = [str(r) for r in clhines.neuron.check()]
+    found = listed()
     h.delete_section(sec=section)
     return found
 

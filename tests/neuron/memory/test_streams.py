@@ -197,8 +197,7 @@ def test_another_global_index_is_refused():
 OTHERS = """
 h.nrn_load_dll(sys.argv[1])
 name, engines = sys.argv[2], sys.argv[3:]
-soma = h.Section(name="soma")
-soma.insert("pas")
+soma = make_section("soma", "pas")
 kept, records = [], [h.Vector().record(soma(0.5)._ref_v)]
 for k in range(3):
     synapse, stim, random = getattr(h, name)(soma(0.5)), h.NetStim(), h.Random()
@@ -207,8 +206,7 @@ for k in range(3):
     synapse.setRNG(random)
     synapse.Use, synapse.Dep, synapse.Fac = 0.5, 20 + 30 * k, 10 * k
     stim.interval, stim.number, stim.start = 1.7 + 0.3 * k, 1000, 0.5
-    wire = h.NetCon(stim, synapse)
-    wire.delay, wire.weight[0] = 0.5 + 0.3 * k, 1 + k
+    wire = h.NetCon(stim, synapse, 0, 0.5 + 0.3 * k, 1 + k)
     records.append(h.Vector().record(synapse._ref_g))
     kept += [(synapse, stim, random, wire)]
 

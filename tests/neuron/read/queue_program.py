@@ -7,20 +7,16 @@ differ. Models are drawn by the seed, with round times, at which NEURON's queue 
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 from neuron import h
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from support.mod_files import FOLDER, library
+from support.neuron_scripts import with_values
 
 KEPT = []
 
 
 def built():
-    """Library of the mechanisms."""
     return library([f"queue/{path.stem}" for path in sorted((FOLDER / "queue").iterdir())])
 
 
@@ -33,8 +29,7 @@ def section(mechanism="pas"):
 
 
 def connect(source, target, weight, delay):
-    made = h.NetCon(source, target)
-    made.weight[0], made.delay = weight, delay
+    made = h.NetCon(source, target, 0, delay, weight)
     times = h.Vector()
     made.record(times)
     KEPT.append(made)
@@ -42,8 +37,7 @@ def connect(source, target, weight, delay):
 
 
 def stim(start, interval, number=1e9):
-    made = h.NetStim()
-    made.start, made.interval, made.number = start, interval, number
+    made = with_values(h.NetStim(), start=start, interval=interval, number=number)
     KEPT.append(made)
     return made
 
@@ -55,8 +49,7 @@ def play(times, values, reference, continuous):
 
 
 def clamp(at, amp=0.2):
-    made = h.IClamp(at)
-    made.delay, made.dur, made.amp = 1, 100, amp
+    made = with_values(h.IClamp(at), delay=1, dur=100, amp=amp)
     KEPT.append(made)
 
 

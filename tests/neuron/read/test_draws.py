@@ -7,13 +7,10 @@ pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 START = """
 from clhines.neuron.read import played
-from support.mod_files import loaded
 loaded()
 """
 MODEL = """
-soma = h.Section(name="soma")
-soma.L = soma.diam = 20
-soma.insert("hh")
+soma = make_section("soma", "hh", L=20, diam=20)
 clamp, other = h.IClamp(soma(0.5)), h.IClamp(soma(0.5))
 clamp.dur = other.dur = 1e9
 stim, synapse, pulse = h.NetStim(), h.ExpSyn(soma(0.5)), h.ext_pulse(soma(0.5))
@@ -193,8 +190,7 @@ ways = {
     "binomial": (9, 0.3), "poisson": (3,), "geometric": (0.7,), "hypergeo": (2, 5),
     "negexp": (2,), "erlang": (2, 1), "weibull": (2, 3),
 }
-soma = h.Section(name="soma")
-soma.insert("hh")
+soma = make_section("soma", "hh")
 randoms, clamps = [], []
 for way, arguments in ways.items():
     for generator in ("Random123", "MCellRan4"):
@@ -216,10 +212,9 @@ def numbers(ours, steps):
     before = [clamp.amp for clamp in clamps]
     if ours is not None:
         for engine in ("none", "reference")[: ours + 1]:
-            try:
-                clhines.neuron.run(h.t + steps * h.dt, engine=engine)
-            except clhines.InputError as error:
-                found["said"].append(str(error))
+            said = refusal(clhines.neuron.run, h.t + steps * h.dt, engine=engine)
+            if said:
+                found["said"].append(said)
                 assert [clamp.amp for clamp in clamps] == before and h.t == 0
     h.continuerun(12 * h.dt)
     found["numbers"].append([list(x) for x in recorded])
@@ -241,9 +236,7 @@ def test_a_run_that_fails_gives_its_numbers_back():
 
 
 REFUSED = """
-soma = h.Section(name="soma")
-soma.L = soma.diam = 20
-soma.insert("hh")
+soma = make_section("soma", "hh", L=20, diam=20)
 clamp, random = h.IClamp(soma(0.5)), h.Random(1)
 clamp.dur = 1e9
 random.uniform(0, 0.1)
@@ -258,12 +251,8 @@ def look(name, reference, *vectors):
     random.play(reference)
     h.finitialize(-65)
     before = random.seq()
-    lines = [str(r) for r in clhines.neuron.check()]
-    try:
-        clhines.neuron.run(1, engine="reference")
-        message = ""
-    except clhines.InputError as error:
-        message = str(error)
+    lines = listed()
+    message = refusal(clhines.neuron.run, 1, engine="reference")
     found[name] = [lines, message, random.seq() == before]
     random = None
     clamp.amp = 0.1

@@ -15,8 +15,7 @@ clamp, v = h.IClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_v)
 clamp.amp, clamp.dur = 0.1, 1e3
 stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
 stim.start, stim.number = 0.3, 1
-netcon = h.NetCon(stim, synapse)
-netcon.delay, netcon.weight[0] = 0.1, 1e-3
+netcon = h.NetCon(stim, synapse, 0, 0.1, 1e-3)
 cvode = h.CVode()
 plain = None
 found = {}
@@ -24,12 +23,8 @@ found = {}
 def look(name):
     global plain
     h.finitialize(-65)
-    lines = [str(r) for r in clhines.neuron.check()]
-    try:
-        clhines.neuron.run(1, engine="reference")
-        message = ""
-    except clhines.InputError as error:
-        message = str(error)
+    lines = listed()
+    message = refusal(clhines.neuron.run, 1, engine="reference")
     assert (h.t == 0) == bool(lines), name
     h.finitialize(-65)
     h.continuerun(1)
@@ -85,11 +80,7 @@ def kept(change, undo):
     for line, said in ("", ""), (change, "step() of the model's own"):
         h(line)
         h.finitialize(-65)
-        try:
-            clhines.neuron.run(1, engine="reference")
-            message = ""
-        except clhines.InputError as error:
-            message = str(error)
+        message = refusal(clhines.neuron.run, 1, engine="reference")
         assert said in message and bool(said) == bool(message), (line, message)
     h(undo)
 kept("nstep_steprun = 3", "nstep_steprun = 1")
@@ -118,7 +109,7 @@ def excite():
 between("fstim", stimulate, lambda: h.fstim(0))
 between("fsyn", excite, lambda: h.fsyn(0))
 h.fclamp(1, 0.5, sec=soma)
-found["fclamp"] = [[[str(r) for r in clhines.neuron.check()], "fclamp", True]]
+found["fclamp"] = [[listed(), "fclamp", True]]
 h.fclamp(0, 0.5, sec=soma)
 look("plain")
 from neuron import nonvint_block_supervisor
@@ -132,12 +123,12 @@ nonvint_block_supervisor.unregister(calls)
 calls[4] = lambda dt: soma(0.5).__setattr__("v", soma(0.5).v + 0.1)
 nonvint_block_supervisor.register(calls)
 h.finitialize(-65)
-found["nonvint_block_supervisor"] = [[[str(r) for r in clhines.neuron.check()], "nonvint", True]]
+found["nonvint_block_supervisor"] = [[listed(), "nonvint", True]]
 nonvint_block_supervisor.unregister(calls)
 look("plain")
 own = nonvint_block_supervisor.nonvint_block_prototype(lambda method, size, a, b, i: 0)
 nonvint_block_supervisor.set_nonvint_block(own)  # in place of the module's
-found["nonvint"] = [[[str(r) for r in clhines.neuron.check()], "nonvint", True]]
+found["nonvint"] = [[listed(), "nonvint", True]]
 nonvint_block_supervisor.unset_nonvint_block(own)
 print(json.dumps(found))
 """
@@ -162,12 +153,12 @@ RXD = """
 from neuron import rxd
 soma = h.Section(name="soma")
 h.finitialize(-65)
-found = [[str(r) for r in clhines.neuron.check()]]  # the module alone does nothing
+found = [listed()]  # the module alone does nothing
 region = rxd.Region([soma], name="cytosol", nrn_region="i")
 calcium = rxd.Species(region, name="ca", charge=2)
-found.append([str(r) for r in clhines.neuron.check()])
+found.append(listed())
 h.finitialize(-65)
-found.append([str(r) for r in clhines.neuron.check()])
+found.append(listed())
 print(json.dumps(found))
 """
 
@@ -182,8 +173,7 @@ def test_rxd_is_rejected_by_its_species():
 
 
 NAMED = """
-soma = h.Section(name="soma")
-soma.insert("hh")
+soma = make_section("soma", "hh")
 synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
 netcons = [h.NetCon(stim, synapse) for _ in range(2)]
 h("mine = 1")
@@ -198,7 +188,7 @@ found = {"names": list(references), "record": [], "play": [], "statement": []}
 def look(kind):
     h.dt = 0.025  # which a Vector that plays has set to 0
     h.finitialize(-65)
-    found[kind].append([str(r) for r in clhines.neuron.check()])
+    found[kind].append(listed())
 
 for reference in references.values():
     vector = h.Vector().record(reference)
@@ -215,7 +205,7 @@ for words in ((at,), (0.1,), (at, 1)):
     vector.play_remove()
 netcon = h.NetCon(soma(0.5).hh._ref_gnabar, synapse, sec=soma)
 h.finitialize(-65)
-found["source"] = [str(r) for r in clhines.neuron.check()]
+found["source"] = listed()
 print(json.dumps(found))
 """
 
@@ -238,7 +228,7 @@ synapse = h.ExpSyn(soma(0.5))
 netcons = [h.NetCon(None, synapse) for _ in range(12)]
 vectors = [h.Vector().record(netcon._ref_delay) for netcon in netcons]
 h.finitialize(-65)
-print(json.dumps([str(r) for r in clhines.neuron.check()]))
+print(json.dumps(listed()))
 """
 
 
@@ -255,14 +245,13 @@ pieces = [h.Section(name=name) for name in "ab"]
 for piece in pieces:
     piece.L, piece.diam, piece.nseg = 50, 5, 3
     piece.insert("hh")
-clamp = h.IClamp(pieces[0](0.5))
-clamp.amp, clamp.dur = 0.3, 3
+clamp = with_values(h.IClamp(pieces[0](0.5)), amp=0.3, dur=3)
 v = [h.Vector().record(piece(0.5)._ref_v) for piece in pieces]
 found = []
 
 def look():
     h.finitialize(-65)
-    lines, ours, message = [str(r) for r in clhines.neuron.check()], [], ""
+    lines, ours, message = listed(), [], ""
     try:
         clhines.neuron.run(5, engine="reference")
         ours = [list(values) for values in v]
@@ -315,7 +304,7 @@ for order in (0, 1, 2, 0):
     pc.optimize_node_order(order)
     for stop in (0, 4, 8):  # NEURON's own run, half of one, and a whole one
         h.finitialize(-65)
-        lines = [str(r) for r in clhines.neuron.check()]
+        lines = listed()
         clhines.neuron.run(stop, engine="reference") if stop else None
         h.continuerun(8)
         found.append([lines, [list(values) for values in v]])
@@ -346,19 +335,14 @@ public x
 x = 1
 endtemplate Hides
 ''')
-soma = h.Section(name="soma")
-soma.L = soma.diam = 20
-soma.insert("hh")
+soma = make_section("soma", "hh", L=20, diam=20)
 v = h.Vector().record(soma(0.5)._ref_v)
 found = {}
 
 def look(name):
     h.finitialize(-65)
-    lines, message = [str(r) for r in clhines.neuron.check()], ""
-    try:
-        clhines.neuron.run(1, engine="reference")
-    except clhines.InputError as error:
-        message = str(error)
+    lines, message = listed(), ""
+    message = refusal(clhines.neuron.run, 1, engine="reference")
     same = (h.t > 0) == (not lines)
     h.finitialize(-65)
     h.continuerun(1)
@@ -404,8 +388,7 @@ def test_mechanisms_that_hoc_makes_of_templates_are_rejected_by_name():
 UNSEEN = """
 from clhines.neuron.read import hooks
 
-soma = h.Section(name="soma")
-soma.insert("hh")
+soma = make_section("soma", "hh")
 seen = hooks._entries
 hooks._entries = lambda name: None if name == "random" else seen(name)
 found = []

@@ -8,9 +8,7 @@ pytestmark = pytest.mark.neuron
 
 
 PATTERN = """
-soma = h.Section(name="soma")
-soma.L = soma.diam = 20
-soma.insert("hh")
+soma = make_section("soma", "hh", L=20, diam=20)
 pc = h.ParallelContext()
 synapses = [h.ExpSyn(soma(0.5)) for _ in range(2)]
 pc.set_gid2node(3, 0)
@@ -27,7 +25,7 @@ for fake in (0, 1):
     stim.fake_output = fake
     for way in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine="reference")):
         h.finitialize(-65)
-        lines = [str(r) for r in clhines.neuron.check()]
+        lines = listed()
         way(30)
         found.append([lines, list(v)])
 h.finitialize(-65)
@@ -35,7 +33,7 @@ times = h.Vector(rows).indgen(0.1)
 times.x[200], times.x[201] = 10, 9  # of a group that NEURON sends at 10.2 ms
 stim.play(times, gids)
 h.finitialize(-65)
-found.append([[str(r) for r in clhines.neuron.check()], []])
+found.append([listed(), []])
 print(json.dumps(found))
 """
 

@@ -10,9 +10,7 @@ PROGRAM = """
 import io, json
 from contextlib import redirect_stderr
 from clhines.neuron.memory.symbols import standard
-soma = h.Section(name="soma")
-soma.L = soma.diam = 20
-soma.insert("hh")
+soma = make_section("soma", "hh", L=20, diam=20)
 clamp, v = h.IClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_v)
 clamp.amp, clamp.dur = 0.3, 100
 h("objref shown, several[2], shape, nothing, listed, total, vector")
@@ -56,10 +54,10 @@ def look(name, body, strict):
     with redirect_stderr(said), clhines.neuron.enable(engine="reference", strict=strict) as on:
         got = taken()
     h.stdinit()
-    listed = [str(r) for r in clhines.neuron.check()]
+    lines = listed()
     h(STANDARD[name])
     off = max(map(abs, map(float.__sub__, truth, got)), default=0) if len(truth) == len(got) else -1
-    return [name, body, off, on.steps, on.reasons, said.getvalue().splitlines(), listed]
+    return [name, body, off, on.steps, on.reasons, said.getvalue().splitlines(), lines]
 
 def taken():
     h.mine = 0

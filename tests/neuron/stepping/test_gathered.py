@@ -15,8 +15,7 @@ for section in (soma, child):
     section.L, section.diam, section.nseg = 80, 10, 3
     section.insert("hh")
 segments = [segment for section in (soma, child) for segment in section]
-clamp = h.IClamp(soma(0.1))
-clamp.delay, clamp.dur, clamp.amp = 1, 10, 0.7
+clamp = with_values(h.IClamp(soma(0.1)), delay=1, dur=10, amp=0.7)
 cvode, pc = h.CVode(), h.ParallelContext()
 cvode.use_fast_imem(1)
 pc.set_maxstep(10)
@@ -134,13 +133,10 @@ found["late"] = of(switched(lambda: h.continuerun(2)), late)
 found["fails"] = of(run, fails)
 cvode.extra_scatter_gather(0, gather)
 h.finitialize(-65)
-try:
-    clhines.from_neuron()
-except clhines.InputError as error:
-    found["from_neuron"] = str(error)
+found["from_neuron"] = refusal(clhines.from_neuron)
 h("proc advance() { fadvance() mine = v(0.5) }")
 h.finitialize(-65)
-found["advance"] = [str(r) for r in clhines.neuron.check()]
+found["advance"] = listed()
 print(json.dumps(found))
 """
 

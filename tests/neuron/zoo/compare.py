@@ -46,9 +46,6 @@ class FailedError(Exception):
     """A script, or the compilation of its .mod files, does not end as it should."""
 
 
-# -- in a process of its own -------------------------------------------------------------------
-
-
 class Recorder:
     """Record voltages of each run, from NEURON's ``finitialize`` on; end after `MOST_RUNS`."""
 
@@ -142,9 +139,6 @@ def child(way, script, library, stop, seed, out):
     except BaseException as raised:
         error = f"{type(raised).__name__}: {raised}"
     recorder.finish(error)
-
-
-# -- of all repositories -----------------------------------------------------------------------
 
 
 def script_of(folder):

@@ -1,0 +1,35 @@
+"""What programs that run in a process with NEURON share; `forked.BEGIN` imports all of it."""
+
+from neuron import h
+
+import clhines
+import clhines.neuron
+
+
+def make_section(name, *mechanisms, **geometry):
+    """Return a section with mechanisms, and with L, diam, nseg ... as given."""
+    section = with_values(h.Section(name=name), **geometry)
+    for mechanism in mechanisms:
+        section.insert(mechanism)
+    return section
+
+
+def with_values(thing, **values):
+    """Return an object of NEURON with these values of its attributes."""
+    for name, value in values.items():
+        setattr(thing, name, value)
+    return thing
+
+
+def listed():
+    """Return what `check` lists, as texts."""
+    return [str(rejected) for rejected in clhines.neuron.check()]
+
+
+def refusal(call, *arguments, **options):
+    """Return the message with which a call is refused; an empty text if it is not."""
+    try:
+        call(*arguments, **options)
+    except clhines.InputError as error:
+        return str(error)
+    return ""
