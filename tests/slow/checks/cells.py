@@ -1,14 +1,9 @@
 """Real cells of SWC files against NEURON's own importer: sections, resistance, and spikes."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +11,6 @@ import clhines
 from bench import MissingError
 from bench.measures.checks.common import (
     Outcome,
-    Settings,
     in_steps,
     neuron,
     relative,
@@ -25,7 +19,7 @@ from bench.measures.checks.common import (
     unlike,
 )
 from clhines.core.errors import ClhinesError
-from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
 from clhines.solver import reference
 
@@ -50,7 +44,7 @@ class Imported:
 
 
 @contextmanager
-def silent() -> Iterator[None]:
+def silent():
     """Keep what NEURON writes by itself off the terminal."""
     sys.stdout.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -65,7 +59,7 @@ def silent() -> Iterator[None]:
                 os.close(handle)
 
 
-def imported(path: Path, max_length: float) -> SimpleNamespace | None:
+def imported(path, max_length):
     """Import a file; None where NEURON refuses it."""
     h, cell = neuron(), Imported()
     with silent():
@@ -97,7 +91,7 @@ def imported(path: Path, max_length: float) -> SimpleNamespace | None:
     return SimpleNamespace(all=every, soma=somas, at=at, holder=cell)
 
 
-def resistance_in_neuron(at: Any) -> float:
+def resistance_in_neuron(at):
     h = start(DT, V_INIT)
     impedance = h.Impedance()
     impedance.loc(at.x, sec=at.sec)
@@ -105,7 +99,7 @@ def resistance_in_neuron(at: Any) -> float:
     return float(impedance.input(at.x, sec=at.sec))
 
 
-def resistance_here(cable: Cable) -> float:
+def resistance_here(cable):
     system = cable.system(1e15, g_pas=G_PAS, e_pas=E_PAS)
     into = np.zeros(cable.num_nodes)
     into[cable.soma] = 1.0
@@ -113,7 +107,7 @@ def resistance_here(cable: Cable) -> float:
     return float(x[cable.soma])
 
 
-def geometry(cable: Cable, cell: SimpleNamespace, found: Outcome) -> tuple[str, float]:
+def geometry(cable, cell, found):
     """Compare sections, areas and resistance; what differs, and NEURON's resistance."""
     ours = sorted(zip(cable.nseg.tolist(), cable.sections.length.tolist()))
     theirs = sorted((s.nseg, s.L) for s in cell.all)
@@ -136,7 +130,7 @@ def geometry(cable: Cable, cell: SimpleNamespace, found: Outcome) -> tuple[str, 
     return ", ".join(wrong), resistance
 
 
-def spikes_in_neuron(cell: SimpleNamespace, amplitude: float) -> tuple[Any, np.ndarray]:
+def spikes_in_neuron(cell, amplitude):
     """Spikes, as steps, and the voltage at the current's place after each step."""
     h = neuron()
     for s in cell.soma or cell.all:
@@ -156,7 +150,7 @@ def spikes_in_neuron(cell: SimpleNamespace, amplitude: float) -> tuple[Any, np.n
     return in_steps(times, np.zeros(len(times)), DT), np.array(v)
 
 
-def spikes_here(cable: Cable, soma: bool, amplitude: float, settings: Settings) -> tuple[Any, Any]:
+def spikes_here(cable, soma, amplitude, settings):
     net = clhines.Network(cable)
     net.insert("hh", "soma" if soma else "all")
     if soma:
@@ -168,9 +162,7 @@ def spikes_here(cable: Cable, soma: bool, amplitude: float, settings: Settings) 
     return in_steps(result.spike_time, result.spike_cell, DT), result[0][1:, 0]
 
 
-def one_cell(
-    path: Path, max_length: float, settings: Settings, shape: Outcome, active: Outcome
-) -> None:
+def one_cell(path, max_length, settings, shape, active):
     label = f"{path.name} at {max_length:g} um"
     cell = imported(path, max_length)
     try:
@@ -205,7 +197,7 @@ def one_cell(
     active.case(text and f"{label}: {text}")
 
 
-def cells(settings: Settings) -> list[Outcome]:
+def cells(settings):
     if settings.morphologies is None:
         raise MissingError("no folder of morphologies; give --morphologies FOLDER")
     paths = sorted(settings.morphologies.glob("*.swc"), key=lambda p: (p.stat().st_size, p.name))

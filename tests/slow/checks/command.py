@@ -12,15 +12,10 @@ checks.json in the folder.
 The exit code is 1 where a check fails, 2 where one that was named could not be made.
 """
 
-from __future__ import annotations
-
-import argparse
 import platform
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -33,18 +28,12 @@ from bench.measures.checks.kinetics import kinetics, units
 from bench.measures.checks.networks import networks
 from clhines.solver.device import devices
 
-CHECKS: dict[str, Callable[[Settings], list[Outcome]]] = {
-    "networks": networks,
-    "hh": hh,
-    "kinetics": kinetics,
-    "units": units,
-    "cells": cells,
-}
+CHECKS = {"networks": networks, "hh": hh, "kinetics": kinetics, "units": units, "cells": cells}
 PAD = " " * 8
 SHOWN = 8  # failures of a check in the table; the JSON has all
 
 
-def run(names: list[str], settings: Settings) -> tuple[list[Outcome], dict[str, float]]:
+def run(names, settings):
     outcomes, seconds = [], {}
     for name in names:
         begin = time.perf_counter()
@@ -56,12 +45,12 @@ def run(names: list[str], settings: Settings) -> tuple[list[Outcome], dict[str, 
     return outcomes, seconds
 
 
-def figure(value: float) -> str:
+def figure(value):
     """Write a count as it is, another number with two digits."""
     return str(value) if isinstance(value, int) else f"{value:.2g}"
 
 
-def text(result: dict[str, Any]) -> str:
+def text(result):
     lines = []
     for r in result["checks"]:
         word = "skip" if r["skipped"] else "pass" if r["passed"] else "FAIL"
@@ -78,7 +67,7 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def versions() -> dict[str, Any]:
+def versions():
     try:
         h = checks_common.neuron()  # NEURON itself sets a name `neuron` in the main module
         return {"neuron": h.nrnversion(5), "system": platform.system()}
@@ -86,7 +75,7 @@ def versions() -> dict[str, Any]:
         return {"neuron": None}
 
 
-def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def parsed(arguments):
     parser = record.parser("checks", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
     parser.add_argument("--seeds", type=int, default=100, help="random networks")
@@ -102,7 +91,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return given
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     given = parsed(arguments)
     queue = record.queue(given.device, ["float64"])
     settings = Settings(

@@ -1,10 +1,8 @@
 """What the checks against NEURON share: outcomes, NEURON's cells, and its compiled mechanisms."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +14,7 @@ import pyopencl as cl
 
 import clhines
 from bench import MissingError, nrn
-from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
 
 MOD_FOLDER = Path(__file__).resolve().parents[3] / "tests" / "mod"
@@ -35,18 +33,18 @@ class Outcome:
     skipped: str = ""
 
     @property
-    def passed(self) -> bool:
+    def passed(self):
         return bool(self.skipped) or (self.cases > 0 and not self.failures)
 
-    def largest(self, name: str, value: float) -> None:
+    def largest(self, name, value):
         """Keep the largest value of a figure; NaN counts as infinite."""
         value = float("inf") if np.isnan(value) else float(value)
         self.figures[name] = max(self.figures.get(name, 0.0), value)
 
-    def add(self, name: str, count: int) -> None:
+    def add(self, name, count):
         self.figures[name] = self.figures.get(name, 0) + int(count)
 
-    def case(self, wrong: str = "") -> None:
+    def case(self, wrong=""):
         """Count one case, which failed where `wrong` says how."""
         self.cases += 1
         if wrong:
@@ -67,11 +65,8 @@ class Settings:
     progress: Callable[[Any], Any] = lambda items: items
 
 
-# ---------------------------------------------------------------------------------------- NEURON
-
-
 @lru_cache(maxsize=1)
-def neuron() -> Any:
+def neuron():
     try:
         from neuron import h
     except ImportError as error:
@@ -81,7 +76,7 @@ def neuron() -> Any:
     return h
 
 
-def start(dt: float, v_init: float, secondorder: bool = False, table: bool = False) -> Any:
+def start(dt, v_init, secondorder=False, table=False):
     """Set NEURON's globals, all to its defaults but those given, and initialise it."""
     h = neuron()
     h.cvode.active(0)
@@ -92,7 +87,7 @@ def start(dt: float, v_init: float, secondorder: bool = False, table: bool = Fal
     return h
 
 
-def load_mechanisms(keep: Path | None = None) -> None:
+def load_mechanisms(keep=None):
     """Compile and load the .mod files of `MOD_FOLDER`, once in a process."""
     h = neuron()
     if hasattr(h, "chkshunt"):  # one of them
@@ -110,7 +105,7 @@ def load_mechanisms(keep: Path | None = None) -> None:
         h.nrn_load_dll(str(library))  # what is loaded stays so without its file
 
 
-def neuron_cell(cable: Cable) -> SimpleNamespace:
+def neuron_cell(cable):
     """Make NEURON's sections from ours: the same points, connections and numbers of segments."""
     h, ours, sections = neuron(), cable.sections, []
     for s in range(ours.num_sections):
@@ -129,23 +124,20 @@ def neuron_cell(cable: Cable) -> SimpleNamespace:
     return SimpleNamespace(sections=sections, segments=segments)
 
 
-def compartment(diameter: float = 20.0) -> Cable:
+def compartment(diameter=20.0):
     """Return a cell of one compartment: a sphere."""
     one = np.ones(1, np.int64)
     cell = Morphology(-one, np.zeros((1, 3)), np.array([diameter / 2]), one, one, 0 * one)
     return discretise(cell, max_length=1e6)
 
 
-# --------------------------------------------------------------------------------------- spikes
-
-
-def in_steps(time: Any, cell: Any, dt: float) -> list[tuple[int, int]]:
+def in_steps(time, cell, dt):
     """Spikes as pairs of step and cell, in order."""
     steps = np.rint(np.asarray(time, float) / dt).astype(int)
     return sorted(zip(steps.tolist(), np.asarray(cell, int).tolist()))
 
 
-def unlike(ours: list[tuple[int, int]], theirs: list[tuple[int, int]]) -> str:
+def unlike(ours, theirs):
     """Say where two lists of spikes differ first; empty where they do not."""
     if ours == theirs:
         return ""
@@ -160,7 +152,7 @@ def unlike(ours: list[tuple[int, int]], theirs: list[tuple[int, int]]) -> str:
     )
 
 
-def relative(ours: Any, theirs: Any, rest: Any = 0.0) -> float:
+def relative(ours, theirs, rest=0.0):
     """Largest difference of two series, next to the largest deflection of NEURON's from `rest`."""
     ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
     scale = np.abs(theirs - rest).max()
@@ -170,14 +162,7 @@ def relative(ours: Any, theirs: Any, rest: Any = 0.0) -> float:
     return float("inf") if np.isnan(gap) else float(gap / scale)
 
 
-def simulate(
-    network: clhines.Network,
-    settings: Settings,
-    engine: str,
-    duration: float,
-    record: Sequence[tuple[str, Any]] = (),
-    **options: Any,
-) -> Any:
+def simulate(network, settings, engine, duration, record=(), **options):
     simulation = clhines.Simulation(network, queue=settings.queue, engine=engine, **options)
     for what, where in record:
         simulation.record(what, where)

@@ -1,13 +1,10 @@
 """The built-in `hh` against NEURON's, without and with its table."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import clhines
 from bench.measures.checks.common import (
     Outcome,
-    Settings,
     compartment,
     in_steps,
     neuron,
@@ -23,7 +20,7 @@ AMPLITUDES = (0.05, 0.1, 0.2, 0.4, 0.8)  # nA, into a sphere of 20 um: 2 to 20 s
 HH_DURATION, HH_DT = 200.0, 0.025
 
 
-def neuron_hh(table: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def neuron_hh(table):
     """Spike times, their cells, and voltages after every step of a cell for each amplitude."""
     h, kept = neuron(), []
     times, ids = h.Vector(), h.Vector()
@@ -43,7 +40,7 @@ def neuron_hh(table: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(times), np.array(ids, int), np.array(rows)
 
 
-def hh(settings: Settings) -> list[Outcome]:
+def hh(settings):
     """Compare `hh` with NEURON's without its table; measure how far its default is from both."""
     exact = Outcome("hh", f"{HH_DURATION:g} ms, dt {HH_DT:g}, usetable_hh 0")
     default = Outcome("hh", "usetable_hh 1, NEURON's default: as many spikes, at other times")

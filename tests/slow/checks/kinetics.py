@@ -1,9 +1,6 @@
 """Mechanisms as texts against NEURON's own of compiled .mod files: kinetics, order, units."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +8,6 @@ import clhines
 from bench.measures.checks.common import (
     EPS,
     Outcome,
-    Settings,
     compartment,
     load_mechanisms,
     neuron,
@@ -144,10 +140,7 @@ SHUNT = """
 CASES = {
     "two states at 500 /ms, sparse": Case("chktwo", TWO, ("A", "B"), occupancies=True),
     "eight states, sparse": Case(
-        "chkeight",
-        EIGHT,
-        ("C1", "C2", "C3", "O", "I1", "I2", "I3", "I4"),
-        occupancies=True,
+        "chkeight", EIGHT, ("C1", "C2", "C3", "O", "I1", "I2", "I3", "I4"), occupancies=True
     ),
     "calcium and buffer, derivimplicit": Case("chkbuffer", BUFFER, ("ca", "cb"), NEWTON_BOUND),
     "cascade of 1 ms, in order": Case("chkcascade", CASCADE, ("p", "q", "s")),
@@ -158,7 +151,7 @@ CASES = {
 # --------------------------------------------------------------------------------- in NEURON
 
 
-def in_neuron(insert: Any, read: Any) -> np.ndarray:
+def in_neuron(insert, read):
     """Voltage and states of one compartment, (steps + 1, 1 + states), with pulses of current."""
     h = neuron()
     cell = neuron_cell(compartment())
@@ -178,8 +171,8 @@ def in_neuron(insert: Any, read: Any) -> np.ndarray:
     return np.array(rows)
 
 
-def density(name: str, states: tuple[str, ...]) -> np.ndarray:
-    def insert(soma: Any) -> Any:
+def density(name, states):
+    def insert(soma):
         soma.insert(name)
         return getattr(soma(0.5), name)
 
@@ -189,9 +182,7 @@ def density(name: str, states: tuple[str, ...]) -> np.ndarray:
 # ------------------------------------------------------------------------------------- here
 
 
-def here(
-    text: str, states: tuple[str, ...], settings: Settings, engine: str, dtype: str = "float64"
-) -> np.ndarray:
+def here(text, states, settings, engine, dtype="float64"):
     """Run a text in the same compartment; as `in_neuron`."""
     net = clhines.Network(compartment())
     net.insert("pas", [0], g=1e-4, e=V_INIT)
@@ -205,7 +196,7 @@ def here(
     return np.hstack(result.values)
 
 
-def compare(found: Outcome, label: str, ours: np.ndarray, theirs: np.ndarray, case: Case) -> None:
+def compare(found, label, ours, theirs, case):
     """Count one case: every column within its bound, and occupancies that add up."""
     gaps = [relative(a, b, b[0]) for a, b in zip(ours.T, theirs.T)]
     found.largest("relative v", gaps[0])
@@ -220,12 +211,12 @@ def compare(found: Outcome, label: str, ours: np.ndarray, theirs: np.ndarray, ca
     found.case(text and f"{label}: {text}")
 
 
-def kinetics(settings: Settings) -> list[Outcome]:
+def kinetics(settings):
     load_mechanisms()
     return [*(kinetic(title, settings) for title in CASES), refusals()]
 
 
-def kinetic(title: str, settings: Settings) -> Outcome:
+def kinetic(title, settings):
     found, case = Outcome("kinetics", title), CASES[title]
     theirs = density(case.name, case.states)
     for engine in settings.engines:
@@ -240,7 +231,7 @@ def kinetic(title: str, settings: Settings) -> Outcome:
     return found
 
 
-def single_sum(found: Outcome, engine: str, case: Case, settings: Settings) -> None:
+def single_sum(found, engine, case, settings):
     """Count a case of float32: its occupancies add up too."""
     states = here(case.text, case.states, settings, engine, "float32")[:, 1:]
     off = float(np.abs(states.astype(np.float64).sum(axis=1) - 1).max())
@@ -249,7 +240,7 @@ def single_sum(found: Outcome, engine: str, case: Case, settings: Settings) -> N
     found.case("" if off <= bound else f"{engine}, float32: sum off by {off:.2g}")
 
 
-def refusals() -> Outcome:
+def refusals():
     """Texts that say something that cannot be done right, all to be refused."""
     found = Outcome("kinetics", "refused: coupled states without a method, methods nothing takes")
     sparse, implicit = "method sparse", "method derivimplicit"
@@ -265,7 +256,7 @@ def refusals() -> Outcome:
     return found
 
 
-def unless_refused(label: str, text: str, old: str, new: str) -> str:
+def unless_refused(label, text, old, new):
     """Say what is wrong unless a text is accepted, and refused with `new` in place of `old`."""
     if old not in text:
         raise ValueError(f"{label}: there is no {old!r} in the text")
@@ -326,13 +317,13 @@ WRONG_UNITS = {
 }
 
 
-def units(settings: Settings) -> list[Outcome]:
+def units(settings):
     """Compare the same numbers in different units with NEURON's in its own."""
     load_mechanisms()
     engine = settings.engines[0]
     leaks = Outcome("units", f"conductance densities and voltages, against pas, {engine}")
 
-    def insert(soma: Any) -> Any:
+    def insert(soma):
         soma(0.5).pas.g, soma(0.5).pas.e = 4e-4, (1e-4 * V_INIT + 3e-4 * -70) / 4e-4
 
     theirs = in_neuron(insert, lambda _: [])
@@ -341,7 +332,7 @@ def units(settings: Settings) -> list[Outcome]:
 
     points = Outcome("units", f"point conductances and rates, against a POINT_PROCESS, {engine}")
 
-    def place(soma: Any) -> Any:
+    def place(soma):
         process = neuron().chkshunt(soma(0.5))
         process.g = 0.004
         return process
@@ -364,14 +355,7 @@ def units(settings: Settings) -> list[Outcome]:
     return [leaks, points, pools, wrong]
 
 
-def unit_case(
-    found: Outcome,
-    label: str,
-    text: str,
-    states: tuple[str, ...],
-    settings: Settings,
-    theirs: np.ndarray,
-) -> None:
+def unit_case(found, label, text, states, settings, theirs):
     try:
         ours = here(text, states, settings, settings.engines[0])
     except InputError as error:

@@ -1,16 +1,12 @@
 """Random networks, delays and `hh` against NEURON, spike for spike."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 import clhines
 from bench.measures.checks.common import (
     Outcome,
-    Settings,
     in_steps,
     neuron,
     neuron_cell,
@@ -18,15 +14,13 @@ from bench.measures.checks.common import (
     start,
     unlike,
 )
-from clhines.simulator.cells.cable import Cable, discretise
+from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 
 DTS = (0.1, 0.05, 0.025)
 
-# ------------------------------------------------------------------------------ random networks
 
-
-def random_network(seed: int) -> SimpleNamespace:
+def random_network(seed):
     """Draw everything that describes a network, for both simulators."""
     rng = np.random.default_rng([14, seed])
     dt, count = float(rng.choice(DTS)), int(rng.integers(3, 9))
@@ -44,7 +38,7 @@ def random_network(seed: int) -> SimpleNamespace:
     membrane = [c.area > 0 for c in cables]
     anywhere = [np.flatnonzero(m) for m in membrane]
 
-    def places(number: int) -> tuple[np.ndarray, np.ndarray]:
+    def places(number):
         cell = rng.integers(0, count, number)
         return cell, np.array([rng.choice(anywhere[c]) for c in cell])
 
@@ -75,9 +69,7 @@ def random_network(seed: int) -> SimpleNamespace:
     )  # fmt: skip
 
 
-def links_of(
-    rng: np.random.Generator, dt: float, count: int, synapses: dict[str, Any]
-) -> list[SimpleNamespace]:
+def links_of(rng, dt, count, synapses):
     links = []
     for name, group in synapses.items():
         m = 3 * len(group.cell)
@@ -92,7 +84,7 @@ def links_of(
     return links
 
 
-def stimuli(rng: np.random.Generator, synapses: dict[str, Any]) -> list[tuple[Any, ...]]:
+def stimuli(rng, synapses):
     """Trains of events from outside: synapse, begin, interval, number, delay and weight."""
     return [
         (name, int(rng.integers(0, len(group.cell))), float(rng.uniform(1, 50)),
@@ -102,7 +94,7 @@ def stimuli(rng: np.random.Generator, synapses: dict[str, Any]) -> list[tuple[An
     ]  # fmt: skip
 
 
-def membranes(rng: np.random.Generator, cable: Cable, active: np.ndarray) -> dict[str, Any]:
+def membranes(rng, cable, active):
     segment = cable.area > 0
     hh = np.flatnonzero(segment & active[cable.section])
     pas = np.flatnonzero(segment & ~active[cable.section])
@@ -117,7 +109,7 @@ def membranes(rng: np.random.Generator, cable: Cable, active: np.ndarray) -> dic
     }
 
 
-def ours(given: SimpleNamespace) -> clhines.Network:
+def ours(given):
     net = clhines.Network(given.cables)
     for name in ("hh", "pas"):
         some = [m[name] for m in given.membranes]
@@ -141,9 +133,7 @@ def ours(given: SimpleNamespace) -> clhines.Network:
     return net
 
 
-def theirs(
-    given: SimpleNamespace, duration: float, more: float = 0.0
-) -> tuple[list[tuple[int, int]], np.ndarray]:
+def theirs(given, duration, more=0.0):
     """Make and run the network in NEURON, with capacitances that are larger by a fraction."""
     h = neuron()
     cells = [neuron_cell(cable) for cable in given.cables]
@@ -171,7 +161,7 @@ def theirs(
     return spikes, np.array([np.array(x)[: steps + 1] for x in v]).T
 
 
-def neuron_membrane(cell: SimpleNamespace, membrane: dict[str, Any], active: np.ndarray) -> None:
+def neuron_membrane(cell, membrane, active):
     for section, is_active in zip(cell.sections, active):
         section.insert("hh" if is_active else "pas")
         if is_active:
@@ -182,7 +172,7 @@ def neuron_membrane(cell: SimpleNamespace, membrane: dict[str, Any], active: np.
                 setattr(getattr(cell.segments[node], name), key, values[k])
 
 
-def neuron_processes(given: SimpleNamespace, cells: list[SimpleNamespace]) -> list[Any]:
+def neuron_processes(given, cells):
     """Make synapses, clamps, connections and events from outside; what has to be kept."""
     h, built = neuron(), {}
     groups = {**given.synapses, "iclamp": given.clamps}
@@ -190,7 +180,7 @@ def neuron_processes(given: SimpleNamespace, cells: list[SimpleNamespace]) -> li
         places = zip(groups[name].cell.tolist(), groups[name].node.tolist())
         built[name] = [kind(cells[c].segments[n]) for c, n in places]
         assign(built[name], groups[name].params)
-    kept: list[Any] = [built]
+    kept = [built]
     somas = [cell.segments[cable.soma] for cell, cable in zip(cells, given.cables)]
     for link in given.links:
         links = zip(link.source.tolist(), link.target, link.weight, link.delay)
@@ -207,7 +197,7 @@ def neuron_processes(given: SimpleNamespace, cells: list[SimpleNamespace]) -> li
     return kept
 
 
-def assign(processes: list[Any], params: dict[str, np.ndarray]) -> None:
+def assign(processes, params):
     for name, values in params.items():
         for process, value in zip(processes, values.tolist(), strict=True):
             setattr(process, name, value)
@@ -221,13 +211,13 @@ def assign(processes: list[Any], params: dict[str, np.ndarray]) -> None:
 MORE, APART, V_BOUND = 1e-11, 1e-2, 1e-6  # a fraction; mV; mV
 
 
-def determined(v: np.ndarray, other: np.ndarray) -> tuple[int, np.ndarray]:
+def determined(v, other):
     """Find the steps until two runs of NEURON are apart, and the difference allowed in each."""
     gap = np.maximum.accumulate(np.abs(v - other).max(axis=1))
     return int(np.searchsorted(gap, APART)), np.maximum(gap, V_BOUND)
 
 
-def networks(settings: Settings) -> list[Outcome]:
+def networks(settings):
     engines = [engine for engine in settings.engines if engine != "reference"]  # hours, of 100
     found = Outcome(
         "networks", f"{settings.duration:g} ms, usetable_hh 0, engines {', '.join(engines)}"

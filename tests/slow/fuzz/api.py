@@ -1,9 +1,7 @@
 """Calls with bad arguments for the fuzz: InputError or TypeError in a line, or what is right."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from bench.measures.fuzz.common import WrongError, check_refusal, pick
 
 MESSAGE = 400  # letters: names of methods are listed in some
 ROUNDING = 1e-9  # of a solution of a dominant system of a few rows
-_THINGS: dict[str, Any] = {}
+_THINGS = {}
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Case:
 # -------------------------------------------------------------------------------------- values
 
 
-def _masked(a: Any, bad: bool) -> Any:
+def _masked(a, bad):
     mask = np.zeros(np.shape(a), bool)
     if bad and mask.size:
         mask.reshape(-1)[0] = True
@@ -36,12 +34,12 @@ def _masked(a: Any, bad: bool) -> Any:
 
 
 class Strange:
-    def __repr__(self) -> str:
+    def __repr__(self):
         return "<strange\nobject>"
 
 
 # name -> (makes the value of the lawful one, whether it can never be right for a number)
-VALUES: dict[str, tuple[Callable[[Any], Any], bool]] = {
+VALUES = {
     "None": (lambda a: None, False),
     "text of a number": (lambda a: str(a if np.ndim(a) == 0 else 1), True),
     "text": (lambda a: "abc", True),
@@ -107,7 +105,7 @@ VALUES: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
-def _read_only(a: np.ndarray) -> np.ndarray:
+def _read_only(a):
     a.flags.writeable = False
     return a
 
@@ -124,7 +122,7 @@ class Call:
     good: Callable[[dict[str, Any], Any], None] | None = None
 
 
-def _dense(arguments: dict[str, Any], x: Any) -> None:
+def _dense(arguments, x):
     a = {k: np.asarray(v, float) for k, v in arguments.items() if k in "dulb" and v is not None}
     parent, n = _THINGS["forest"].parent, len(_THINGS["forest"].parent)
     matrix = np.diag(np.broadcast_to(a["d"], n).astype(float))
@@ -134,7 +132,7 @@ def _dense(arguments: dict[str, Any], x: Any) -> None:
     _close(x, matrix, a["b"])
 
 
-def _dense_rows(arguments: dict[str, Any], x: Any) -> None:
+def _dense_rows(arguments, x):
     a = {k: np.asarray(arguments[k], float) for k in ("dl", "d", "du", "b")}
     if arguments.get("sizes") is not None or a["d"].ndim != 1:
         return
@@ -144,7 +142,7 @@ def _dense_rows(arguments: dict[str, Any], x: Any) -> None:
     _close(x, matrix, a["b"])
 
 
-def _close(x: Any, matrix: np.ndarray, b: np.ndarray) -> None:
+def _close(x, matrix, b):
     x, rounding = np.asarray(x), ROUNDING
     if x.dtype == np.float32 or np.abs(matrix).max() > 1e30 or not np.isfinite(matrix).all():
         return
@@ -154,7 +152,7 @@ def _close(x: Any, matrix: np.ndarray, b: np.ndarray) -> None:
         raise WrongError(f"a wrong solution: residual {np.nanmax(residual):.3g}")
 
 
-def _own_array(arguments: dict[str, Any], forest: Any) -> None:
+def _own_array(arguments, forest):
     """Check that what the caller does to the array afterwards changes nothing."""
     given = arguments["parent"]
     before = forest.parent.copy()
@@ -164,7 +162,7 @@ def _own_array(arguments: dict[str, Any], forest: Any) -> None:
             raise WrongError("Forest shares the array of its caller")
 
 
-def _network() -> Any:
+def _network():
     from clhines.simulator.network.network import Network
 
     net = Network(_THINGS["cable"], 2)
@@ -173,8 +171,8 @@ def _network() -> Any:
     return net
 
 
-def _with_network(method: str) -> Callable[..., Any]:
-    def call(**arguments: Any) -> Any:
+def _with_network(method):
+    def call(**arguments):
         import clhines
 
         net = _network()
@@ -187,7 +185,7 @@ def _with_network(method: str) -> Callable[..., Any]:
     return call
 
 
-def _threshold(threshold: Any) -> None:
+def _threshold(threshold):
     import clhines
 
     net = _network()
@@ -195,7 +193,7 @@ def _threshold(threshold: Any) -> None:
     clhines.model.compile(net)
 
 
-def _simulate(**arguments: Any) -> Any:
+def _simulate(**arguments):
     from clhines.simulator.simulation import Simulation
 
     if "queue" not in arguments and arguments.get("engine") != "reference":
@@ -203,17 +201,17 @@ def _simulate(**arguments: Any) -> Any:
     return Simulation(_network(), **arguments).run(0.1)
 
 
-def _recorded(**arguments: Any) -> Any:
+def _recorded(**arguments):
     return _THINGS["simulation"].record(**arguments)
 
 
-def _solver(**arguments: Any) -> Any:
+def _solver(**arguments):
     import clhines
 
     return clhines.Solver(_THINGS["forest"], queue=_THINGS["queue"], **arguments)
 
 
-def _again() -> None:
+def _again():
     """Do what most do, without a queue: what each call keeps adds up."""
     import clhines
 
@@ -224,14 +222,14 @@ def _again() -> None:
         clhines.Simulation(_network()).run(0.1)
 
 
-def _late(call: str) -> None:
+def _late(call):
     """Change a network after a simulation of it was made: an error, or it acts."""
     from clhines.core.errors import ClhinesError
     from clhines.simulator.simulation import Simulation
 
     net = _network()
     sim = Simulation(net, engine="reference")
-    acts: dict[str, Callable[[], Any]] = {
+    acts = {
         "event": lambda: net.add_event(net.groups[-1], time=0.05, weight=0.05),
         "connect": lambda: net.connect(0, net.groups[-1], weight=0.1),
         "threshold": lambda: setattr(net, "threshold", -80.0),
@@ -247,7 +245,7 @@ def _late(call: str) -> None:
     raise WrongError(f"a network is changed after its Simulation without a word: {call}")
 
 
-def _calls() -> dict[str, Call]:
+def _calls():
     import clhines
 
     system, cable = _THINGS["cable"].system(0.025), _THINGS["cable"]
@@ -255,7 +253,7 @@ def _calls() -> dict[str, Call]:
     row = {"d": np.full(n, 4.0), "u": np.full(n, -1.0), "b": np.arange(n) + 1.0}
     chain = {"dl": np.ones(5), "d": np.full(6, 4.0), "du": np.ones(5), "b": np.arange(6) + 1.0}
     solver, simulation = _THINGS["solver"], _THINGS["simulation"]
-    lawful: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    lawful = {
         "Forest": (clhines.Forest, {"parent": np.array([-1, 0, 1, 1, -1, 4]),
                                     "cell_offsets": np.array([0, 4, 6])}),
         "Forest.repeat": (clhines.Forest.repeat, {"parents": [np.array([-1, 0])],
@@ -299,11 +297,11 @@ def _calls() -> dict[str, Call]:
     }
 
 
-def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
+def _copied(arguments):
     return {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder):
     import clhines
     from clhines.solver.device import devices
 
@@ -324,7 +322,7 @@ def prepare(folder: Path) -> None:
 # -------------------------------------------------------------------------------------- checks
 
 # arguments that are numbers, and others, of the functions of `_calls`
-NAMES: dict[str, tuple[str, str]] = {
+NAMES = {
     "Forest": ("parent cell_offsets", ""),
     "Forest.repeat": ("parents num_cells", ""),
     "Solver": ("", "method dtype tune"),
@@ -371,7 +369,7 @@ WORDS = [
 WORDS += ["list", "dict", "set", "object", "class", "function", "generator", "complex"]
 
 
-def generate(rng: np.random.Generator) -> Case:
+def generate(rng):
     call = pick(rng, list(NAMES))
     numbers, words = (names.split() for names in NAMES[call])
     arguments = numbers + words
@@ -389,11 +387,11 @@ def generate(rng: np.random.Generator) -> Case:
     )
 
 
-def kind(case: Case) -> str:
+def kind(case):
     return case.call
 
 
-def check(case: Case) -> str:
+def check(case):
     from clhines.core.errors import ClhinesError
 
     call = _THINGS["calls"][case.call]
@@ -431,11 +429,11 @@ def check(case: Case) -> str:
     return "accepted"
 
 
-def smaller(case: Case) -> Iterator[Case]:
+def smaller(case):
     if len(case.replaced) > 1:
         for one in case.replaced:
             yield replace(case, replaced=(one,))
 
 
-def show(case: Case) -> str:
+def show(case):
     return f"{case.call}: " + ", ".join(f"{name} = <{value}>" for name, value in case.replaced)

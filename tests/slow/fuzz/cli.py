@@ -1,7 +1,5 @@
 """Command lines for the fuzz: only the codes 0, 1 and 2, one line of error, no file spoilt."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -11,12 +9,8 @@ import runpy
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from bench.measures.fuzz.common import WrongError, fewer, pick, shortened
 from bench.measures.fuzz.swc import REAL
@@ -47,7 +41,7 @@ OUTS = """out.npz out.npz out.csv out.txt out absent/out.npz folder.swc locked.n
     fifo.npz loop.npz out.NPZ .npz good.swc /dev/full.npz deep.npz/x.npz""".split()
 PLOTS = """out.png out.svg out.pdf out.txt out absent/out.png folder.swc null.png link.png
     out.PNG""".split()
-OPTIONS: dict[str, dict[str, list[str] | None]] = {
+OPTIONS = {
     "plan": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
         "--method": METHODS, "--dtype": ["float64", "float32", "half"],
@@ -87,7 +81,7 @@ class Case:
     closed: tuple[int, ...] = ()
 
 
-def generate(rng: np.random.Generator) -> Case:
+def generate(rng):
     command = pick(rng, ["plan", "plan", "solve", "solve", "simulate ring", "devices"])
     argv = command.split()
     options = OPTIONS[command]
@@ -113,7 +107,7 @@ def generate(rng: np.random.Generator) -> Case:
     return Case(tuple(argv), closed)
 
 
-def _small(argv: list[str]) -> list[str]:
+def _small(argv):
     """Return a command whose defaults are small: the options given later win."""
     given = {word.partition("=")[0] for word in argv}
     small = {"--cells": "3", "--duration": "0.5", "--depth": "2", "--compartments": "3"}
@@ -122,7 +116,7 @@ def _small(argv: list[str]) -> list[str]:
     return ["simulate", "ring", *(w for k, v in small.items() if k not in given for w in (k, v))]
 
 
-def kind(case: Case) -> str:
+def kind(case):
     if "/dev/zero" in case.argv:
         return "/dev/zero"
     text = " ".join(case.argv).replace("=", " ")
@@ -134,7 +128,7 @@ def kind(case: Case) -> str:
 # -------------------------------------------------------------------------------------- folder
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder):
     global _FOLDER
     _FOLDER = folder
     _fill()
@@ -145,7 +139,7 @@ def prepare(folder: Path) -> None:
     _quietly(_run, ["plan", "good.swc", "--method", "fine", "--plot", "warm.png"])
 
 
-def _fill() -> None:
+def _fill():
     texts = {
         "good.swc": CELL,
         "two.swc": CELL + CELL.replace(" ", "0 ", 1).replace("\n", "\n"),
@@ -183,7 +177,7 @@ def _fill() -> None:
             os.mknod(_FOLDER / name, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
 
 
-def _kinds() -> dict[str, int]:
+def _kinds():
     """Type of each file that no command may change, as far as there is one."""
     names = "link.npz link.png loop.npz null.npz null.png fifo.npz locked.npz folder.swc".split()
     found = {n: stat.S_IFMT(os.lstat(_FOLDER / n).st_mode) for n in names if os.path.lexists(n)}
@@ -195,7 +189,7 @@ def _kinds() -> dict[str, int]:
 # -------------------------------------------------------------------------------------- checks
 
 
-def check(case: Case) -> str:
+def check(case):
     if any("\0" in word for word in case.argv):
         return "refused"
     _fill()
@@ -209,7 +203,7 @@ def check(case: Case) -> str:
     return "accepted" if code == 0 else "refused"
 
 
-def unlawful(argv: tuple[str, ...]) -> str:
+def unlawful(argv):
     """Return the first option whose value is no number of the kind that it takes."""
     words = list(argv)
     for k, word in enumerate(words):
@@ -227,7 +221,7 @@ def unlawful(argv: tuple[str, ...]) -> str:
     return ""
 
 
-def _check_code(case: Case, code: Any, out: str, err: str) -> None:
+def _check_code(case, code, out, err):
     if "Traceback" in err or "Traceback" in out:
         last = (err or out).strip().splitlines()[-1]
         raise WrongError(f"traceback printed: {shortened(last)}")
@@ -257,7 +251,7 @@ def _check_code(case: Case, code: Any, out: str, err: str) -> None:
         _check_json(out, code)
 
 
-def _check_json(out: str, code: int) -> None:
+def _check_json(out, code):
     try:
         report = json.loads(out, parse_constant=lambda name: 1 / 0)
     except (ValueError, ZeroDivisionError):
@@ -270,7 +264,7 @@ def _check_json(out: str, code: int) -> None:
         raise WrongError(f"a perfect solution fails: residual {residual:.2g}")
 
 
-def _run(argv: list[str]) -> Any:
+def _run(argv):
     """Run ``python -m clhines.cli`` in this process; its exit code."""
     given, sys.argv = sys.argv, ["clhines", *argv]
     try:
@@ -281,17 +275,17 @@ def _run(argv: list[str]) -> Any:
         sys.argv = given
 
 
-def _quietly(function: Any, argv: list[str]) -> None:
+def _quietly(function, argv):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         function(argv)
 
 
 class _Terminal(io.TextIOWrapper):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def _called(argv: tuple[str, ...]) -> tuple[Any, str, str]:
+def _called(argv):
     """Call the command line in this process, its output on a terminal; code, stdout, stderr."""
     make = _Terminal, io.TextIOWrapper
     streams = [one(io.BytesIO(), "utf-8", "surrogateescape") for one in make]
@@ -303,12 +297,12 @@ def _called(argv: tuple[str, ...]) -> tuple[Any, str, str]:
     texts = []
     for stream in streams:
         stream.flush()
-        data = stream.buffer.getvalue()  # type: ignore[attr-defined]
+        data = stream.buffer.getvalue()
         texts.append(data.decode("utf-8", "surrogateescape"))
     return code, *texts
 
 
-def _in_process(case: Case) -> tuple[Any, str, str]:
+def _in_process(case):
     program = (
         "import os, sys\n"
         f"[os.close(k) for k in {list(case.closed)}]\n"
@@ -322,7 +316,7 @@ def _in_process(case: Case) -> tuple[Any, str, str]:
     return done.returncode, *texts
 
 
-def smaller(case: Case) -> Iterator[Case]:
+def smaller(case):
     if len(case.argv) > 1:
         for left in fewer(list(case.argv)):
             yield replace(case, argv=tuple(left))
@@ -331,7 +325,7 @@ def smaller(case: Case) -> Iterator[Case]:
             yield replace(case, closed=(k,))
 
 
-def show(case: Case) -> str:
+def show(case):
     words = " ".join(
         ascii(w) if not w.isascii() or not w.isprintable() or " " in w or not w else w
         for w in case.argv

@@ -8,17 +8,13 @@ of a target comes from a generator seeded by (seed, k) alone. A failure is print
 and the smallest input found that shows the same fault; the exit code is then 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -51,10 +47,10 @@ class Tally:
     peak: int = 0
     kept: int = 0
 
-    def __getitem__(self, outcome: str) -> int:
+    def __getitem__(self, outcome):
         return self.outcomes.get(outcome, 0)
 
-    def add(self, verdict: Verdict, seed: int) -> bool:
+    def add(self, verdict, seed):
         """Count a verdict; returns whether it is the first of its fault."""
         self.cases += 1
         self.outcomes[verdict.outcome] = self[verdict.outcome] + 1
@@ -70,15 +66,15 @@ class Tally:
         return True
 
 
-def generator(seed: int) -> np.random.Generator:
+def generator(seed):
     return np.random.default_rng([2018, seed])
 
 
-def seed_of(run: int, k: int) -> int:
+def seed_of(run, k):
     return run * 10_000_000 + k
 
 
-def fuzz_target(name: str, options: argparse.Namespace, seconds: float, folder: Path) -> Tally:
+def fuzz_target(name, options, seconds, folder):
     module, tally = import_module(PACKAGE + name), Tally(name)
     worker = Worker(PACKAGE + name, folder)
     end = time.monotonic() + seconds
@@ -100,14 +96,14 @@ def fuzz_target(name: str, options: argparse.Namespace, seconds: float, folder: 
     return tally
 
 
-def _smallest(module: Any, worker: Worker, case: Any, verdict: Verdict, seconds: float) -> Any:
+def _smallest(module, worker, case, verdict, seconds):
     """Cut a case as long as it shows the same fault; not for longer than a tenth of the time."""
     slow = verdict.outcome in ("hang", "memory", "crash")
     if verdict.signature == "memory kept":
         return case  # of no case alone
     end = time.monotonic() + max(5.0, seconds / 10)
 
-    def fails(candidate: Any) -> bool:
+    def fails(candidate):
         if time.monotonic() > end:
             return False
         found = worker.run(candidate)
@@ -116,7 +112,7 @@ def _smallest(module: Any, worker: Worker, case: Any, verdict: Verdict, seconds:
     return shrink(case, module.smaller, fails, SHRINK_TRIES_SLOW if slow else SHRINK_TRIES)
 
 
-def _print_fault(target: str, fault: Fault) -> None:
+def _print_fault(target, fault):
     verdict = fault.verdict
     print(f"\n{target}:{fault.seed}  {verdict.outcome}: {verdict.signature}")
     if verdict.detail:
@@ -127,7 +123,7 @@ def _print_fault(target: str, fault: Fault) -> None:
     print("  | " + text.replace("\n", "\n  | "), flush=True)
 
 
-def table(tallies: list[Tally]) -> str:
+def table(tallies):
     head = ("target", "cases", "accepted", "refused", "tracebacks", "crashes", "hangs", "wrong")
     rows = [(*head, "memory", "slowest", "peak", "kept")]
     for t in tallies:
@@ -139,7 +135,7 @@ def table(tallies: list[Tally]) -> str:
     return "\n".join("  ".join(c.rjust(w) for c, w in zip(row, widths)) for row in rows)
 
 
-def one_case(text: str, folder: Path) -> int:
+def one_case(text, folder):
     name, _, seed = text.partition(":")
     if name not in TARGETS or not seed.isdigit():
         raise SystemExit(f"--case {text}: expected TARGET:SEED, the target one of {TARGETS}")
@@ -156,7 +152,7 @@ def one_case(text: str, folder: Path) -> int:
     return int(verdict.failed)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     parser = argparse.ArgumentParser("python -m bench fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="in all (default: 10)")
     parser.add_argument("--seed", type=int, default=1, help="of the run (default: 1)")

@@ -1,18 +1,11 @@
 """What the targets of the fuzz share: verdicts, the check of a refusal, and ways to cut a case."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 MIB = 1 << 20
 MESSAGE_LENGTH = 300  # letters of a refusal, names of files not counted
-
-T = TypeVar("T")
 
 
 class WrongError(Exception):
@@ -31,13 +24,11 @@ class Verdict:
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def failed(self) -> bool:
+    def failed(self):
         return self.outcome not in ("accepted", "refused")
 
 
-def check_refusal(
-    error: Exception, hide: Sequence[str] = (), most: int = MESSAGE_LENGTH, ascii_only: bool = False
-) -> str:
+def check_refusal(error, hide=(), most=MESSAGE_LENGTH, ascii_only=False):
     """Check that a refusal is one readable line, and return its text."""
     text = str(error)
     shown = text
@@ -59,29 +50,29 @@ def check_refusal(
     return text
 
 
-def shortened(text: str, most: int = 160) -> str:
+def shortened(text, most=160):
     text = repr(text)[1:-1]
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
-def subject(text: str) -> str:
+def subject(text):
     """Return what a message begins with: the name of an argument, in most."""
     return (re.findall(r"[A-Za-z_]+", text) or ["?"])[0]
 
 
-def without_numbers(text: str) -> str:
+def without_numbers(text):
     """Return a message without what differs between cases of one fault."""
     text = re.sub(r"^(message of [^:]*: \w+: \w+):.*", r"\1", text, flags=re.S)
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
     return re.sub(r"[-+]?\d[\d.e+-]*", "#", text)[:120]
 
 
-def pick(rng: np.random.Generator, items: Sequence[T]) -> T:
+def pick(rng, items):
     """Return one of some things, which NumPy leaves as it is."""
     return items[int(rng.integers(len(items)))]
 
 
-def fewer(items: list[T]) -> Iterator[list[T]]:
+def fewer(items):
     """Leave out some of the items: large pieces first, then one by one."""
     size = len(items) // 2
     while size >= 1:
@@ -92,12 +83,7 @@ def fewer(items: list[T]) -> Iterator[list[T]]:
         size //= 2
 
 
-def shrink(
-    case: T,
-    smaller: Callable[[T], Iterator[T]],
-    fails: Callable[[T], bool],
-    tries: int,
-) -> T:
+def shrink(case, smaller, fails, tries):
     """Return a smaller case that still fails, found in so many tries."""
     progress = True
     while progress and tries > 0:

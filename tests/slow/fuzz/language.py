@@ -4,12 +4,10 @@ No code of the package is used. Every value carries the size of its rounding err
 of double precision can be compared without a tolerance made up for the occasion.
 """
 
-from __future__ import annotations
-
 import ast
 import keyword
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,23 +44,23 @@ class Value:
     e: Any
     limit: bool = False  # of a quotient that is 0/0 at this very place
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if not isinstance(self.v, mp.mpf) or not mp.isfinite(self.v) or abs(self.v) > LARGE:
             raise UnclearError("not a finite number of moderate size")
         if self.v and abs(self.v) < 1 / LARGE:
             raise UnclearError("below double precision")
 
 
-def exact(v: Any) -> Value:
+def exact(v):
     v = mp.mpf(v)
     return Value(v, abs(v))
 
 
-def _of(v: Any, e: Any) -> Value:
+def _of(v, e):
     return Value(v, e + abs(v)) if isinstance(v, mp.mpf) else Value(v, 0)
 
 
-def _pow(a: Value, b: Value) -> Value:
+def _pow(a, b):
     if a.v == 0 and b.v <= 0:
         raise UnclearError("a power of 0")
     if abs(b.v) > 1e6:
@@ -73,21 +71,21 @@ def _pow(a: Value, b: Value) -> Value:
     return _of(v, abs(v * b.v / a.v) * a.e + abs(v * mp.log(abs(a.v))) * b.e)
 
 
-def _div(a: Value, b: Value) -> Value:
+def _div(a, b):
     if b.v == 0 or abs(b.v) < 1e-40 * b.e:
         raise UnclearError("division by 0")
     v = a.v / b.v
     return _of(v, a.e / abs(b.v) + abs(v / b.v) * b.e)
 
 
-_BINARY: dict[type, Callable[[Value, Value], Value]] = {
+_BINARY = {
     ast.Add: lambda a, b: _of(a.v + b.v, a.e + b.e),
     ast.Sub: lambda a, b: _of(a.v - b.v, a.e + b.e),
     ast.Mult: lambda a, b: _of(a.v * b.v, abs(a.v) * b.e + abs(b.v) * a.e),
     ast.Div: _div,
     ast.Pow: _pow,
 }
-_SMOOTH: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+_SMOOTH = {
     "exp": (mp.exp, mp.exp),
     "log": (mp.log, lambda x: 1 / x),
     "sqrt": (mp.sqrt, lambda x: 1 / (2 * mp.sqrt(x)) if x else mp.mpf(0)),
@@ -102,13 +100,13 @@ _SMOOTH: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 ARGUMENTS = dict.fromkeys(_SMOOTH, 1) | {"min": 2, "max": 2, "where": 3}
 
 
-def _less(a: Value, b: Value) -> bool:
+def _less(a, b):
     if a.v != b.v and abs(a.v - b.v) < 1e-9 * (a.e + b.e):
         raise UnclearError("at a jump")
     return bool(a.v < b.v)
 
 
-def _smooth(name: str, a: Value) -> Value:
+def _smooth(name, a):
     function, slope = _SMOOTH[name]
     if name in ("exp", "sinh", "cosh") and abs(a.v) > 600:
         raise UnclearError("a large exponent")
@@ -139,9 +137,9 @@ class Text:
     units: dict[str, str] = field(default_factory=dict)
     method: str = ""
 
-    def needs(self, tree: ast.expr) -> set[str]:
+    def needs(self, tree):
         """Return names that an expression uses, also through named ones."""
-        found: set[str] = set()
+        found = set()
         waiting = [tree]
         while waiting:
             for node in ast.walk(waiting.pop()):
@@ -153,12 +151,12 @@ class Text:
                         waiting += [inner] if inner is not None else []
         return found
 
-    def names(self) -> set[str]:
+    def names(self):
         every = [*self.states.values(), *self.rates.values(), *self.currents.values()]
         every += [tree for _, tree in (*self.events.values(), *self.resets.values())]
         return set().union(*map(self.needs, every))
 
-    def circles(self) -> set[str]:
+    def circles(self):
         """Return states whose rates depend on each other in a circle of two or more."""
         above = {s: self.needs(rate) & set(self.rates) - {s} for s, rate in self.rates.items()}
         for _ in above:
@@ -166,7 +164,7 @@ class Text:
         return {s for s, up in above.items() if s in up}
 
 
-def read(text: str) -> Text:
+def read(text):
     """Sort the statements of a text."""
     found = Text()
     for line in statements(text):
@@ -180,8 +178,8 @@ def read(text: str) -> Text:
     return found
 
 
-def statements(text: str) -> list[str]:
-    lines: list[str] = []
+def statements(text):
+    lines = []
     depth = 0
     for raw in text.split("\n"):
         part = raw.partition("#")[0].strip()
@@ -195,7 +193,7 @@ def statements(text: str) -> list[str]:
     return lines
 
 
-def _take(found: Text, line: str) -> None:
+def _take(found, line):
     match = re.fullmatch(rf"parameter\s+({NAME})\s*=\s*({_NUMBER})(?:\s+(\S.*)|\s*\[(.*)\])?", line)
     if match:
         name, number, *units = match.groups()
@@ -239,7 +237,7 @@ def _take(found: Text, line: str) -> None:
     raise UnreadError(line)
 
 
-def scaled(source: str) -> str:
+def scaled(source):
     """Return a number with a unit as an expression in the unit that counts."""
     match = re.fullmatch(rf"\s*({_NUMBER})\s+(\S.*?)\s*", source)
     if not match:
@@ -249,12 +247,12 @@ def scaled(source: str) -> str:
     return f"{match.group(1)}*{UNITS[match.group(2)]}"
 
 
-def tree_of(source: str) -> ast.expr:
+def tree_of(source):
     """Return Python's tree of an expression, every name marked."""
     if re.search(r"[^A-Za-z0-9_\s.+\-*/^()<>=!,]", source):
         raise UnreadError(source)
 
-    def marked(match: re.Match[str]) -> str:
+    def marked(match):
         word = match.group()
         return word if word in ("and", "or", "not") else _MARK + word
 
@@ -276,7 +274,7 @@ class Scope:
     values: Mapping[str, Any]
     known: dict[str, Value] = field(default_factory=dict)
 
-    def name(self, name: str) -> Value:
+    def name(self, name):
         if name in self.values:
             return exact(self.values[name])
         if name == "pi":
@@ -288,7 +286,7 @@ class Scope:
             self.known[name] = self.value(tree)
         return self.known[name]
 
-    def value(self, tree: ast.expr) -> Value:
+    def value(self, tree):
         if isinstance(tree, ast.Constant):
             if isinstance(tree.value, bool) or not isinstance(tree.value, int | float):
                 raise UnreadError(repr(tree.value))
@@ -310,7 +308,7 @@ class Scope:
             return self._call(tree)
         raise UnreadError(type(tree).__name__)
 
-    def _compare(self, tree: ast.Compare) -> Value:
+    def _compare(self, tree):
         values = [self.value(t) for t in (tree.left, *tree.comparators)]
         result = True
         for op, a, b in zip(tree.ops, values[:-1], values[1:], strict=True):
@@ -325,14 +323,14 @@ class Scope:
             result = result and tests[type(op)]()
         return exact(int(result))
 
-    def _logic(self, tree: ast.BoolOp) -> Value:
+    def _logic(self, tree):
         values = [self.value(t) for t in tree.values]
         if any(x.v not in (0, 1) for x in values):
             raise UnclearError("the description says nothing of such conditions")
         every = isinstance(tree.op, ast.And)
         return exact(int(all(x.v for x in values) if every else any(x.v for x in values)))
 
-    def _call(self, tree: ast.Call) -> Value:
+    def _call(self, tree):
         name = tree.func.id.removeprefix(_MARK) if isinstance(tree.func, ast.Name) else ""
         if ARGUMENTS.get(name) != len(tree.args) or tree.keywords:
             raise UnreadError(name)
@@ -345,7 +343,7 @@ class Scope:
         return _smooth(name, values[0])
 
 
-def evaluate(text: Text, tree: ast.expr, values: Mapping[str, Any]) -> Value:
+def evaluate(text, tree, values):
     """Return the value of an expression of a text, in `DIGITS` digits.
 
     At a removable singularity, the value very close to it.
@@ -369,7 +367,7 @@ def evaluate(text: Text, tree: ast.expr, values: Mapping[str, Any]) -> Value:
         return Value(low.v, 1 + abs(low.v) * 10, limit=not smooth)
 
 
-def must_refuse(text: Text) -> str:
+def must_refuse(text):
     """Say why a text has to be refused by the rules of methods; nothing where it has not."""
     method = text.method.split()
     if text.circles() and not method:
@@ -379,14 +377,14 @@ def must_refuse(text: Text) -> str:
     return ""
 
 
-def near_keyword(name: str) -> bool:
+def near_keyword(name):
     """Whether a name is a keyword with one letter wrong, missing, too many, or two exchanged."""
     if keyword.iskeyword(name) or name in KEYWORDS:
         return False
     return any(_one_off(name, word) for word in KEYWORDS if len(word) > 5)
 
 
-def _one_off(a: str, b: str) -> bool:
+def _one_off(a, b):
     if abs(len(a) - len(b)) > 1 or a == b:
         return False
     k = next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))

@@ -1,20 +1,16 @@
 """Mechanisms for the fuzz: what is accepted gives the numbers of the language's description."""
 
-from __future__ import annotations
-
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import mpmath as mp
 import numpy as np
 
 from bench.measures.fuzz import language
 from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
-from bench.measures.fuzz.language import Text, UnclearError, UnreadError, Value
+from bench.measures.fuzz.language import UnclearError, UnreadError, Value
 from bench.measures.fuzz.texts import hostile, sensible
 
 MESSAGE = 500  # letters: a line of the text and a list of names are in it
@@ -31,8 +27,8 @@ REASONS = re.compile(
     r"|power |used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend"
     r"|is a |beyond single precision"
 )
-_CABLE: Any = None
-_QUEUE: Any = None
+_CABLE = None
+_QUEUE = None
 
 
 @dataclass(frozen=True)
@@ -45,19 +41,19 @@ class Case:
     dtype: str = ""  # of a run on a device, or none
 
 
-def generate(rng: np.random.Generator) -> Case:
+def generate(rng):
     lawful = rng.random() < 0.6
     text = sensible(rng) if lawful else hostile(rng)
     dtype = pick(rng, ["float64", "float32"]) if rng.random() < DEVICE_SHARE else ""
     return Case(text, lawful, int(rng.integers(1 << 30)), dtype)
 
 
-def kind(case: Case) -> str:
+def kind(case):
     longest = max(case.text.splitlines() or [""], key=len)
     return "a sensible text" if case.lawful else re.sub(r"[0-9.]+", "#", longest)[:24]
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder):
     global _CABLE, _QUEUE
     import clhines
     from clhines.solver.device import devices
@@ -70,12 +66,12 @@ def prepare(folder: Path) -> None:
     m.advance(-60.0, 0.0, 0.1, {}, m.initial(-60.0))
 
 
-def check(case: Case) -> str:
+def check(case):
     from clhines.core.errors import ClhinesError
     from clhines.simulator.mechanisms.mechanism import Mechanism
 
     try:
-        text: Text | None = language.read(case.text)
+        text = language.read(case.text)
     except UnreadError:
         text = None
     try:
@@ -99,7 +95,7 @@ def check(case: Case) -> str:
     return "accepted"
 
 
-def _check_rules(text: Text) -> None:
+def _check_rules(text):
     why = language.must_refuse(text)
     if why:
         raise WrongError(f"accepted: {why}")
@@ -112,7 +108,7 @@ def _check_rules(text: Text) -> None:
 # ------------------------------------------------------------------------------------ numbers
 
 
-def _check_point(m: Any, text: Text, rng: np.random.Generator) -> None:
+def _check_point(m, text, rng):
     v = float(pick(rng, [-65.0, -40.0, 0.0, *rng.uniform(-90, 50, 6)]))
     given = {
         name: value if rng.random() < 0.5 else round(float(rng.uniform(0.1, 3)), 3)
@@ -125,7 +121,7 @@ def _check_point(m: Any, text: Text, rng: np.random.Generator) -> None:
                      language.exact(value * mp.mpf(factor)))  # fmt: skip
     t = round(float(rng.uniform(0, 10)), 3)
     states = {name: round(float(rng.uniform(0.05, 0.95)), 3) for name in text.states}
-    known: dict[str, Any] = {**given, "v": v}
+    known = {**given, "v": v}
     fired = _fires(text, known)
     if fired is None:  # at the threshold
         return
@@ -148,7 +144,7 @@ def _check_point(m: Any, text: Text, rng: np.random.Generator) -> None:
         _event(m, text, {**given, **states, "weight": weight}, given, states)
 
 
-def _fires(text: Text, known: Mapping[str, Any]) -> bool | None:
+def _fires(text, known):
     """Whether v is above the threshold of a text; None where that is not clear."""
     if text.threshold is None:
         return False
@@ -159,7 +155,7 @@ def _fires(text: Text, known: Mapping[str, Any]) -> bool | None:
     return above > 0 if abs(above) > 1e-9 else None
 
 
-SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+SIGNS = {
     "": lambda x, a: a,
     "+": lambda x, a: x + a,
     "-": lambda x, a: x - a,
@@ -168,9 +164,7 @@ SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _reset(
-    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
-) -> None:
+def _reset(m, text, known, given, states):
     """Compare states after a step with a spike, which is next to nothing long."""
     new = m.advance(known["v"], known["t"], TINY_STEP, given, states)
     if float(new["since__spike"]) != 1:
@@ -189,7 +183,7 @@ def _reset(
             raise WrongError(f"a reset: got {float(new[name])!r}, expected {expected!r}")
 
 
-def _compare(what: str, got: float, expected: Value, slack: float = SLACK) -> None:
+def _compare(what, got, expected, slack=SLACK):
     tolerance = slack * EPS * float(expected.e) + 1e-300
     if expected.limit and not np.isfinite(got):  # said aloud by whatever uses it
         return
@@ -199,9 +193,7 @@ def _compare(what: str, got: float, expected: Value, slack: float = SLACK) -> No
         )
 
 
-def _initial(
-    m: Any, text: Text, known: Mapping[str, Any], given: Mapping[str, Any], fired: bool
-) -> None:
+def _initial(m, text, known, given, fired):
     start = m.initial(known["v"], given)
     for name in text.states:
         if fired and name in text.resets:  # a start above the threshold is a spike
@@ -213,10 +205,10 @@ def _initial(
         _compare("initial value", float(start[name]), expected)
 
 
-def _current(text: Text, known: Mapping[str, Any], i: float, g: float) -> None:
+def _current(text, known, i, g):
     """Compare the sum of the currents, and its slope by a difference in many digits."""
 
-    def total(v: Any) -> Value:
+    def total(v):
         values = [language.evaluate(text, c, {**known, "v": v}) for c in text.currents.values()]
         limit = any(x.limit for x in values)
         return Value(sum(x.v for x in values), sum(x.e for x in values), limit)
@@ -238,9 +230,7 @@ def _current(text: Text, known: Mapping[str, Any], i: float, g: float) -> None:
             raise WrongError(f"slope of the current: got {g!r}, expected {slope!r}")
 
 
-def _rates(
-    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
-) -> None:
+def _rates(m, text, known, given, states):
     """Compare the rates: what changes in a step that is next to nothing, by any method.
 
     A rate may be that of the end of the step for the states above it, which may be fast.
@@ -266,9 +256,7 @@ def _rates(
             raise WrongError(f"rate: got {change!r}, expected {float(rate.v)!r}")
 
 
-def _step(
-    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
-) -> None:
+def _step(m, text, known, given, states):
     """Compare a step of 0.1 ms where the description leaves no choice of method.
 
     States that are linear in themselves: exponential Euler, one after another as written. Coupled
@@ -309,7 +297,7 @@ def _step(
         return
 
 
-def _implicit(text: Text, known: Mapping[str, Any], new: dict[str, float], dt: Any) -> None:
+def _implicit(text, known, new, dt):
     """Check that a step of coupled states solves the equations of implicit Euler."""
     for name, tree in text.rates.items():
         try:
@@ -322,9 +310,7 @@ def _implicit(text: Text, known: Mapping[str, Any], new: dict[str, float], dt: A
             raise WrongError(f"an implicit step leaves {left:.3g} of {size:.3g}")
 
 
-def _event(
-    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
-) -> None:
+def _event(m, text, known, given, states):
     after = m.event(known["weight"], given, states)
     for name in text.states:
         if name not in text.events:
@@ -346,7 +332,7 @@ def _event(
 # ------------------------------------------------------------------------------------ device
 
 
-def _run(m: Any, dtype: str, engine: str, v: float) -> Any:
+def _run(m, dtype, engine, v):
     import clhines
 
     net = clhines.Network(_CABLE)
@@ -364,14 +350,14 @@ def _run(m: Any, dtype: str, engine: str, v: float) -> Any:
         return np.concatenate(sim.run(0.125).values, axis=1)
 
 
-def _fits(m: Any, dtype: str) -> bool:
+def _fits(m, dtype):
     """Whether a precision has the current and its slope at the start, as the step adds them up."""
     with np.errstate(all="ignore"):
         found = m.current(-65.0, 0.0, None, m.initial(-65.0), noise=0.0, dt=0.025)
     return not np.abs(found).max() > float(np.finfo(dtype).max) * MARGIN
 
 
-def _check_device(m: Any, dtype: str) -> None:
+def _check_device(m, dtype):
     """Compare a run on the device with NumPy, within what a small change of the start does."""
     from clhines.core.errors import SimulationError
 
@@ -405,7 +391,7 @@ def _check_device(m: Any, dtype: str) -> None:
 # ------------------------------------------------------------------------------------ smaller
 
 
-def smaller(case: Case) -> Iterator[Case]:
+def smaller(case):
     lines = case.text.splitlines()
     for left in fewer(lines):
         yield replace(case, text="\n".join(left) + "\n")
@@ -423,7 +409,7 @@ def smaller(case: Case) -> Iterator[Case]:
         yield replace(case, text=case.text[:half])
 
 
-def _brackets(text: str) -> list[tuple[int, int]]:
+def _brackets(text):
     open_at, found = [], []
     for k, c in enumerate(text):
         if c == "(":
@@ -433,6 +419,6 @@ def _brackets(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def show(case: Case) -> str:
+def show(case):
     text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
     return text + (f"# on the device in {case.dtype}" if case.dtype else "")

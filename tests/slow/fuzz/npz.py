@@ -1,26 +1,20 @@
 """Changes of npz files for the fuzz: arrays, members, headers, the archive, bytes."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from bench.measures.fuzz.common import pick
 
-Members = dict[str, bytes]
 
-
-def members_of(data: bytes) -> Members:
+def members_of(data):
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
-def _zipped(members: Members, method: int = zipfile.ZIP_STORED) -> bytes:
+def _zipped(members, method=zipfile.ZIP_STORED):
     room = io.BytesIO()
     with zipfile.ZipFile(room, "w", method) as file:
         for name, data in members.items():
@@ -28,25 +22,22 @@ def _zipped(members: Members, method: int = zipfile.ZIP_STORED) -> bytes:
     return room.getvalue()
 
 
-def _npy(array: Any, pickle: bool = False) -> bytes:
+def _npy(array, pickle=False):
     room = io.BytesIO()
     np.lib.format.write_array(room, np.asanyarray(array), allow_pickle=pickle)
     return room.getvalue()
 
 
-def array_of(data: bytes) -> np.ndarray:
+def array_of(data):
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
-def _one(rng: np.random.Generator, members: Members) -> str:
+def _one(rng, members):
     return pick(rng, list(members)) if rng.random() < 0.7 else "step.npy"
 
 
-Change = Callable[[np.random.Generator, bytes], bytes]
-
-
-def _by_array(change: Callable[[np.random.Generator, np.ndarray], Any]) -> Change:
-    def changed(rng: np.random.Generator, data: bytes) -> bytes:
+def _by_array(change):
+    def changed(rng, data):
         members = members_of(data)
         name = _one(rng, members)
         if name in members:
@@ -58,8 +49,8 @@ def _by_array(change: Callable[[np.random.Generator, np.ndarray], Any]) -> Chang
     return changed
 
 
-def _by_member(change: Callable[[np.random.Generator, Members, str], Any]) -> Change:
-    def changed(rng: np.random.Generator, data: bytes) -> bytes:
+def _by_member(change):
+    def changed(rng, data):
         members = members_of(data)
         change(rng, members, _one(rng, members))
         return _zipped(members)
@@ -67,7 +58,7 @@ def _by_member(change: Callable[[np.random.Generator, Members, str], Any]) -> Ch
     return changed
 
 
-def _cast(rng: np.random.Generator, a: np.ndarray) -> Any:
+def _cast(rng, a):
     kinds = "f4 f8 i4 i8 u8 i1 c16 ? U20 S20 >f8 >i8 f2 M8[s] O V8".split()
     try:
         return a.astype(pick(rng, kinds))
@@ -75,8 +66,8 @@ def _cast(rng: np.random.Generator, a: np.ndarray) -> Any:
         return a
 
 
-def _reshape(rng: np.random.Generator, a: np.ndarray) -> Any:
-    forms: list[Callable[[], Any]] = [
+def _reshape(rng, a):
+    forms = [
         lambda: a.reshape(-1, 1), lambda: a.reshape(1, -1), lambda: a.reshape(-1)[:-1],
         lambda: np.append(a, a), lambda: a.reshape(-1)[:0], lambda: a.reshape(-1)[0],
         lambda: np.asfortranarray(a), lambda: a[None, None],
@@ -89,7 +80,7 @@ def _reshape(rng: np.random.Generator, a: np.ndarray) -> Any:
         return a
 
 
-def _value(rng: np.random.Generator, a: np.ndarray) -> Any:
+def _value(rng, a):
     if a.dtype.kind not in "fiu" or not a.size:
         return a
     flat = a.reshape(-1)
@@ -102,30 +93,30 @@ def _value(rng: np.random.Generator, a: np.ndarray) -> Any:
     return flat.reshape(a.shape)
 
 
-STEPS: list[Any] = [-1, -5, -(2**31), -(2**62), 2**31, 2**62, np.uint64(2**63), 1.5, np.nan, [200],
+STEPS = [-1, -5, -(2**31), -(2**62), 2**31, 2**62, np.uint64(2**63), 1.5, np.nan, [200],
                     [1, 2], 2**30, 2**30 + 1, 10**6, 0, 199, 201, True, "200", b"200", 200.0, 200j,
                     np.int8(-3), np.int32(200), np.datetime64("2020"), [], None]  # fmt: skip
 
 
-def _set_step(rng: np.random.Generator, data: bytes) -> bytes:
+def _set_step(rng, data):
     members = members_of(data)
     value = np.asarray(pick(rng, STEPS))
     members["step.npy"] = _npy(value, pickle=value.dtype == object)
     return _zipped(members)
 
 
-def _rename(rng: np.random.Generator, members: Members, name: str) -> None:
+def _rename(rng, members, name):
     plain = name.removesuffix(".npy")
     new = pick(rng, ["x.npy", "V.npy", plain, "../" + name, "", "/v.npy", "v.npy"])
     members[new] = members.pop(name, b"")
 
 
-def _swap(rng: np.random.Generator, members: Members, name: str) -> None:
+def _swap(rng, members, name):
     other = pick(rng, list(members))
     members[name], members[other] = members[other], members.get(name, b"")
 
 
-def _header(rng: np.random.Generator, members: Members, name: str) -> None:
+def _header(rng, members, name):
     if name not in members:
         return
     data = members[name]
@@ -150,7 +141,7 @@ def _header(rng: np.random.Generator, members: Members, name: str) -> None:
     members[name] = data[:6] + version + long + new.encode("latin-1") + data[10 + size :]
 
 
-def _flags(rng: np.random.Generator, data: bytes) -> bytes:
+def _flags(rng, data):
     changed = bytearray(data)
     fields = {"flags": [1, 0x41, 0x800, 0xFFFF], "method": [1, 8, 9, 12, 14, 99]}
     fields["size"] = [0, 2**31]
@@ -166,7 +157,7 @@ def _flags(rng: np.random.Generator, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def _flipped(rng: np.random.Generator, data: bytes) -> bytes:
+def _flipped(rng, data):
     changed = bytearray(data)
     for _ in range(int(pick(rng, [1, 1, 2, 5, 50]))):
         if changed:
@@ -174,7 +165,7 @@ def _flipped(rng: np.random.Generator, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def _bomb(rng: np.random.Generator, data: bytes) -> bytes:
+def _bomb(rng, data):
     """Make a small file that holds 320 MB of zeros."""
     members = members_of(data)
     name = pick(rng, ["v.npy", "step.npy", "more.npy"])
@@ -182,7 +173,7 @@ def _bomb(rng: np.random.Generator, data: bytes) -> bytes:
     return _zipped(members, zipfile.ZIP_DEFLATED)
 
 
-def _twice(rng: np.random.Generator, data: bytes) -> bytes:
+def _twice(rng, data):
     room = io.BytesIO(data)
     members = members_of(data)
     with zipfile.ZipFile(room, "a") as file:
@@ -191,7 +182,7 @@ def _twice(rng: np.random.Generator, data: bytes) -> bytes:
     return room.getvalue()
 
 
-CHANGES: dict[str, Change] = {
+CHANGES = {
     "value": _by_array(_value),
     "another value": _by_array(_value),
     "dtype": _by_array(_cast),

@@ -1,11 +1,8 @@
 """Rules of plasticity for the fuzz: what is accepted changes weights as its description says."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -22,7 +19,7 @@ TOLERANCE = 1e-9  # of sums and products of a dozen numbers, beside a start that
 START, MARGIN = 0.4, 1e-13
 REASONS = re.compile(r"not a finite|too (large|deep|long)|power |no real value|no finite number")
 _SIDES = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), "reward": ("synapse",)}
-_QUEUE: Any = None
+_QUEUE = None
 KNOWN = [
     "", "rule", "rule r\n", "rule 1\n", "point r\n", "rule r\non pre: w += 1\n", "nearest",
     "rule r\nbounds: 0 <= w <= 1\n", "rule r\non pre: w += 1\nbounds: 1 <= w <= 0\n",
@@ -50,7 +47,7 @@ class Case:
     device: bool
 
 
-def generate(rng: np.random.Generator) -> Case:
+def generate(rng):
     lawful = rng.random() < 0.6
     text = sensible(rng)
     if not lawful:
@@ -60,13 +57,13 @@ def generate(rng: np.random.Generator) -> Case:
     return Case(text, lawful, int(rng.integers(1 << 30)), rng.random() < DEVICE_SHARE)
 
 
-def sensible(rng: np.random.Generator) -> str:
+def sensible(rng):
     pool = [str(x) for x in rng.permutation(list(dict.fromkeys(NAMES + TAKEN)))]
     pool = [name for name in pool if name not in ("w", "reward", "pi")]
     lines = [f"rule {pick(rng, ['r', 'stdp', 'mine'])}"]
     parameters = [pool.pop() for _ in range(int(rng.integers(1, 4)))]
     lines += [f"parameter {name} = {float(number(rng)) + 0.1:g}" for name in parameters]
-    traces: dict[str, list[str]] = {"pre": [], "post": [], "synapse": []}
+    traces = {"pre": [], "post": [], "synapse": []}
     for side, own in traces.items():
         for _ in range(int(rng.integers(0, 3))):
             own.append(pool.pop())
@@ -104,11 +101,11 @@ def _actions(
             yield f"{name} {pick(rng, ['+=', '-=', '=', '*='])} {value}"
 
 
-def kind(case: Case) -> str:
+def kind(case):
     return "a sensible rule" if case.lawful else "a hostile rule"
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder):
     global _QUEUE
     from clhines import Rule
     from clhines.solver.device import devices
@@ -118,7 +115,7 @@ def prepare(folder: Path) -> None:
     _found(Rule("dopamine"), *_events(1), device=False)
 
 
-def check(case: Case) -> str:
+def check(case):
     from clhines import Rule
     from clhines.core.errors import ClhinesError
 
@@ -151,13 +148,13 @@ def check(case: Case) -> str:
 # ------------------------------------------------------------------------------------ the package
 
 
-def _events(seed: int) -> tuple[np.ndarray, dict[int, float]]:
+def _events(seed):
     """Return spikes of two cells, (steps, 2) bool, and rewards after steps."""
     rng = np.random.default_rng(seed)
     return rng.random((STEPS, 2)) < 0.4, {4: 0.5, 9: -0.25}
 
 
-def _found(rule: Any, trains: np.ndarray, rewards: dict[int, float], device: bool) -> np.ndarray:
+def _found(rule, trains, rewards, device):
     """Weights after each step, of one connection from cell 0 to cell 1."""
     from clhines.simulator.model.connections import GridConnections
     from clhines.simulator.state.host_grid import HostGrid, settled
@@ -171,25 +168,20 @@ def _found(rule: Any, trains: np.ndarray, rewards: dict[int, float], device: boo
         return _on_device(rule, given, model, trains, rewards)
     scale = given.scale(largest=given.largest)
     network = SimpleNamespace(connections=given)
-    grid: Any = HostGrid(
-        model,
-        SimpleNamespace(slots=8, scale=scale, split=False, network=network),  # type: ignore[arg-type]
-    )
+    grid = HostGrid(model, SimpleNamespace(slots=8, scale=scale, split=False, network=network))
     rows = []
     for step, spikes in enumerate(trains):
         grid.send(step, np.flatnonzero(spikes))
         saved = {"plastic_weight": grid.weight.copy()}
         saved |= {f"plastic_trace_{k}": a.copy() for k, a in grid._trace.items()}
         saved |= {f"plastic_step_{k}": a.copy() for k, a in grid._last.items()}
-        rows.append(settled(model, saved, step)["plastic_weight"][0])  # type: ignore[arg-type]
+        rows.append(settled(model, saved, step)["plastic_weight"][0])
         if step in rewards and "reward" in rule.about.actions:
             grid.reward(rewards[step], step)
     return np.array(rows)
 
 
-def _on_device(
-    rule: Any, given: Any, model: Any, trains: np.ndarray, rewards: dict[int, float]
-) -> np.ndarray:
+def _on_device(rule, given, model, trains, rewards):
     import pyopencl.array as cla
 
     from clhines.simulator.events.grid import Delivery
@@ -223,7 +215,7 @@ class Described:
     bounds: tuple[Any, ...] = ()
 
 
-def _read(text: str) -> Described:
+def _read(text):
     found, name = Described(), language.NAME
     for line in language.statements(text)[1:]:
         if match := re.fullmatch(rf"parameter\s+({name})\s*=\s*(\S+)", line):
@@ -251,23 +243,23 @@ def _read(text: str) -> Described:
 class _Connection:
     """One connection by its description: everything moves on from step to step."""
 
-    def __init__(self, text: str, start: float) -> None:
+    def __init__(self, text, start):
         self.about = about = _read(text)
-        self.values: dict[str, Any] = {**about.parameters, **dict.fromkeys(about.sides, mp.mpf(0))}
+        self.values = {**about.parameters, **dict.fromkeys(about.sides, mp.mpf(0))}
         self.low, self.high = (self.value(tree) for tree in about.bounds)
         self.values["w"] = min(max(mp.mpf(start), self.low), self.high)
         self.slopes = {n: self.value(about.rates[n], {n: mp.mpf(1)}) for n in about.sides}
 
-    def value(self, tree: Any, given: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    def value(self, tree, given=MappingProxyType({})):
         return language.evaluate(language.Text(), tree, {**self.values, **given}).v
 
-    def bound(self) -> None:
+    def bound(self):
         self.values["w"] = min(max(self.values["w"], self.low), self.high)
 
-    def rest(self) -> None:
+    def rest(self):
         if "w" in self.about.rates:
 
-            def rate(t: Any) -> Any:
+            def rate(t):
                 now = {n: self.values[n] * mp.exp(s * t) for n, s in self.slopes.items()}
                 return self.value(self.about.rates["w"], now)
 
@@ -276,7 +268,7 @@ class _Connection:
         for name, slope in self.slopes.items():
             self.values[name] *= mp.exp(slope * mp.mpf(DT))
 
-    def event(self, event: str, given: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def event(self, event, given=MappingProxyType({})):
         """Do what is said of an event to the connection, then to the cell's own traces."""
         before = dict(self.values)
         for alone in (False, True):
@@ -291,7 +283,7 @@ class _Connection:
             self.values = kept | {n: self.values[n] for n in mine}
 
 
-def _expected(text: str, trains: np.ndarray, rewards: dict[int, float], start: float) -> np.ndarray:
+def _expected(text, trains, rewards, start):
     with mp.workdps(30):
         connection, rows = _Connection(text, start), []
         for step, (pre, post) in enumerate(trains):
@@ -309,13 +301,13 @@ def _expected(text: str, trains: np.ndarray, rewards: dict[int, float], start: f
 # ------------------------------------------------------------------------------------ smaller
 
 
-def smaller(case: Case) -> Iterator[Case]:
+def smaller(case):
     for left in fewer(case.text.splitlines()):
         yield replace(case, text="\n".join(left) + "\n")
     if case.device:
         yield replace(case, device=False)
 
 
-def show(case: Case) -> str:
+def show(case):
     text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
     return text + f"# spikes of seed {case.seed}{', on the device' if case.device else ''}"

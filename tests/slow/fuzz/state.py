@@ -1,15 +1,11 @@
 """Files of states for the fuzz: refused, or continued as what they hold says."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat
 import zipfile
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,10 +17,10 @@ BEGIN, MORE = 5.0, 1.0  # ms: before the state was saved, and after it was resto
 LAST_STEP = 2**30
 TOLERANCE = 1e-6  # mV, of devices against NumPy in float64 over a millisecond
 _FOLDER = Path(".")
-_SIMS: dict[str, Any] = {}
-_SAVED: dict[str, bytes] = {}
-_MEMBERS: dict[str, dict[str, np.ndarray]] = {}
-_AFTER: dict[str, np.ndarray] = {}
+_SIMS = {}
+_SAVED = {}
+_MEMBERS = {}
+_AFTER = {}
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,7 @@ class Case:
     place: str = ""  # save() to such a place instead
 
 
-def generate(rng: np.random.Generator) -> Case:
+def generate(rng):
     engine = pick(rng, ENGINES)
     if rng.random() < 0.02:
         return Case("float32", ())
@@ -47,10 +43,7 @@ def generate(rng: np.random.Generator) -> Case:
     return Case(engine, tuple((name, int(rng.integers(1 << 30))) for name in names))
 
 
-# -------------------------------------------------------------------------------------- network
-
-
-def prepare(folder: Path) -> None:
+def prepare(folder):
     global _FOLDER
     _FOLDER = folder
     for engine in dict.fromkeys(ENGINES):
@@ -65,7 +58,7 @@ def prepare(folder: Path) -> None:
     _SIMS["float32"] = _simulation("steps", "float32")
 
 
-def _simulation(engine: str, dtype: str = "float64") -> Any:
+def _simulation(engine, dtype="float64"):
     """Three cells in a ring whose connections learn, with a spike every few ms."""
     import clhines
     from clhines.solver.device import devices
@@ -89,12 +82,12 @@ def _simulation(engine: str, dtype: str = "float64") -> Any:
     return sim
 
 
-def _run(sim: Any) -> np.ndarray:
+def _run(sim):
     with np.errstate(all="ignore"):
         return sim.run(MORE)[0]
 
 
-def changed(case: Case) -> bytes:
+def changed(case):
     data = _SAVED[case.engine]
     for name, seed in case.changes:
         with contextlib.suppress(zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError,
@@ -103,16 +96,13 @@ def changed(case: Case) -> bytes:
     return data
 
 
-# -------------------------------------------------------------------------------------- checks
-
-
-def ready(case: Case) -> None:
+def ready(case):
     """Write the file of a case, before time and memory are counted."""
     if case.changes:
         (_FOLDER / "case.npz").write_bytes(changed(case))
 
 
-def check(case: Case) -> str:
+def check(case):
     """Restore a file; whatever became of it, the simulation restores a whole one after it."""
     from clhines.core.errors import ClhinesError
 
@@ -137,7 +127,7 @@ def check(case: Case) -> str:
     return outcome
 
 
-def _check_precision() -> str:
+def _check_precision():
     """Restore a state of float64 into a simulation in float32: that is refused."""
     from clhines.core.errors import ClhinesError
 
@@ -149,7 +139,7 @@ def _check_precision() -> str:
     raise WrongError("accepted a float64 state in a float32 simulation")
 
 
-def _check_restored(engine: str, file: Path) -> str:
+def _check_restored(engine, file):
     from clhines.core.errors import InputError, SimulationError
 
     sim, whole, failed = _SIMS[engine], _MEMBERS[engine], False
@@ -190,7 +180,7 @@ def _check_restored(engine: str, file: Path) -> str:
     return "accepted"
 
 
-def _compare_paths(file: Path, after: np.ndarray) -> None:
+def _compare_paths(file, after):
     from clhines.core.errors import ClhinesError
 
     reference = _SIMS["reference"]
@@ -207,25 +197,22 @@ def _compare_paths(file: Path, after: np.ndarray) -> None:
         raise WrongError(f"device and NumPy go on differently from a file: by {worst:.3g} mV")
 
 
-def _restore_whole(engine: str) -> None:
+def _restore_whole(engine):
     _SIMS[engine].restore(_FOLDER / f"{engine}.npz")
 
 
-def _check_whole(engine: str) -> None:
+def _check_whole(engine):
     _restore_whole(engine)
     if not np.array_equal(_run(_SIMS[engine]), _AFTER[engine]):
         raise WrongError("a whole file goes on with other bits after a refused one")
 
 
-# -------------------------------------------------------------------------------------- save()
-
-
-def _make_link(place: Path) -> None:
+def _make_link(place):
     (_FOLDER / "target.npz").write_text("target")
     place.symlink_to("target.npz")
 
 
-PLACES: dict[str, Callable[[Path], Any]] = {
+PLACES = {
     "link": _make_link,
     "dangling link": lambda place: place.symlink_to("nothing.npz"),
     "device": lambda place: os.mknod(place, 0o666 | stat.S_IFCHR, os.makedev(1, 3)),
@@ -236,7 +223,7 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def _check_place(case: Case) -> str:
+def _check_place(case):
     """Save to what may be no ordinary file: it is refused or, a link, followed; never replaced."""
     from clhines.core.errors import ClhinesError
 
@@ -264,7 +251,7 @@ def _check_place(case: Case) -> str:
     return "accepted"
 
 
-def explain(case: Case) -> str:
+def explain(case):
     """Return what the file holds that the whole one does not."""
     if case.place or case.engine not in _MEMBERS:
         return ""
@@ -285,14 +272,14 @@ def explain(case: Case) -> str:
     return "the file: " + ("; ".join(said) or "the same arrays")
 
 
-def smaller(case: Case) -> Iterator[Case]:
+def smaller(case):
     for k in range(len(case.changes) if len(case.changes) > 1 else 0):
         yield replace(case, changes=case.changes[:k] + case.changes[k + 1 :])
     if case.engine != "reference" and case.changes:
         yield replace(case, engine="reference")
 
 
-def show(case: Case) -> str:
+def show(case):
     if case.place:
         return f"engine {case.engine}: save() to a {case.place}"
     text = f"engine {case.engine}: " + ", ".join(

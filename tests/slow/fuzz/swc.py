@@ -1,15 +1,11 @@
 """SWC files for the fuzz: lawful and mutated ones, a strict reader of its own, and areas."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +38,7 @@ class Case:
 # ---------------------------------------------------------------------------------- generation
 
 
-def generate(rng: np.random.Generator) -> Case:
+def generate(rng):
     lines = _base(rng)
     many = int(pick(rng, [0, 0, 1, 1, 1, 2, 3, 4]))
     for _ in range(many):
@@ -60,7 +56,7 @@ def generate(rng: np.random.Generator) -> Case:
     return Case(data, length, roots, path)
 
 
-def _base(rng: np.random.Generator) -> list[str]:
+def _base(rng):
     files = sorted((REAL / "good").glob("*.swc")) + sorted((REAL / "bad").glob("*.swc"))
     if files and rng.random() < 0.3:
         text = pick(rng, files).read_bytes().decode("utf-8", "surrogateescape")
@@ -69,10 +65,10 @@ def _base(rng: np.random.Generator) -> list[str]:
     return ["# made up", *_tree(rng)]
 
 
-def _tree(rng: np.random.Generator) -> list[str]:
+def _tree(rng):
     r = round(float(rng.uniform(3, 12)), 2)
     form = pick(rng, ["one", "one", "one", "three", "discs", "none", "outline"])
-    rows: list[tuple[int, int, float, float, float, float, int]] = []
+    rows = []
     if form in ("one", "three", "discs"):
         rows.append((1, 1, 0, 0, 0, r, -1))
     if form == "three":
@@ -88,7 +84,7 @@ def _tree(rng: np.random.Generator) -> list[str]:
     return [f"{a[0]} {a[1]} {a[2]:.6g} {a[3]:.6g} {a[4]:.6g} {a[5]:.6g} {a[6]}" for a in rows]
 
 
-def _neurite(rng: np.random.Generator, rows: list[Any], r: float) -> None:
+def _neurite(rng, rows, r):
     kind = int(rng.integers(2, 5)) if rows else 2
     start = rng.normal(size=3)
     at = start / np.linalg.norm(start) * r
@@ -105,14 +101,11 @@ def _neurite(rng: np.random.Generator, rows: list[Any], r: float) -> None:
         ends.append((place, above))
 
 
-Lines = list[str]
-
-
-def _row(rng: np.random.Generator, lines: Lines) -> int:
+def _row(rng, lines):
     return int(rng.integers(len(lines)))
 
 
-def _set_number(rng: np.random.Generator, lines: Lines) -> Lines:
+def _set_number(rng, lines):
     k, fields = _row(rng, lines), []
     fields = lines[k].split()
     if not fields:
@@ -121,7 +114,7 @@ def _set_number(rng: np.random.Generator, lines: Lines) -> Lines:
     return [*lines[:k], " ".join(fields), *lines[k + 1 :]]
 
 
-def _set_field(rng: np.random.Generator, lines: Lines, column: int, values: list[str]) -> Lines:
+def _set_field(rng, lines, column, values):
     k = _row(rng, lines)
     fields = lines[k].split()
     if len(fields) != 7:
@@ -130,19 +123,19 @@ def _set_field(rng: np.random.Generator, lines: Lines, column: int, values: list
     return [*lines[:k], " ".join(fields), *lines[k + 1 :]]
 
 
-def _set_radius(rng: np.random.Generator, lines: Lines) -> Lines:
+def _set_radius(rng, lines):
     return _set_field(rng, lines, 5, ["0", "-1", "1e-30", "1e9", "1e6", "1e38", "1e-3", "100"])
 
 
-def _set_parent(rng: np.random.Generator, lines: Lines) -> Lines:
+def _set_parent(rng, lines):
     return _set_field(rng, lines, 6, ["-1", "1", "2", "5", str(len(lines)), "-2", "0", "7"])
 
 
-def _set_type(rng: np.random.Generator, lines: Lines) -> Lines:
+def _set_type(rng, lines):
     return _set_field(rng, lines, 1, ["0", "1", "1", "1", "2", "3", "4", "5", "-1", "99"])
 
 
-def _set_place(rng: np.random.Generator, lines: Lines) -> Lines:
+def _set_place(rng, lines):
     k, j = _row(rng, lines), _row(rng, lines)
     a, b = lines[k].split(), lines[j].split()
     if len(a) != 7 or len(b) != 7:
@@ -150,46 +143,46 @@ def _set_place(rng: np.random.Generator, lines: Lines) -> Lines:
     return [*lines[:k], " ".join([*a[:2], *b[2:5], *a[5:]]), *lines[k + 1 :]]
 
 
-def _far(rng: np.random.Generator, lines: Lines) -> Lines:
+def _far(rng, lines):
     return _set_field(
         rng, lines, int(rng.integers(2, 5)), ["1e6", "1e9", "1e15", "1e30", "3e38", "1e-40", "1e39"]
     )
 
 
-def _permuted(rng: np.random.Generator, lines: Lines) -> Lines:
+def _permuted(rng, lines):
     return [lines[k] for k in rng.permutation(len(lines))]
 
 
-def _dropped(rng: np.random.Generator, lines: Lines) -> Lines:
+def _dropped(rng, lines):
     k = _row(rng, lines)
     return lines[:k] + lines[k + 1 :]
 
 
-def _doubled(rng: np.random.Generator, lines: Lines) -> Lines:
+def _doubled(rng, lines):
     k = _row(rng, lines)
     return [*lines[:k], lines[k], *lines[k:]]
 
 
-def _columns(rng: np.random.Generator, lines: Lines) -> Lines:
+def _columns(rng, lines):
     k = _row(rng, lines)
     new = pick(rng, [lines[k] + " 1", lines[k].rpartition(" ")[0], "", "1", "#", lines[k] * 2])
     return [*lines[:k], new, *lines[k + 1 :]]
 
 
-def _commented(rng: np.random.Generator, lines: Lines) -> Lines:
+def _commented(rng, lines):
     k = _row(rng, lines)
     note = pick(rng, [" # é日本", "#", " #\x00\x01", " # \udcff", "\t#x", " // x", " ; x"])
     return [*lines[:k], lines[k] + note, *lines[k + 1 :]]
 
 
-LINE_MUTATIONS: list[Callable[..., Lines]] = [
+LINE_MUTATIONS = [
     _set_number, _set_number, _set_number, _set_radius, _set_parent, _set_type, _set_type,
     _set_place, _far, _permuted, _dropped, _doubled, _columns, _commented,
     lambda rng, lines: lines[::-1], lambda rng, lines: [line.replace(" ", "\t ") for line in lines],
 ]  # fmt: skip
 
 
-def _flipped(rng: np.random.Generator, data: bytes) -> bytes:
+def _flipped(rng, data):
     changed = bytearray(data)
     for _ in range(int(rng.integers(1, 6))):
         if changed:
@@ -197,7 +190,7 @@ def _flipped(rng: np.random.Generator, data: bytes) -> bytes:
     return bytes(changed)
 
 
-BYTE_MUTATIONS: list[Callable[[np.random.Generator, bytes], bytes]] = [
+BYTE_MUTATIONS = [
     _flipped, _flipped,
     lambda rng, data: data[: int(rng.integers(len(data) + 1))],
     lambda rng, data: b"\xef\xbb\xbf" + data,
@@ -214,14 +207,12 @@ BYTE_MUTATIONS: list[Callable[[np.random.Generator, bytes], bytes]] = [
 
 # ------------------------------------------------------------------------------ reader of its own
 
-Row = tuple[int, int, float, float, float, float, int]
 
-
-def read_plainly(data: bytes) -> list[Row] | str | None:
+def read_plainly(data):
     """Return samples by the documented rules, what is wrong, or None where the rules are silent."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"
-    rows: list[Row] = []
+    rows = []
     for line in re.split(rb"\r\n|\n|\r", data.removeprefix(b"\xef\xbb\xbf")):
         text = line.partition(b"#")[0]
         if re.search(rb"[\x0b\x0c\x1c-\x1f]", text):
@@ -241,15 +232,15 @@ def read_plainly(data: bytes) -> list[Row] | str | None:
         real = [float(f) for f in fields[2:6]]
         if not all(map(math.isfinite, real)) or whole[0] < 0:
             return "not finite or negative"
-        rows.append((int(whole[0]), int(whole[1]), *real, int(whole[2])))  # type: ignore[arg-type]
+        rows.append((int(whole[0]), int(whole[1]), *real, int(whole[2])))
     return rows or "no samples"
 
 
-def _is_finite(field: bytes) -> bool:
+def _is_finite(field):
     return math.isfinite(float(field))
 
 
-def tree_problem(rows: list[Row], roots: str) -> str:
+def tree_problem(rows, roots):
     """Say what is wrong with the tree of some samples; nothing where all is well."""
     ids = {row[0]: k for k, row in enumerate(rows)}
     if len(ids) < len(rows):
@@ -257,7 +248,7 @@ def tree_problem(rows: list[Row], roots: str) -> str:
     if any(row[6] != -1 and row[6] not in ids for row in rows):
         return "absent parent"
     tops = sum(row[6] == -1 and -1 not in ids for row in rows)
-    seen: set[int] = set()
+    seen = set()
     for row in rows:
         path, here = set(), row[0]
         while here != -1 and here not in seen:
@@ -272,19 +263,19 @@ def tree_problem(rows: list[Row], roots: str) -> str:
 # -------------------------------------------------------------------------------------- checks
 
 
-def most_memory(case: Case) -> int:
+def most_memory(case):
     """Bytes that a case may take: more than 200 MiB for large cells that were accepted."""
     return (200 << 20) + NODE_BYTES * _NODES[0]
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder):
     global _FOLDER
     import clhines  # noqa: F401  (what it takes counts before the first case)
 
     _FOLDER = folder
 
 
-def check(case: Case) -> str:
+def check(case):
     from clhines.core.errors import ClhinesError, MorphologyError
     from clhines.simulator.cells.swc import read_swc
 
@@ -295,7 +286,7 @@ def check(case: Case) -> str:
     plain = None if case.path else read_plainly(case.data)
     problem = plain if isinstance(plain, str) else tree_problem(plain, case.roots) if plain else ""
     try:
-        cells = read_swc(path, roots=case.roots)  # type: ignore[call-overload]
+        cells = read_swc(path, roots=case.roots)
     except ClhinesError as error:
         text = check_refusal(error, hide=[path])
         if case.path:
@@ -315,7 +306,7 @@ def check(case: Case) -> str:
     return "accepted" if all([_check_cell(cell, case, path) for cell in cells]) else "refused"
 
 
-def _check_samples(cells: list[Any], rows: list[Row]) -> None:
+def _check_samples(cells, rows):
     """Every sample as it is written, once, in the order of the file within its cell."""
     by_id = {row[0]: row for row in rows}
     if sum(len(c.id) for c in cells) != len(rows):
@@ -329,7 +320,7 @@ def _check_samples(cells: list[Any], rows: list[Row]) -> None:
                 raise WrongError(f"another sample than written: id {number}: {got}")
 
 
-def _check_cell(cell: Any, case: Case, path: str) -> bool:
+def _check_cell(cell, case, path):
     """Discretise a cell; returns whether it was accepted."""
     from clhines.core.errors import ClhinesError, InputError
     from clhines.simulator.cells.cable import discretise
@@ -364,7 +355,7 @@ def _check_cell(cell: Any, case: Case, path: str) -> bool:
     return True
 
 
-def _check_matrix(cable: Any) -> None:
+def _check_matrix(cable):
     system = cable.system(0.025)
     d, u, parent = system.d, system.u, cable.parent
     off = np.abs(u)
@@ -378,7 +369,7 @@ def _check_matrix(cable: Any) -> None:
         raise WrongError("the matrix is not diagonally dominant")
 
 
-def plain_area(cell: Any) -> float | None:
+def plain_area(cell):
     """Area of a cell of the simplest kind, um2: one spherical soma sample or none, plain neurites.
 
     None where the cell is of another kind, on which the rules differ in more than this.
@@ -409,11 +400,11 @@ def plain_area(cell: Any) -> float | None:
     return total
 
 
-def kind(case: Case) -> str:
+def kind(case):
     return case.path or "a file"
 
 
-def smaller(case: Case) -> Iterator[Case]:
+def smaller(case):
     lines = case.data.splitlines(keepends=True)
     if len(lines) > 1:
         for left in fewer(lines):
@@ -427,7 +418,7 @@ def smaller(case: Case) -> Iterator[Case]:
                 yield replace(case, data=case.data[:begin] + case.data[begin + size :])
 
 
-def show(case: Case) -> str:
+def show(case):
     name = repr(case.path) if case.path else "FILE"
     call = f"discretise(read_swc({name}, roots={case.roots!r}), max_length={case.max_length})"
     if case.path:

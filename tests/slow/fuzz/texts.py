@@ -1,11 +1,6 @@
 """Texts of mechanisms for the fuzz: sensible random ones, and hostile ones."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-
-import numpy as np
 
 from bench.measures.fuzz.common import pick
 
@@ -24,20 +19,20 @@ NUMBERS = "0 1 2 0.5 1e-3 10 40 -65 .25 3. 1.5e2 0.001 18 20 0.1 5 7 1e2 12.75 0
 UNITS = ["S/cm2", "mS/cm2", "uS/cm2", "S/m2"], ["uS", "nS", "pS"], ["mV", "V"], ["ms", "s", "us"]
 
 
-def number(rng: np.random.Generator) -> str:
+def number(rng):
     text = pick(rng, NUMBERS)
     return text if not text.startswith("-") else text[1:]
 
 
-def expression(rng: np.random.Generator, names: list[str], depth: int) -> str:
+def expression(rng, names, depth):
     if depth <= 0 or rng.random() < 0.15:
         return pick(rng, names) if rng.random() < 0.65 else number(rng)
 
-    def inner() -> str:
+    def inner():
         return expression(rng, names, depth - 1)
 
     c, s = number(rng), pick(rng, ["5", "10", "18", "25.5"])
-    forms: list[Callable[[], str]] = [
+    forms = [
         lambda: f"({inner()} + {inner()})",
         lambda: f"({inner()} - {inner()})",
         lambda: f"{inner()}*{inner()}",
@@ -63,7 +58,7 @@ def expression(rng: np.random.Generator, names: list[str], depth: int) -> str:
     return pick(rng, forms)()
 
 
-def condition(rng: np.random.Generator, names: list[str], depth: int) -> str:
+def condition(rng, names, depth):
     a, b = expression(rng, names, depth), expression(rng, names, depth)
     simple = f"{a} {pick(rng, ['<', '<=', '>', '>='])} {b}"
     if rng.random() < 0.3:
@@ -72,7 +67,7 @@ def condition(rng: np.random.Generator, names: list[str], depth: int) -> str:
     return f"{number(rng)} < {pick(rng, names)} <= {b}" if rng.random() < 0.1 else simple
 
 
-def smooth(rng: np.random.Generator) -> str:
+def smooth(rng):
     """Return a mechanism whose rates are 0/0 at a voltage that is tried."""
     place, s, c = pick(rng, ["v + 40", "v", "v + 65", "40 + v"]), number(rng), number(rng)
     s = "7" if float(s) == 0 else s
@@ -90,7 +85,7 @@ def smooth(rng: np.random.Generator) -> str:
     return f"density smooth\na = {quotient}\ncurrent i = a*(1 + 0.01*v)\n"
 
 
-def sensible(rng: np.random.Generator) -> str:
+def sensible(rng):
     """Return a mechanism that a user may write; lawful by the description of the language."""
     if rng.random() < 0.05:
         return smooth(rng)
@@ -135,7 +130,7 @@ def sensible(rng: np.random.Generator) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _spike(rng: np.random.Generator, states: list[str]) -> list[str]:
+def _spike(rng, states):
     reset = f"reset: v = {pick(rng, ['-70', '-65 mV', '-0.06 V'])}"
     if states and rng.random() < 0.7:
         reset += f"; {pick(rng, states)} {pick(rng, ['+=', '-=', '*=', '='])} {number(rng)}"
@@ -145,11 +140,9 @@ def _spike(rng: np.random.Generator, states: list[str]) -> list[str]:
     )
 
 
-def _states(
-    rng: np.random.Generator, pool: list[str], names: list[str]
-) -> tuple[list[str], list[str], str]:
-    states: list[str] = []
-    lines: list[str] = []
+def _states(rng, pool, names):
+    states = []
+    lines = []
     method = ""
     for _ in range(int(pick(rng, [0, 1, 1, 2, 2, 3]))):
         s, tau = pool.pop(), f"(1 + abs({expression(rng, names, 1)}))"
@@ -181,44 +174,44 @@ def _states(
 _HEAD = "density big\nparameter a = 0.3\nparameter g = 0.1\nparameter e = -70\n"
 
 
-def _current(text: str) -> str:
+def _current(text):
     return f"{_HEAD}current i = {text}\n"
 
 
-def _clamps(n: int) -> str:
+def _clamps(n):
     text = "v"
     for k in range(n):
         text = f"max({k + 1}, min({text} + a, {100 - k}))"
     return _current(f"{text}*(v - e)")
 
 
-def _minima(n: int) -> str:
+def _minima(n):
     return _current("min(" * n + "v" + "".join(f", a + {k})" for k in range(n)))
 
 
-def _wheres(n: int) -> str:
+def _wheres(n):
     text = "v"
     for k in range(n):
         text = f"where({text} < {k}, {text}*a, v + {k})" if k < 6 else f"where(v < {k}, {text}, a)"
     return _current(text)
 
 
-def _quotients(n: int) -> str:
+def _quotients(n):
     lines = ["y0 = v + 1"]
     lines += [f"y{k + 1} = (y{k} + g)/(y{k} + e)" for k in range(n)]
     return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}*(v - e)\n"
 
 
-def _squares(n: int) -> str:
+def _squares(n):
     lines = ["y0 = v + a"] + [f"y{k + 1} = y{k}*y{k} + g*y{k}" for k in range(n)]
     return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}*1e-9\n"
 
 
-def _tower(n: int) -> str:
+def _tower(n):
     return _current("(" * n + "10" + "^64)" * n + "*v")
 
 
-def _reaction(n: int) -> str:
+def _reaction(n):
     lines = [f"state s{k} = {1 if k == 0 else 0}" for k in range(n)]
     for k in range(n):
         gain = "".join(f" + 1.5*s{j}" for j in (k - 1, k + 1) if 0 <= j < n)
@@ -226,13 +219,13 @@ def _reaction(n: int) -> str:
     return _HEAD + "\n".join(lines) + f"\ncurrent i = g*s{n - 1}*(v - e)\nmethod sparse\n"
 
 
-def _chain(n: int) -> str:
+def _chain(n):
     """Return names that each take the one before, and an exponential."""
     lines = ["y0 = v"] + [f"y{k + 1} = y{k}*a + exp(v/{k + 5})" for k in range(n)]
     return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}\n"
 
 
-BUILDERS: list[Callable[[int], str]] = [
+BUILDERS = [
     _clamps, _minima, _wheres, _quotients, _squares, _tower, _reaction,
     lambda n: _chain(80 * n),
     lambda n: _reaction(4 * n),
@@ -334,7 +327,7 @@ ODD = ["\0", "\ud800", "'", '"', "\\", "\\n", "##", "<%", "${v}"]
 ODD += list("\t\r\x0b\x0c\u2028\u202e\ufeffé²µ−＝ｖ{}[]$%;:日")
 
 
-def hostile(rng: np.random.Generator) -> str:
+def hostile(rng):
     what = rng.random()
     if what < 0.3:
         sizes = [1, 2, 3, 5, 8, 10, 12, 14, 20, 30]
@@ -347,7 +340,7 @@ def hostile(rng: np.random.Generator) -> str:
     return text
 
 
-def _token(rng: np.random.Generator, text: str) -> str:
+def _token(rng, text):
     tokens = re.findall(r"\w+|\s+|.", text) or [""]
     k = int(rng.integers(len(tokens)))
     tokens[k] = pick(
@@ -356,24 +349,24 @@ def _token(rng: np.random.Generator, text: str) -> str:
     return "".join(tokens)
 
 
-def _respelt(rng: np.random.Generator, text: str) -> str:
+def _respelt(rng, text):
     word = pick(rng, ["parameter", "state", "current", "density", "method", "spike", "reset"])
     return text.replace(word, pick(rng, SPELLINGS), 1)
 
 
-def _relined(rng: np.random.Generator, text: str) -> str:
+def _relined(rng, text):
     lines = text.splitlines() or [""]
     k, j = (int(x) for x in rng.integers(len(lines), size=2))
     new = pick(rng, [lines[j], "", lines[k] + lines[j], lines[k].upper(), lines[k][::-1], "  "])
     return "\n".join([*lines[:k], new, *lines[k + 1 :]]) + "\n"
 
 
-def _spliced(rng: np.random.Generator, text: str) -> str:
+def _spliced(rng, text):
     k = int(rng.integers(len(text) + 1))
     return text[:k] + pick(rng, [*ODD, *ODD, text[k:], " " * 5000, "(" * 300]) + text[k:]
 
 
-MUTATIONS: list[Callable[[np.random.Generator, str], str]] = [
+MUTATIONS = [
     _token, _token, _token, _respelt, _relined, _spliced,
     lambda rng, text: text[: int(rng.integers(len(text) + 1))],
     lambda rng, text: text.replace(pick(rng, [" ", "=", "v", "*", "\n", "1"]), pick(rng, ODD)),

@@ -1,16 +1,12 @@
 """The process in which the cases of a fuzz run: what it measures, and the watchdog over it."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing as mp
 import os
 import time
 import traceback
 from importlib import import_module
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from bench.measures.fuzz.common import MIB, Verdict, WrongError, without_numbers
 
@@ -23,10 +19,7 @@ WARM_CASES = 25  # before what is kept is counted
 _PAGE, _TICK = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
-# ------------------------------------------------------------------------------ in the worker
-
-
-def work(target: str, folder: str, pipe: Connection) -> None:
+def work(target, folder, pipe):
     """Run cases until None comes; each answer is a `Verdict`."""
     os.chdir(folder)
     errors = os.open("stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -39,7 +32,7 @@ def work(target: str, folder: str, pipe: Connection) -> None:
         pipe.send(measured(module, case))
 
 
-def measured(module: Any, case: Any) -> Verdict:
+def measured(module, case):
     if hasattr(module, "ready"):
         module.ready(case)
     before = _reset_peak()
@@ -70,13 +63,13 @@ def measured(module: Any, case: Any) -> Verdict:
     return verdict
 
 
-def kind(module: Any, case: Any) -> str:
+def kind(module, case):
     """Return what tells faults of time and memory apart, by what the case is."""
     text = module.kind(case) if hasattr(module, "kind") else ""
     return f": {text}" if text else ""
 
 
-def _reset_peak() -> int:
+def _reset_peak():
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:  # the peak is then that of all cases so far
@@ -84,7 +77,7 @@ def _reset_peak() -> int:
     return _memory("VmRSS")
 
 
-def _memory(name: str, process: int | str = "self") -> int:
+def _memory(name, process="self"):
     """Bytes of a line of the status of a process; 0 where it has ended."""
     try:
         for line in Path(f"/proc/{process}/status").read_text().splitlines():
@@ -95,7 +88,7 @@ def _memory(name: str, process: int | str = "self") -> int:
     return 0
 
 
-def _place(error: BaseException) -> str:
+def _place(error):
     """Type of an error, and the last line of clhines that it passed."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if f"{os.sep}clhines{os.sep}" in f.filename]
@@ -103,24 +96,21 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno} {frame.name}"
 
 
-def _end_of(error: BaseException) -> str:
+def _end_of(error):
     text = "".join(traceback.format_exception_only(error)).strip()
     return text if len(text) < 400 else f"{text[:200]} ... {text[-150:]}"
-
-
-# ------------------------------------------------------------------------------ over the worker
 
 
 class Worker:
     """A process that runs cases of one target, begun anew after it was ended."""
 
-    def __init__(self, target: str, folder: Path) -> None:
+    def __init__(self, target, folder):
         self.target, self.folder = target, folder
         self.kept = self._cases = self._base = 0
-        self._process: Any = None
+        self._process = None
         self._idle = True  # it waits for a case
 
-    def run(self, case: Any) -> Verdict:
+    def run(self, case):
         """Run a case; one that took too long is repeated, as a first build of a kernel is slow."""
         verdict = self._once(case)
         if not verdict.failed and verdict.seconds > CASE_SECONDS:
@@ -131,7 +121,7 @@ class Worker:
                 verdict = Verdict("hang", f"too slow{what_kind}", what, verdict.seconds)
         return self._judged(verdict)
 
-    def close(self) -> None:
+    def close(self):
         if self._process is not None:
             with contextlib.suppress(OSError):
                 self._pipe.send(None)
@@ -141,7 +131,7 @@ class Worker:
             self._pipe.close()
             self._process = None
 
-    def _judged(self, verdict: Verdict) -> Verdict:
+    def _judged(self, verdict):
         resident = verdict.notes.get("resident", 0)
         self._cases += 1
         if self._cases == WARM_CASES:
@@ -156,7 +146,7 @@ class Worker:
                     return Verdict("memory", "memory kept", what, verdict.seconds, verdict.peak)
         return verdict
 
-    def _start(self) -> None:
+    def _start(self):
         context = mp.get_context("spawn")
         self._pipe, other = context.Pipe()
         self._process = context.Process(
@@ -171,7 +161,7 @@ class Worker:
             raise RuntimeError(f"the worker of {self.target} does not begin")
         self._pipe.recv()  # EOFError: its prepare() failed, see stderr.txt
 
-    def _once(self, case: Any) -> Verdict:
+    def _once(self, case):
         if self._process is None:
             try:
                 self._start()
@@ -202,7 +192,7 @@ class Worker:
             return Verdict("crash", f"the process ended with {code}", said.strip())
 
 
-def _too_much(used: float, wall: float, grown: int) -> Verdict | None:
+def _too_much(used, wall, grown):
     if grown > KILL_GROWTH:
         what = f"more than {grown / MIB:.0f} MiB; ended"
         return Verdict("memory", "memory of a case", what, used, grown)
@@ -214,7 +204,7 @@ def _too_much(used: float, wall: float, grown: int) -> Verdict | None:
     return None
 
 
-def _cpu(process: int) -> float:
+def _cpu(process):
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,11 +1,7 @@
 """Random cells in NEURON's memory: sections, their joints, and what is in their membranes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from bench.measures.random import palette
 
@@ -15,13 +11,13 @@ class Cell:
     sections: list[Any] = field(default_factory=list)
 
 
-def place(rng: np.random.Generator, cells: list[Cell]) -> Any:
+def place(rng, cells):
     cell = cells[int(rng.integers(len(cells)))]
     section = cell.sections[int(rng.integers(len(cell.sections)))]
     return section(float(rng.choice([0.5, rng.uniform(0.01, 0.99)])))
 
 
-def make_cells(h: Any, rng: np.random.Generator) -> list[Cell]:
+def make_cells(h, rng):
     count = int(rng.integers(1, 5))
     chosen = [str(n) for n in rng.choice(list(palette.DENSITY), count, replace=False)]
     if any(n in palette.USES_CALCIUM for n in chosen) and rng.random() < 0.8:
@@ -29,7 +25,7 @@ def make_cells(h: Any, rng: np.random.Generator) -> list[Cell]:
     return [_cell(h, rng, c, sorted(set(chosen))) for c in range(int(rng.integers(2, 5)))]
 
 
-def _cell(h: Any, rng: np.random.Generator, number: int, chosen: list[str]) -> Cell:
+def _cell(h, rng, number, chosen):
     cell = Cell()
     for k in range(int(rng.integers(1, 6))):
         section = h.Section(name=f"c{number}_{k}")
@@ -47,7 +43,7 @@ def _cell(h: Any, rng: np.random.Generator, number: int, chosen: list[str]) -> C
     return cell
 
 
-def _shape(h: Any, rng: np.random.Generator, section: Any, soma: bool) -> None:
+def _shape(h, rng, section, soma):
     length = float(rng.uniform(10, 30) if soma else rng.uniform(30, 300))
     diam = float(rng.uniform(10, 25) if soma else rng.uniform(0.4, 4))
     if rng.random() < 0.25:
@@ -61,9 +57,7 @@ def _shape(h: Any, rng: np.random.Generator, section: Any, soma: bool) -> None:
             segment.diam = diam * float(rng.uniform(0.7, 1.3))
 
 
-def _membrane(
-    h: Any, rng: np.random.Generator, section: Any, soma: bool, chosen: list[str]
-) -> None:
+def _membrane(h, rng, section, soma, chosen):
     if soma or rng.random() < 0.2:
         section.insert("hh")
         for segment in section:
@@ -84,7 +78,7 @@ def _membrane(
         _ions(h, rng, section, not set(palette.POOLS).intersection(inserted))
 
 
-def _ions(h: Any, rng: np.random.Generator, section: Any, free: bool) -> None:
+def _ions(h, rng, section, free):
     if rng.random() < 0.3:
         einit, eadvance = (int(x) for x in rng.integers(0, 2, 2))
         c_style = int(rng.integers(0, 3)) if free else 3

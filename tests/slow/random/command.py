@@ -9,9 +9,6 @@ record, and all variables at the end. ``--library`` names a compiled library of 
 The exit code is 1 where a seed differs and NEURON nudged does not.
 """
 
-from __future__ import annotations
-
-import argparse
 import json
 import os
 import shutil
@@ -21,10 +18,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -34,17 +29,16 @@ from clhines.solver.device import devices
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = 40  # seeds that are told one by one
-Row = dict[str, Any]
 
 
-def library(folder: Path) -> Path:
+def library(folder):
     mod = ROOT / "tests" / "mod"
     for path in (*mod.glob("*.mod"), *mod.glob("nmodl/*.mod"), *mod.glob("nmodl/*.inc")):
         shutil.copy(path, folder)
     return nrn.compiled(folder)
 
 
-def row_of(seed: int, given: argparse.Namespace, built: str, spec: str) -> Row:
+def row_of(seed, given, built, spec):
     """Compare one seed in a process of its own."""
     words = [seed, given.duration, given.engine, given.dtype, spec, built]
     path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
@@ -63,11 +57,11 @@ def row_of(seed: int, given: argparse.Namespace, built: str, spec: str) -> Row:
     if not found:
         last = (done.stderr.strip().splitlines() or ["?"])[-1]
         return {"seed": seed, "failed": f"exit code {done.returncode}: {last[:300]}"}
-    row: Row = json.loads(found[0].removeprefix(MARK))
+    row = json.loads(found[0].removeprefix(MARK))
     return row
 
 
-def verdict(row: Row) -> str:
+def verdict(row):
     if "failed" in row:
         return "failed"
     if row["refused"]:
@@ -80,7 +74,7 @@ def verdict(row: Row) -> str:
     return "equal up to chaos" if nudged is not None and nudged <= row["differs"] else "differs"
 
 
-def said(row: Row) -> str:
+def said(row):
     known = verdict(row)
     if "differs" in row:
         nudged = row.get("nudged")
@@ -93,7 +87,7 @@ def said(row: Row) -> str:
     return f"seed {row['seed']}: {known}: {row.get('refused') or ''} {why}".replace("  ", " ")
 
 
-def text(result: dict[str, Any]) -> str:
+def text(result):
     rows, counts = result["rows"], Counter(map(verdict, result["rows"]))
     ran = [r for r in rows if "differs" in r]
     equal = [r for r in ran if verdict(r) == "equal"]
@@ -130,7 +124,7 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join([*found, "", *table.wrapped([f"`{result['record']['command']}`"])])
 
 
-def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def parsed(arguments):
     parser = record.parser("random", __doc__)
     parser.add_argument("--first", type=int, default=1, help="seed")
     parser.add_argument("--seeds", type=int, default=20, help="how many")
@@ -144,7 +138,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     given = parsed(arguments)
     queue = record.queue(given.device, [given.dtype])
     begin = time.monotonic()
@@ -152,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
         built = str(Path(given.library).resolve() if given.library else library(Path(folder)))
         seeds = range(given.first, given.first + given.seeds)
 
-        def work(seed: int) -> Row | None:
+        def work(seed):
             late = time.monotonic() - begin > given.stop_after
             return None if late else row_of(seed, given, built, given.device or "")
 

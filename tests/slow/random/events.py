@@ -1,14 +1,12 @@
 """Random point processes, artificial cells and connections in NEURON's memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bench.measures.random import palette
-from bench.measures.random.cells import Cell, place
+from bench.measures.random.cells import place
 
 
 @dataclass(eq=False)
@@ -27,11 +25,11 @@ class Events:
 PLASTIC = ("ext_nmda", "ext_sum", "nmplast", "nmsyn")
 
 
-def kind_of(thing: Any) -> str:
+def kind_of(thing):
     return str(thing).split("[")[0]
 
 
-def add_points(h: Any, rng: np.random.Generator, cells: list[Cell], found: Events) -> None:
+def add_points(h, rng, cells, found):
     kinds = [str(k) for k in rng.choice(list(palette.SYNAPSES), int(rng.integers(1, 4)), False)]
     for cell in cells:
         for _ in range(int(rng.integers(1, 4))):
@@ -56,9 +54,7 @@ def add_points(h: Any, rng: np.random.Generator, cells: list[Cell], found: Event
             _play(h, rng, found.points[int(rng.integers(len(found.points)))], found)
 
 
-def _stimulus(
-    h: Any, rng: np.random.Generator, kind: str, at: Any, cells: list[Cell], found: Events
-) -> None:
+def _stimulus(h, rng, kind, at, cells, found):
     stimulus = getattr(h, kind)(at)
     palette.put(rng, stimulus, palette.STIMULI[kind])
     found.points.append(stimulus)
@@ -73,7 +69,7 @@ def _stimulus(
         found.sources.append((stimulus, None))
 
 
-def _play(h: Any, rng: np.random.Generator, point: Any, found: Events) -> None:
+def _play(h, rng, point, found):
     name = {"IClamp": "amp", "ext_clamp": "amp", "ExpSyn": "e", "SEClamp": "amp1"}.get(
         kind_of(point)
     )
@@ -93,7 +89,7 @@ def _play(h: Any, rng: np.random.Generator, point: Any, found: Events) -> None:
     found.played.append((point, name, getattr(point, name)))
 
 
-def add_artificial(h: Any, rng: np.random.Generator, seed: int, found: Events) -> None:
+def add_artificial(h, rng, seed, found):
     """Make NetStims, trains of given times and cells that are no part of a cable."""
     for k in range(int(rng.integers(1, 5))):
         stim = h.NetStim()
@@ -119,9 +115,7 @@ def add_artificial(h: Any, rng: np.random.Generator, seed: int, found: Events) -
         found.targets.append((cell, 8.0 if kind == "ext_move" else float(rng.uniform(0.2, 0.8))))
 
 
-def connect(
-    h: Any, rng: np.random.Generator, cells: list[Cell], found: Events
-) -> list[tuple[Any, Any, str]]:
+def connect(h, rng, cells, found):
     """Connect everything; return vectors of spike times, of their sources, and names."""
     seen = set[tuple[str, int]]()
     for cell in cells:
@@ -154,9 +148,7 @@ def connect(
     return [(times, numbers, "gids"), *vectors]
 
 
-def _netcon(
-    h: Any, rng: np.random.Generator, source: tuple[Any, Any, int], target: Any, weight: float
-) -> Any:
+def _netcon(h, rng, source, target, weight):
     thing, section, gid = source
     if gid >= 100:
         made = h.ParallelContext().gid_connect(gid, target)
@@ -176,7 +168,7 @@ def _netcon(
     return made
 
 
-def _delay(rng: np.random.Generator, dt: float) -> float:
+def _delay(rng, dt):
     """Return a delay of any length, of whole or half steps, or of less than one."""
     kind = float(rng.random())
     if kind < 0.6:

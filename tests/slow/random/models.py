@@ -1,7 +1,5 @@
 """A random model in NEURON's memory, with the vectors that record it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +26,7 @@ class Random:
     refused: str
     kept: list[Any]
 
-    def reset(self, h: Any) -> None:
+    def reset(self, h):
         """Let all streams begin, and initialise."""
         for thing, name in self.events.streams:
             getattr(thing, name).set_seq(0)
@@ -37,7 +35,7 @@ class Random:
         h.ninf_nmloop, h.nexp_nmloop = 0.3, 0.1  # INITIAL reads what the last run left
         h.finitialize(self.v_init)
 
-    def taken(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    def taken(self):
         """Return times of spikes, their sources in order, and traces, as copied."""
         times, numbers = [], []
         for t, n, _ in self.spikes:
@@ -49,7 +47,7 @@ class Random:
         return times, numbers, [np.array(v) for _, v in self.traces]
 
 
-def make(h: Any, seed: int, scale: str = "all") -> Random:
+def make(h, seed, scale="all"):
     """Build the model of a seed."""
     rng = np.random.default_rng([16, seed, len(scale)])
     settings(h, rng)
@@ -72,7 +70,7 @@ def make(h: Any, seed: int, scale: str = "all") -> Random:
     return Random(cells, found, spikes, traces, v_init, rng, refused, kept)
 
 
-def settings(h: Any, rng: np.random.Generator) -> None:
+def settings(h, rng):
     h.cvode_active(0)
     h.celsius = float(rng.choice([6.3, 16.0, 22.5, 35.0]))
     h.steps_per_ms = int(rng.choice(STEPS_PER_MS))
@@ -85,9 +83,7 @@ def settings(h: Any, rng: np.random.Generator) -> None:
     h.cai0_ca_ion, h.cao0_ca_ion = float(rng.uniform(5e-5, 2e-4)), float(rng.uniform(1.5, 2.5))
 
 
-def _traces(
-    h: Any, rng: np.random.Generator, cells: list[Cell], found: Events
-) -> list[tuple[str, Any]]:
+def _traces(h, rng, cells, found):
     wanted = []
     for cell in cells:
         wanted.append((f"{cell.sections[0]}.v", cell.sections[0](0.5)._ref_v))
@@ -113,7 +109,7 @@ def _traces(
     return vectors
 
 
-def _names(h: Any, mechanism: Any) -> list[str]:
+def _names(h, mechanism):
     suffix, found = f"_{mechanism.name()}", []
     for kind in (2, 3):
         standard = h.MechanismStandard(mechanism.name(), kind)
@@ -125,7 +121,7 @@ def _names(h: Any, mechanism: Any) -> list[str]:
     return found or [v.name().removesuffix(suffix) for v in mechanism][:1]
 
 
-def _refused(h: Any, what: str, section: Any) -> list[Any]:
+def _refused(h, what, section):
     if what == "extracellular":
         section.insert("extracellular")
         section(0.5).xc[0] = -1

@@ -1,14 +1,6 @@
 """Mechanisms that random models are made of, and what of each is drawn."""
 
-from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-
-Ranges = dict[str, tuple[float, float]]
-
-DENSITY: dict[str, Ranges] = {
+DENSITY = {
     "chkbuffer": {"g": (1e-5, 5e-4), "influx": (0.001, 0.02)},
     "chkcascade": {"g": (1e-5, 5e-4), "tau": (0.5, 3)},
     "chkeight": {"g": (1e-4, 3e-3), "k": (1, 4)},
@@ -41,7 +33,7 @@ WHOLE = {"count", "power"}
 POOLS = ("ext_cad", "nmcad")  # one of them in a section: both write cai
 USES_CALCIUM = {"ext_ca", "ext_cad", "ext_kca", "nmcad", "nmghk", "nmkca"}
 # parameters of synapses, and the largest weight of a connection
-SYNAPSES: dict[str, tuple[Ranges, float]] = {
+SYNAPSES = {
     "ExpSyn": ({"tau": (0.3, 5)}, 0.02),
     "Exp2Syn": ({"tau1": (0.1, 1), "tau2": (1.5, 8)}, 0.02),
     "ext_nmda": ({"tau": (5, 30), "dur": (0.5, 4)}, 0.003),
@@ -50,7 +42,7 @@ SYNAPSES: dict[str, tuple[Ranges, float]] = {
     "nmsyn": ({"tau": (1, 6)}, 0.008),
     "nmrandom": ({"amp": (0.001, 0.02)}, 3.0),
 }
-STIMULI: dict[str, Ranges] = {
+STIMULI = {
     "IClamp": {"delay": (0, 60), "dur": (50, 500), "amp": (0.02, 0.4)},
     "SEClamp": {"rs": (5, 50), "dur1": (50, 200), "amp1": (-60, -45), "dur2": (10, 100)},
     "OClamp": {},
@@ -65,7 +57,7 @@ STIMULI: dict[str, Ranges] = {
 }
 POINTERS = {"ext_gap": "vgap", "nmpoint": "other"}
 SENDS = ("ext_watch", "nmwatch")  # point processes that send events
-ARTIFICIAL: dict[str, Ranges] = {
+ARTIFICIAL = {
     "IntFire1": {"tau": (5, 20), "refrac": (1, 5)},
     "IntFire2": {"taum": (5, 15), "taus": (16, 30), "ib": (0, 0.9)},
     "IntFire4": {"taue": (1, 4), "taum": (20, 40)},
@@ -77,7 +69,7 @@ ARTIFICIAL: dict[str, Ranges] = {
 REFUSED = ("extracellular", "CVode", "LinearMechanism")
 
 
-def put(rng: np.random.Generator, thing: Any, ranges: Ranges) -> None:
+def put(rng, thing, ranges):
     for name, (low, high) in ranges.items():
         value = float(rng.uniform(low, high))
         setattr(thing, name, round(value) if name in WHOLE else value)

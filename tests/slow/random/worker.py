@@ -7,18 +7,14 @@ some calls values change, and some calls are taken back by SaveState and taken a
 line of JSON.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from bench.measures.random.models import Random, make
+from bench.measures.random.models import make
 
 MARK = "RANDOM "
 CALLS = 8  # of a run in which a coin decides who takes each call
@@ -28,10 +24,9 @@ SAME = 1e-9  # ms between times of one spike
 # by about this in a step beside exact slopes, mV.
 NUDGE = 1e-11
 NOT_NOISE = 1e-8  # relative: above it, the nudged NEURON is run, too
-Taken = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
 
 
-def pieces(model: Random, stop: float) -> list[tuple[float, bool]]:
+def pieces(model, stop):
     """Return ends of the pieces of a run, and whether this package runs them."""
     rng = model.rng
     count = int(rng.choice([1, 1, 1, 2, 3]))
@@ -42,19 +37,17 @@ def pieces(model: Random, stop: float) -> list[tuple[float, bool]]:
     return list(zip(ends, turns, strict=True))
 
 
-def decide_at_random(seed: int) -> None:
+def decide_at_random(seed):
     """Turn the switch on, and let a coin decide each call."""
     import clhines
     from clhines.neuron.switch.cost import Accounts
 
     coin = np.random.default_rng(seed)
-    Accounts.device_is_sooner = lambda *_: bool(coin.random() < 0.5)  # type: ignore[method-assign]
+    Accounts.device_is_sooner = lambda *_: bool(coin.random() < 0.5)
     clhines.neuron.enable(when="faster")
 
 
-def visits(
-    h: Any, model: Random, seed: int, stop: float
-) -> list[tuple[float, Callable[[float], Any]]]:
+def visits(h, model, seed, stop):
     """Return the calls of a run: plain ones, some after a change, some taken twice by SaveState."""
     rng = np.random.default_rng([17, seed])
     ends = [*np.sort(rng.uniform(0.02 * stop, 0.98 * stop, CALLS - 1)).tolist(), stop]
@@ -64,23 +57,23 @@ def visits(
     wire = wires[int(rng.integers(len(wires)))] if wires and not model.events.plastic else None
     values = section.cm, wire.weight[0] if wire is not None else 0.0
 
-    def put(factor: float) -> None:
+    def put(factor):
         section.cm = values[0] * factor
         if wire is not None:
             wire.weight[0] = values[1] * factor
 
-    def begin(until: float) -> None:
+    def begin(until):
         put(1.0)
         h.continuerun(until)
 
-    def plain(until: float) -> None:
+    def plain(until):
         h.continuerun(until)
 
-    def changed(until: float) -> None:
+    def changed(until):
         put(factor)
         h.continuerun(until)
 
-    def twice(until: float) -> None:
+    def twice(until):
         saved = h.SaveState()
         saved.save()
         h.continuerun(until)
@@ -95,7 +88,7 @@ def visits(
     return list(zip(ends, ways, strict=True))
 
 
-def first_difference(truth: Taken, other: Taken) -> float | None:
+def first_difference(truth, other):
     """Return the time of the first spike that is at another time, of another source or missing."""
     found = []
     for t, n, u, m in zip(truth[0], truth[1], other[0], other[1], strict=True):
@@ -105,8 +98,8 @@ def first_difference(truth: Taken, other: Taken) -> float | None:
     return float(min(found)) if found else None
 
 
-def largest(model: Random, truth: Taken, other: Taken, until: float, dt: float) -> dict[str, Any]:
-    found: dict[str, Any] = {"relative": 0.0, "where": "", "v": 0.0}
+def largest(model, truth, other, until, dt):
+    found = {"relative": 0.0, "where": "", "v": 0.0}
     for (name, _), a, b in zip(model.traces, truth[2], other[2], strict=True):
         if len(a) != len(b):
             return {"relative": math.inf, "where": f"{name}: {len(a)} {len(b)} values", "v": 0.0}
@@ -125,16 +118,16 @@ def largest(model: Random, truth: Taken, other: Taken, until: float, dt: float) 
     return found
 
 
-def truth_steps(truth: Taken) -> int:
+def truth_steps(truth):
     """Return the number of values of what is recorded in each step."""
     return max(len(a) for a in truth[2])
 
 
-def nudged(h: Any, model: Random) -> Callable[[float], None]:
+def nudged(h, model):
     """Return a run by NEURON that nudges each voltage after each step."""
     references = [s._ref_v for c in model.cells for section in c.sections for s in section]
 
-    def run(until: float) -> None:
+    def run(until):
         steps = math.ceil((until - h.t) / h.dt - 0.5 - 1e-6)
         for k in range(steps):
             h.fadvance()
@@ -144,7 +137,7 @@ def nudged(h: Any, model: Random) -> Callable[[float], None]:
     return run
 
 
-def state_of(h: Any, model: Random) -> dict[str, float]:
+def state_of(h, model):
     found = {"t": h.t}
     for section in h.allsec():
         for segment in section:
@@ -166,8 +159,8 @@ def state_of(h: Any, model: Random) -> dict[str, float]:
     return {name: value for name, value in found.items() if "_dv_" not in name}
 
 
-def ends(truth: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+def ends(truth, other):
+    found = {}
     for name, a in truth.items():
         b = other[name]
         if a == b or (math.isnan(a) and math.isnan(b)):
@@ -179,16 +172,14 @@ def ends(truth: dict[str, float], other: dict[str, float]) -> dict[str, float]:
     return {name: found[name] for name in worst}
 
 
-def run_all(
-    h: Any, model: Random, plan: Sequence[tuple[float, Callable[[float], object]]]
-) -> Taken:
+def run_all(h, model, plan):
     model.reset(h)
     for until, way in plan:
         way(until)
     return model.taken()
 
 
-def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None) -> dict[str, Any]:
+def compared(seed, stop, engine, dtype, device):
     from neuron import h
 
     import clhines
@@ -196,10 +187,10 @@ def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None
     model = make(h, seed)
     plan = pieces(model, stop)
 
-    def ours(until: float) -> None:
+    def ours(until):
         clhines.neuron.run(until, engine=engine, dtype=dtype, device=device)
 
-    row: dict[str, Any] = {"seed": seed, "refused": model.refused, "pieces": len(plan)}
+    row = {"seed": seed, "refused": model.refused, "pieces": len(plan)}
     if model.refused:
         model.reset(h)
         return row | _refusal(h, model.refused, ours)
@@ -243,7 +234,7 @@ def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None
     return row
 
 
-def _refusal(h: Any, what: str, ours: Callable[[float], object]) -> dict[str, Any]:
+def _refusal(h, what, ours):
     import clhines
 
     try:
@@ -254,7 +245,7 @@ def _refusal(h: Any, what: str, ours: Callable[[float], object]) -> dict[str, An
     return {"said": "", "named": False}
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     seed, stop, engine, dtype, device, library = arguments
     from neuron import h
 
