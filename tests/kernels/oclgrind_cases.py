@@ -94,12 +94,28 @@ def open_queue():
 
 def solver_of(queue, config, forest, dtype):
     method, options = CONFIGS[config]
-    most = fine.MOST_LEVELS
-    fine.MOST_LEVELS = 30 if config == OWN_LEVELS else 0
-    try:
+    with mock.patch.object(fine, "MOST_LEVELS", 30 if config == OWN_LEVELS else 0):
         return Solver(forest, method, dtype, queue=queue, **options)
-    finally:
-        fine.MOST_LEVELS = most
+
+
+def small_memory(size):
+    """Let devices have so many bytes of local memory in the block."""
+    real = devices.limits
+    return mock.patch.object(devices, "limits", lambda d: replace(real(d), local_bytes=size))
+
+
+def packed_system(solver, system):
+    return {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
+
+
+def assert_bad_pivot(solver, system, *place):
+    """Solve; a bad pivot is reported in this cell, and node if it is given."""
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node)[: len(place)] == place
+    else:
+        raise AssertionError("no PivotError")
 
 
 def solve_case(queue, config, forest, dtype, symmetric, rows):
@@ -107,7 +123,7 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     system = make_system(forest, dtype, symmetric, rows)
     system.assert_solved(solver.solve(**system.arrays), updates_for(method))
     if method == "fine" and solver.engine.loaded.takes_natural:  # what solve() did not need
-        packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
+        packed = packed_system(solver, system)
         out = cla.empty_like(packed["b"])
         solver.enqueue(**packed, out=out)
         system.assert_solved(solver.from_device_order(out).get())
@@ -120,7 +136,7 @@ def factor_case(queue, forest, dtype, symmetric):
     system = make_system(forest, dtype, symmetric, 2)
     factors = solver.factor(system.d, system.u, l=system.l)
     system.assert_solved(factors.solve(system.b))
-    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
+    packed = packed_system(solver, system)
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)  # plain, in device order
     system.assert_solved(solver.from_device_order(out).get())
@@ -137,65 +153,41 @@ def factor_case(queue, forest, dtype, symmetric):
 def in_place_case(queue, config, forest):
     """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
     solver, system = solve_case(queue, config, forest, np.float32, True, 6)
-    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
+    packed = packed_system(solver, system)
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
     system.assert_solved(
         solver.from_device_order(packed["b"]).get(), updates_for(CONFIGS[config][0])
     )
     system.d[[2, 3, -1]] = -1
-    try:
-        solver.solve(**system.arrays)
-    except PivotError as error:
-        assert error.cell == 0
-    else:
-        raise AssertionError("no PivotError")
+    assert_bad_pivot(solver, system, 0)
 
 
 def pieces_case(queue, dtype, symmetric):
     """Cells above local memory, in pieces of at most 32 values, a bad pivot in one of them."""
-    real = devices.limits
-    devices.limits = lambda device: replace(real(device), local_bytes=2560)
-    try:
-        forest = Forest.from_parents([chain(130), random_binary_tree(150, 15, 3), chain(5)])
+    forest = Forest.from_parents([chain(130), random_binary_tree(150, 15, 3), chain(5)])
+    with small_memory(2560):
         solver = Solver(forest, "contraction", dtype, queue=queue, work_group=16, segment=4)
-    finally:
-        devices.limits = real
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
     assert solver.plan.takes_natural
     system = make_system(forest, dtype, symmetric, 2)
     system.assert_solved(solver.solve(**system.arrays))
-    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
+    packed = packed_system(solver, system)
     solver.enqueue(**packed, out=packed["b"])  # in device order
     system.assert_solved(solver.from_device_order(packed["b"]).get())
     system.d[140] = -1
-    try:
-        solver.solve(**system.arrays)
-    except PivotError as error:
-        assert (error.cell, error.node) == (1, 140)
-    else:
-        raise AssertionError("no PivotError")
-    return solver
+    assert_bad_pivot(solver, system, 1, 140)
 
 
 def long_chains_case(queue, method, dtype, symmetric):
     """Chains above local memory beside others, of which one has a bad pivot."""
-    real = devices.limits
-    devices.limits = lambda device: replace(real(device), local_bytes=700)
-    try:
-        forest = Forest.from_parents([chain(130), chain(4), chain(45), chain(1)])
+    forest = Forest.from_parents([chain(130), chain(4), chain(45), chain(1)])
+    with small_memory(700):
         solver = Solver(forest, method, dtype, queue=queue, work_group=8)
-    finally:
-        devices.limits = real
     assert [p.spec.storage for p in solver.plan.parts] == ["local", "global"]
     system = make_system(forest, dtype, symmetric, 2)
     system.assert_solved(solver.solve(**system.arrays), updates_for(method))
     system.d[[20, 140]] = -1
-    try:
-        solver.solve(**system.arrays)
-    except PivotError as error:
-        assert (error.cell, error.node) == (0, 20)
-    else:
-        raise AssertionError("no PivotError")
+    assert_bad_pivot(solver, system, 0, 20)
     assert solver.status().tolist() == [20, -1, 140, -1]
 
 
@@ -241,26 +233,33 @@ def lanes_case(queue, sizes, symmetric):
     assert engine.found_finite
 
 
+def assert_gradients(queue, dtype, make, duration, loss, mode="auto", **options):
+    """Compare the derivatives of `make(**given)`, a simulation and by what, with NumPy's."""
+    found = []
+    for given, how in (({"queue": queue, "dtype": dtype}, mode), ({"engine": "reference"}, "auto")):
+        sim, of = make(**given)
+        gradient = sim.gradient(duration, loss, of, mode=how, **options)
+        found.append([gradient[one] for one in of])
+    near = 1e-9 if dtype == "float64" else 1e-3
+    for ours, theirs in zip(*found, strict=True):
+        assert np.abs(ours - theirs).max() <= near * np.abs(theirs).max()
+
+
+def sum_of_squares(v, *others):
+    slopes = [2 * v, *(0 * one for one in others)]
+    return float((v**2).sum()), slopes if others else slopes[0]
+
+
 def gradient_case(queue, dtype, mode):
-    """A few steps of two cells, and the derivatives beside those of NumPy."""
-    found, device = [], {"queue": queue, "dtype": dtype}
-    for given, how in ((device, mode), ({"engine": "reference"}, "auto")):
+    def make(**given):
         net = Network(discretise(ring_cell(2, 0.9, 2, seed=1), max_length=100.0), 2)
         channel = net.insert("hh", "soma", gnabar=[0.1, 0.12])
         clamp = net.add("iclamp", at=net.soma, dur=1.0, amp=[0.2, 0.3])
         sim = Simulation(net, 0.025, **given)
         sim.record("v", net.soma)
-        of = [(channel, "gnabar"), (clamp, "amp"), *(["v_init"] if mode == "reverse" else [])]
-        gradient = sim.gradient(0.1, lambda v: (float((v**2).sum()), 2 * v), of, mode=how)
-        found.append([gradient[one] for one in of])
-    assert_near(found, dtype)
+        return sim, [(channel, "gnabar"), (clamp, "amp"), *["v_init"] * (mode == "reverse")]
 
-
-def assert_near(found, dtype):
-    """Check derivatives, of a device and of NumPy."""
-    near = 1e-9 if dtype == "float64" else 1e-3
-    for ours, theirs in zip(*found, strict=True):
-        assert np.abs(ours - theirs).max() <= near * np.abs(theirs).max()
+    assert_gradients(queue, dtype, make, 0.1, sum_of_squares, mode)
 
 
 def pair_of_cells():
@@ -270,8 +269,8 @@ def pair_of_cells():
 
 def event_gradient_case(queue, dtype):
     """Two cells that excite each other, with calcium, and the slopes of their spikes."""
-    found, device = [], {"queue": queue, "dtype": dtype}
-    for given in (device, {"engine": "reference"}):
+
+    def make(**given):
         net = pair_of_cells()
         net.insert("hh", net.soma)
         synapses = net.add("exp2syn", at=[1, 1, 3, 3])
@@ -280,26 +279,23 @@ def event_gradient_case(queue, dtype):
         sim = Simulation(net, 0.05, v_init=-45.0, **given)
         sim.record("v", net.soma)
         sim.record("B", synapses)
-        loss = lambda v, b: (float((v**2).sum()), [2 * v, 0 * b])  # noqa: E731
-        of = [(clamp, "amp"), (synapses, "tau1"), "weight"]
-        gradient = sim.gradient(0.6, loss, of, surrogate=2.0)
-        found.append([gradient[one] for one in of])
-    assert_near(found, dtype)
+        return sim, [(clamp, "amp"), (synapses, "tau1"), "weight"]
+
+    assert_gradients(queue, dtype, make, 0.6, sum_of_squares, surrogate=2.0)
 
 
 def ion_gradient_case(queue, dtype):
     """Calcium that flows into two cells, and its concentration recorded."""
-    found, device = [], {"queue": queue, "dtype": dtype}
-    for given in (device, {"engine": "reference"}):
+
+    def make(**given):
         net = pair_of_cells()
         channel, pool = net.insert("ca_l", gbar=0.002), net.insert("ca_pool", gamma=0.4)
         net.insert("sk", net.soma)
         sim = Simulation(net, 0.05, v_init=-30.0, **given)
         sim.record("cai", [0, 1])
-        of = [(channel, "gbar"), (pool, "decay"), "v_init"]
-        gradient = sim.gradient(0.2, lambda c: (float((c**2).sum()), 2 * c), of)
-        found.append([gradient[one] for one in of])
-    assert_near(found, dtype)
+        return sim, [(channel, "gbar"), (pool, "decay"), "v_init"]
+
+    assert_gradients(queue, dtype, make, 0.2, sum_of_squares)
 
 
 def floor_case(queue, real, width):
@@ -530,20 +526,17 @@ def gated_case(queue, dtype):
 
 def blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
-    planned = cell_blocks.plan_blocks
     cpu = SimpleNamespace(**{**vars(devices), "is_cpu": lambda _: True})
-    choose.devices = steps.devices = cpu
-    cell_blocks.plan_blocks = lambda model, wires, *_: blocks_of(
-        model, wires, work_of(model), exact_cells.CELLS, 1.0
-    )
-    try:
-        net, groups = exact_cells.network()
-        net.add(mod_files.ours("ext_reset"), [net.soma[0] + 1], high=-80.0)
-        total, _ = adding(net, net.soma, net.soma, net.soma)
+    net, groups = exact_cells.network()
+    net.add(mod_files.ours("ext_reset"), [net.soma[0] + 1], high=-80.0)
+    total, _ = adding(net, net.soma, net.soma, net.soma)
+    planned = lambda m, wires, *_: blocks_of(m, wires, work_of(m), exact_cells.CELLS, 1.0)  # noqa: E731
+    with (
+        mock.patch.object(choose, "devices", cpu),
+        mock.patch.object(steps, "devices", cpu),
+        mock.patch.object(cell_blocks, "plan_blocks", planned),
+    ):
         sim = Simulation(net, 0.05, dtype, queue=queue, max_spikes=SPIKES)
-    finally:
-        choose.devices = steps.devices = devices
-        cell_blocks.plan_blocks = planned
     assert isinstance(sim.runner.kernels, CellBlocks)
     asked = (("n", groups["ext_table"]), ("total", total))
     number = sim.record("v", net.soma), *(sim.record(name, group) for name, group in asked)
@@ -573,18 +566,21 @@ def tiled_case(queue, dtype):
     np.testing.assert_array_equal(ints.get()[1:], [4, 2, 0])
 
 
+def case(label, function, *arguments):
+    return label, lambda queue: function(queue, *arguments)
+
+
 def clean_cases():
     """Yield name and function of every case that must run without a report."""
+    both, either = ("float64", "float32"), ((np.float64, True), (np.float32, False))
     for config, (method, _) in CONFIGS.items():
         for name, forest in (("mixed", mixed_forest(method)), ("equal", equal_forest(method))):
-            for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+            for dtype, symmetric in either:
                 rows = 1 + (symmetric == (name == "equal"))  # each with either dtype
                 kind = "symmetric" if symmetric else "unsymmetric"
                 label = f"{config}: {name}, {np.dtype(dtype).name}, {kind}, {rows} rows"
-                arguments = config, forest, dtype, symmetric, rows
-                yield label, lambda queue, a=arguments: solve_case(queue, *a)
-            arguments = config, forest
-            yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
+                yield case(label, solve_case, config, forest, dtype, symmetric, rows)
+            yield case(f"{config}: {name}, in place", in_place_case, config, forest)
     # Vectors of cells whose codes are not in order; trees of more places than a group's values;
     # chains without codes.
     more = families() | {"equal chains": [chain(19)] * 5}
@@ -597,85 +593,64 @@ def clean_cases():
         forest = forest_for(CONFIGS[config][0], more[name])
         for dtype, symmetric in ((np.float64, False), (np.float32, True)):
             label = f"{config}: {name}, {np.dtype(dtype).name}"
-            arguments = config, forest, dtype, symmetric, 1
-            yield label, lambda queue, a=arguments: solve_case(queue, *a)
-    engines = ("steps", 0), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)
-    for engine, lanes in engines:
-        for dtype in ("float64", "float32"):
+            yield case(label, solve_case, config, forest, dtype, symmetric, 1)
+    for engine, lanes in (("steps", 0), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)):
+        for dtype in both:
             label = f"network: {engine}, {lanes} lanes, {dtype}"
-            arguments = engine, dtype, lanes
-            yield label, lambda queue, a=arguments: network_case(queue, *a)
-    arguments = "blocks", "float64", 2, True
-    yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
-    yield "network: points", lambda queue: points_case(queue, "float64")
-    yield "network: exact steps", lambda queue: exact_case(queue, "float64")
-    for dtype in ("float64", "float32"):
-        yield f"network: diffusion, {dtype}", lambda queue, a=dtype: diffusing_case(queue, a)
-        yield f"network: layers, {dtype}", lambda queue, a=dtype: layered_case(queue, a)
-        yield f"network: layer segments, {dtype}", lambda queue, a=dtype: segments_case(queue, a)
-    yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
+            yield case(label, network_case, engine, dtype, lanes)
+    yield case("network: constant factors", network_case, "blocks", "float64", 2, True)
+    yield case("network: points", points_case, "float64")
+    yield case("network: exact steps", exact_case, "float64")
+    for dtype in both:
+        yield case(f"network: diffusion, {dtype}", diffusing_case, dtype)
+        yield case(f"network: layers, {dtype}", layered_case, dtype)
+        yield case(f"network: layer segments, {dtype}", segments_case, dtype)
+    yield case("network: exact epochs", exact_epochs_case, "float64")
     for cells in (2, 5):
-        yield (
-            f"network: pointers, {cells}",
-            lambda queue, c=cells: pointed_case(queue, "float64", c),
-        )
-    yield "network: gates of others", lambda queue: gated_case(queue, "float64")
-    yield "network: cell blocks", lambda queue: blocks_case(queue, "float64")
-    for dtype in ("float64", "float32"):
-        yield f"copies, {dtype}", lambda queue, a=dtype: tiled_case(queue, a)
+        yield case(f"network: pointers, {cells}", pointed_case, "float64", cells)
+    yield case("network: gates of others", gated_case, "float64")
+    yield case("network: cell blocks", blocks_case, "float64")
+    for dtype in both:
+        yield case(f"copies, {dtype}", tiled_case, dtype)
     for dtype in (np.float64, np.float32):
         for symmetric in (True, False):
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"
-            arguments = dtype, symmetric
-            yield label, lambda queue, a=arguments: pieces_case(queue, *a)
+            yield case(label, pieces_case, dtype, symmetric)
     for method in ("cr", "pcr", "cr_pcr"):
-        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+        for dtype, symmetric in either:
             label = f"long chains: {method}, {np.dtype(dtype).name}, {symmetric}"
-            arguments = method, dtype, symmetric
-            yield label, lambda queue, a=arguments: long_chains_case(queue, *a)
+            yield case(label, long_chains_case, method, dtype, symmetric)
     caterpillars = forest_for("contraction", families()["caterpillar"])
     forests = {"mixed": mixed_forest(), "equal": equal_forest(), "caterpillar": caterpillars}
     for name, forest in forests.items():
-        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+        for dtype, symmetric in either:
             label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
-            arguments = forest, dtype, symmetric
-            yield label, lambda queue, a=arguments: factor_case(queue, *a)
+            yield case(label, factor_case, forest, dtype, symmetric)
     for algorithm in ALGORITHMS:
         pairs = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
-        for *given, turned in (
+        for rule, delay, turned in (
             (None, (1, 3), False), (None, 2, False), (pairs, (1, 3), False), (pairs, 2, True)
         ):  # fmt: skip
-            rule, delay = given
             label = f"spikes: {algorithm}, {'plastic' if rule else 'fixed'}, {delay}"
-            arguments = algorithm, rule, delay, turned
-            yield label, lambda queue, a=arguments: spikes_case(queue, *a)
+            yield case(label, spikes_case, algorithm, rule, delay, turned)
     for name in ("triplet", "dopamine"):
-        arguments = "pull", Rule(name), (1, 3)
-        yield f"spikes: {name}", lambda queue, a=arguments: spikes_case(queue, *a)
+        yield case(f"spikes: {name}", spikes_case, "pull", Rule(name), (1, 3))
     for real in ("double", "float"):
-        yield f"tridiagonal: {real}", lambda queue, a=real: tridiagonal_case(queue, a)
+        yield case(f"tridiagonal: {real}", tridiagonal_case, real)
         for width in (1, 4):
-            yield f"floor: {real}, {width}", lambda queue, a=(real, width): floor_case(queue, *a)
-
+            yield case(f"floor: {real}, {width}", floor_case, real, width)
     for limits in (Limits(), Limits(is_cpu=True, vector_bytes=16, compute_units=1)):
         for symmetric in (True, False):
             label = f"many right-hand sides: {'CPU' if limits.is_cpu else 'GPU'}, {symmetric}"
-            arguments = limits, symmetric
-            yield label, lambda queue, a=arguments: many_case(queue, *a)
+            yield case(label, many_case, limits, symmetric)
     for sizes in ([9], [4] * 11, [5, 1, 3, 6]):
         for symmetric in (True, False):
-            arguments = sizes, symmetric
-            label = f"chains in lanes: {sizes}, {symmetric}"
-            yield label, lambda queue, a=arguments: lanes_case(queue, *a)
-
-    for dtype, mode in itertools.product(("float64", "float32"), ("forward", "reverse")):
-        yield (
-            f"gradients: {dtype}, {mode}",
-            lambda queue, a=(dtype, mode): gradient_case(queue, *a),
-        )
-    for dtype in ("float64", "float32"):
-        yield f"gradients of events: {dtype}", lambda queue, a=dtype: event_gradient_case(queue, a)
-        yield f"gradients of ions: {dtype}", lambda queue, a=dtype: ion_gradient_case(queue, a)
+            yield case(f"chains in lanes: {sizes}, {symmetric}", lanes_case, sizes, symmetric)
+    for dtype, mode in itertools.product(both, ("forward", "reverse")):
+        yield case(f"gradients: {dtype}, {mode}", gradient_case, dtype, mode)
+    for dtype in both:
+        yield case(f"gradients of events: {dtype}", event_gradient_case, dtype)
+        yield case(f"gradients of ions: {dtype}", ion_gradient_case, dtype)
 
 
 def share_of(part):

@@ -1,5 +1,7 @@
 """Faults planted in kernels, and what Oclgrind must say of each."""
 
+from unittest import mock
+
 import numpy as np
 import pyopencl.array as cla
 from oclgrind_cases import (
@@ -113,12 +115,7 @@ FAULTS |= {
     ),
     "cr_pcr: steps of PCR in place": ("cr_pcr", "to = OTHER", "to = 0", "race"),
     "pcr: one node too far": ("pcr", "x[j] = solution", "x[num_values] = solution", "write"),
-    "cr: one coupling too many": (
-        "cr",
-        "j + 1 < n ? u[j + 1]",
-        "j < n ? u[j + 1000]",
-        "read",
-    ),
+    "cr: one coupling too many": ("cr", "j + 1 < n ? u[j + 1]", "j < n ? u[j + 1000]", "read"),
 }
 # Without any barrier every kernel that has some must race.
 for _config in CONFIGS:
@@ -135,8 +132,7 @@ def fault_case(config, old, new):
             there.append(old in source)
         return source.replace(old, new)
 
-    program.render = changed
-    try:
+    with mock.patch.object(program, "render", changed):
         if config == "spikes":
             deliver_spikes(queue, "vsn", None, (1, 3))
             assert any(there), f"{old!r} is not in the source"
@@ -152,8 +148,6 @@ def fault_case(config, old, new):
             solver.enqueue(*packed, out=cla.empty_like(packed[2]))
         assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         queue.finish()
-    finally:
-        program.render = real_render
 
 
 def planted_faults():
