@@ -22,6 +22,13 @@ def _driven(name, records, params=None, **more):
     }
 
 
+def _point(name, records, params=None, **more):
+    """A point process beside a leak and both clamps, and what is recorded of it."""
+    points = [[name, params or {}], CLAMP, BACK]
+    records = [[0, r] for r in records] + more.pop("of_weights", [])
+    return {"name": name, "density": [PAS], "points": points, "records": records, **more}
+
+
 CASES = [
     _driven(
         "nmexpr",
@@ -68,58 +75,44 @@ CASES = [
         **_driven("nmhint", [], ions=["k", "na"]),
         "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],
     },
-    {
-        "name": "nmturns",
-        "density": [PAS],
-        "points": [["nmturns", {}], CLAMP, BACK],
-        "netcons": [[None, 0, [w, 0, 0], 1] for w in (0.001, 0.002, -1)],
-        "events": [[0, 2.0], [1, 3.3], [2, 4.4], [0, 7.5], [1, 9.1], [2, 9.3]],
-        "records": [[0, "g"], [0, "last"], ["weight", "0[1]"], ["weight", "1[1]"]],
-    },
-    {
-        "name": "nmindex",
-        "density": [PAS],
-        "points": [["nmindex", {"lag": 1}], CLAMP, BACK],
-        "netcons": [[None, 0, [w], 1] for w in (0.4, 0.7, -0.1)],
-        "events": [[k % 3, 0.4 + 0.83 * k] for k in range(17)],
-        "records": [[0, n] for n in ("i", "m", "sum", "g[0]", "g[2]", "ring[1]", "ring[5]")],
-    },
-    {
-        "name": "nmpulses",
-        "density": [PAS],
-        "points": [["nmpulses", {"tau": 0.8}], CLAMP, BACK],
-        "netcons": [[None, 0, [w], 1] for w in (0.4, 0.7, 0)],
-        "events": [[k % 3, 0.4 + 0.83 * k] for k in range(11)],
-        "records": [[0, n] for n in ("i", "open", "level", "wave", "late", "echo", "size[1]")],
-    },
-    {
-        "name": "nmreturn",
-        "density": [PAS],
-        "points": [["nmreturn", {}], CLAMP, BACK],
-        "netcons": [[None, 0, [w, 0], 1] for w in (0.002, 0.003, -1)],
-        "events": [[k % 3, 0.4 + 0.5 * k] for k in range(22)],
-        "records": [
-            *([0, name] for name in ("g", "ignored", "taken", "class", "factor")),
-            *(["weight", f"{k}[1]"] for k in range(3)),
-        ],
-    },
-    {
-        "name": "nmmixed",
-        "density": [PAS],
-        "points": [["nmmixed", {}], CLAMP, BACK],
-        "netcons": [[None, 0, [0.5], 1]],
-        "events": [[0, 2.0], [0, 7.5]],
-        "records": [[0, "i"], [0, "last"], [0, "seen"]],
-    },
+    _point(
+        "nmturns",
+        ["g", "last"],
+        netcons=[[None, 0, [w, 0, 0], 1] for w in (0.001, 0.002, -1)],
+        events=[[0, 2.0], [1, 3.3], [2, 4.4], [0, 7.5], [1, 9.1], [2, 9.3]],
+        of_weights=[["weight", "0[1]"], ["weight", "1[1]"]],
+    ),
+    _point(
+        "nmindex",
+        ["i", "m", "sum", "g[0]", "g[2]", "ring[1]", "ring[5]"],
+        {"lag": 1},
+        netcons=[[None, 0, [w], 1] for w in (0.4, 0.7, -0.1)],
+        events=[[k % 3, 0.4 + 0.83 * k] for k in range(17)],
+    ),
+    _point(
+        "nmpulses",
+        ["i", "open", "level", "wave", "late", "echo", "size[1]"],
+        {"tau": 0.8},
+        netcons=[[None, 0, [w], 1] for w in (0.4, 0.7, 0)],
+        events=[[k % 3, 0.4 + 0.83 * k] for k in range(11)],
+    ),
+    _point(
+        "nmreturn",
+        ["g", "ignored", "taken", "class", "factor"],
+        netcons=[[None, 0, [w, 0], 1] for w in (0.002, 0.003, -1)],
+        events=[[k % 3, 0.4 + 0.5 * k] for k in range(22)],
+        of_weights=[["weight", f"{k}[1]"] for k in range(3)],
+    ),
+    _point(
+        "nmmixed", ["i", "last", "seen"], netcons=[[None, 0, [0.5], 1]], events=[[0, 2.0], [0, 7.5]]
+    ),
     _driven("nmfiled", ["a", "b", "seen"], {"tau": 3}),
-    {
-        "name": "nmasked",
-        "density": [PAS],
-        "points": [["nmasked", {}], CLAMP, BACK],
-        "netcons": [[None, 0, [w], 1] for w in (0.003, 0.002)],
-        "events": [[0, 0.0], [1, 1.31], [0, 3.0125], [1, 5.0], [0, 8.43]],
-        "records": [[0, "g"], [0, "seen"]],
-    },
+    _point(
+        "nmasked",
+        ["g", "seen"],
+        netcons=[[None, 0, [w], 1] for w in (0.003, 0.002)],
+        events=[[0, 0.0], [1, 1.31], [0, 3.0125], [1, 5.0], [0, 8.43]],
+    ),
     _driven("nmlast", ["m", "h"]),
     _driven("nmscaled", ["m", "alpha"], {"q10": 1.8}, celsius=29.0),
     _driven("nmlate", ["peak", "count", "twice", "late", "gate", "at"]),
@@ -154,20 +147,10 @@ CASES = [
         "name": "synapse",
         "density": [PAS],
         "points": [["nmsyn", {"tau": 2.5}], ["nmsyn", {}]],
-        "netcons": [
-            [None, 0, [0.003, 0, 0, 0], 1],
-            [None, 0, [0.006, 0, 0, 0], 1],
-            [None, 1, [0.005, 0, 0, 0], 1],
-        ],
+        "netcons": [[None, k, [w, 0, 0, 0], 1] for k, w in ((0, 0.003), (0, 0.006), (1, 0.005))],
         "events": [
-            [0, 1.0],
-            [1, 1.3],
-            [0, 2.0125],
-            [1, 2.0125],
-            [2, 4.01],
-            [0, 6.3],
-            [1, 6.1],
-            [1, 6.2],
+            *([0, 1.0], [1, 1.3], [0, 2.0125], [1, 2.0125]),
+            *([2, 4.01], [0, 6.3], [1, 6.1], [1, 6.2]),
         ],
         "records": [[k, r] for k in (0, 1) for r in ("g", "s", "onset", "n", "total")]
         + [["weight", f"{k}[{j}]"] for k in (0, 1, 2) for j in (1, 2, 3)],
@@ -201,11 +184,7 @@ CASES = [
         "name": "plasticity",
         "density": [PAS],
         "points": [["nmplast", {}]],
-        "netcons": [
-            [None, 0, [0.002, 0, 0], 1],
-            [None, 0, [0.003, 0, 0], 1],
-            [None, 0, [-1, 0, 0], 1],
-        ],
+        "netcons": [[None, 0, [w, 0, 0], 1] for w in (0.002, 0.003, -1)],
         "events": [[0, 1.0], [1, 1.5], [2, 2.01], [0, 3.0], [2, 3.3], [1, 4.0], [0, 4.4]],
         "records": [[0, "g"], [0, "post"]]
         + [["weight", f"{k}[{j}]"] for k in (0, 1) for j in (1, 2)],

@@ -3,62 +3,34 @@
 import pytest
 from nmodl_texts import assert_refused, text_of
 
-REFUSED = {  # text, what is refused, and what stands in its line
-    "VERBATIM": (text_of("VERBATIM\n x = *y;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
-    "whole quotient": (text_of("VERBATIM\n x = 1/2;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
-    "rounded": (text_of("VERBATIM\n int k = 0.5;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
-    "falls through": (
-        text_of("LOCAL k\nVERBATIM\n switch (_lk) { case 1: x = 2; case 2: x = 3; }\nENDVERBATIM"),
-        "VERBATIM",
-        "VERBATIM",
+
+def verbatim(c, before="", after="", **more):
+    """Return a file whose INITIAL has a VERBATIM block."""
+    return text_of(f"{before}VERBATIM\n{c}\nENDVERBATIM{after}", **more)
+
+
+REFUSED = {
+    "VERBATIM": verbatim(" x = *y;"),
+    "whole quotient": verbatim(" x = 1/2;"),
+    "rounded": verbatim(" int k = 0.5;"),
+    "falls through": verbatim(" switch (_lk) { case 1: x = 2; case 2: x = 3; }", "LOCAL k\n"),
+    "v of an event": verbatim(" x = v;").replace("INITIAL", "NET_RECEIVE(w)"),
+    "hidden by a LOCAL": verbatim(" x = m;", "LOCAL m\n"),
+    "braces of others": verbatim(
+        " if (x > 0) {", after="\nx = 2 VERBATIM\nfprintf(f, &x); }\nENDVERBATIM"
     ),
-    "v of an event": (
-        text_of("VERBATIM\n x = v;\nENDVERBATIM").replace("INITIAL", "NET_RECEIVE(w)"),
-        "VERBATIM",
-        "VERBATIM",
-    ),
-    "hidden by a LOCAL": (
-        text_of("LOCAL m\nVERBATIM\n x = m;\nENDVERBATIM"),
-        "VERBATIM",
-        "VERBATIM",
-    ),
-    "braces of others": (
-        text_of(
-            "VERBATIM\n if (x > 0) {\nENDVERBATIM\nx = 2 VERBATIM\nfprintf(f, &x); }\nENDVERBATIM"
-        ),
-        "VERBATIM",
-        "x = 2",
-    ),
-    "left out": (
-        text_of("VERBATIM\n#if 0\nENDVERBATIM\nx = 2\nVERBATIM\n#endif\nENDVERBATIM"),
-        "VERBATIM",
-        "VERBATIM",
-    ),
-    "a body without braces": (  # what follows it may not go with it
-        text_of('VERBATIM\n if (x > 0) puts("x"); x = 2;\nENDVERBATIM'),
-        "VERBATIM",
-        "VERBATIM",
-    ),
-    "a body behind the block": (
-        text_of("VERBATIM\n if (x > 0)\nENDVERBATIM\nx = 2"),
-        "VERBATIM",
-        "VERBATIM",
-    ),
-    "braces of NMODL": (
-        text_of("if (x > 0) {\nVERBATIM\n f(); } else { f();\nENDVERBATIM\nx = 2 }"),
-        "VERBATIM",
-        "VERBATIM",
-    ),
-    "diam of C": (text_of("VERBATIM\n x = diam;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
-    "pointer in C": (
-        text_of("VERBATIM\n if (_p_q) x = 2;\nENDVERBATIM", "POINTER q", "ASSIGNED { q }"),
-        "VERBATIM",
-        "VERBATIM",
-    ),
+    "left out": verbatim("#if 0", after="\nx = 2\nVERBATIM\n#endif\nENDVERBATIM"),
+    # what follows it may not go with it
+    "a body without braces": verbatim(' if (x > 0) puts("x"); x = 2;'),
+    "a body behind the block": verbatim(" if (x > 0)", after="\nx = 2"),
+    "braces of NMODL": verbatim(" f(); } else { f();", "if (x > 0) {\n", "\nx = 2 }"),
+    "diam of C": verbatim(" x = diam;"),
+    "pointer in C": verbatim(" if (_p_q) x = 2;", neuron="POINTER q", more="ASSIGNED { q }"),
 }
 
 
 @pytest.mark.parametrize("which", REFUSED)
 def test_refused_by_name_and_line(which):
     other = which == "braces of others"  # whose other block is refused, too
-    assert_refused(*REFUSED[which], alone=not other)
+    beside = "x = 2" if other else "VERBATIM"
+    assert_refused(REFUSED[which], "VERBATIM", beside, alone=not other)
