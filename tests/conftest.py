@@ -86,9 +86,7 @@ def _neuron_as_new(request):
         gc.collect()
 
 
-QUICK = {
-    *("bench", "cli", "kernels", "neuron", "simulator", "slow", "solver"),
-}
+QUICK = {*("bench", "cli", "kernels", "neuron", "simulator", "slow", "solver")}
 _flags = [""]  # with which PoCL has compiled the programs that are kept
 
 
@@ -302,4 +300,11 @@ def needs():
 def double_queue(fast_queue, needs):
     """`fast_queue` on a device with float64."""
     needs(fast_queue, np.float64)
+    return fast_queue
+
+
+@pytest.fixture
+def typed_queue(fast_queue, needs, dtype):
+    """`fast_queue` on a device that has the `dtype` of the test."""
+    needs(fast_queue, dtype)
     return fast_queue

@@ -112,10 +112,7 @@ def test_what_is_no_count(value):
     "value", [-1, 1.0, "1", None, True, 2**64, 10**5000], ids=lambda v: str(type(v))
 )
 def test_what_is_no_seed(value):
-    for make in (
-        lambda: compile(Network(CABLE), seed=value),
-        lambda: ring_cables(1, seed=value),
-    ):
+    for make in (lambda: compile(Network(CABLE), seed=value), lambda: ring_cables(1, seed=value)):
         with refused("seed is"):
             make()
 
@@ -243,8 +240,7 @@ def test_a_billion_cells(capsys, command):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ["plan --cells=--", "solve --steps=--", "simulate ring --swc=--", "solve --out=--"],
+    "arguments", ["plan --cells=--", "solve --steps=--", "simulate ring --swc=--", "solve --out=--"]
 )
 def test_two_dashes_as_a_value(capsys, arguments):
     with pytest.raises(SystemExit) as end:

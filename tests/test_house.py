@@ -42,13 +42,7 @@ ALLOWED = {  # package -> what its modules may import; imports for types count
         "simulator.network",
         "simulator.model",
     },
-    "neuron": {
-        *SYSTEMS,
-        *DESCRIBED,
-        "simulator.network",
-        "simulator.model",
-        "simulator",
-    },
+    "neuron": {*SYSTEMS, *DESCRIBED, "simulator.network", "simulator.model", "simulator"},
 }
 ALLOWED["cli"] = {*SOLVING, *ALLOWED, "cli"}
 ALLOWED["torch"] = ALLOWED["jax"] = {*CORE, "solver", "simulator"}  # all parts are known there

@@ -13,8 +13,7 @@ def test_groups_are_set_apart():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.234, "  1.23"), (123456.7, "123457"), (1234567.0, "1.2e+06")],
+    ("value", "text"), [(1.234, "  1.23"), (123456.7, "123457"), (1234567.0, "1.2e+06")]
 )
 def test_narrow_numbers_lose_digits_first(value, text):
     assert table.narrow(value, 6, 2) == text

@@ -52,9 +52,6 @@ def files(folder, pattern):
     return found
 
 
-# ------------------------------------------------------------------------------- spoiled files
-
-
 def empty(path):
     os.truncate(path, 0)
 
@@ -138,9 +135,6 @@ def test_killed_builds_leave_nothing_wrong(filled, tmp_path):
     child.wait()
     assert len(list(folder.glob("**/*.so"))) < len(files(filled, "*/*/*.so"))
     assert solve(folder).err == ""
-
-
-# -------------------------------------------------------------------- folders of no use
 
 
 @pytest.fixture

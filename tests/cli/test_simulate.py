@@ -27,9 +27,8 @@ def ring_by_hand(duration, **options):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_ring_on_every_fast_device(cli, fast_queue, needs, dtype):
-    needs(fast_queue, dtype)
-    where = ["--device", index_of(fast_queue), "--dtype", dtype]
+def test_ring_on_every_fast_device(cli, typed_queue, dtype):
+    where = ["--device", index_of(typed_queue), "--dtype", dtype]
     result = cli(*RING, "--duration", 15, *where)
     assert (result.code, result.err) == (0, "")
     network, expected = ring_by_hand(15.0)

@@ -29,9 +29,8 @@ from clhines.solver.solver import Solver
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("method", ["auto", *TREE_METHODS])
-def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
-    needs(fast_queue, dtype)
-    where = ["--device", index_of(fast_queue)]
+def test_solve_the_sample(cli, typed_queue, method, dtype):
+    where = ["--device", index_of(typed_queue)]
     result = cli("solve", "--steps", 2, "--cells", 7, "--method", method, "--dtype", dtype, *where)
     assert result.code == 0
     assert result.err == ""  # no progress bar either
@@ -43,7 +42,7 @@ def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
     used, precision = table["method"].split(", ")
     assert precision == dtype
     assert used == method if method != "auto" else used in METHODS
-    assert fast_queue.device.name.strip()[:40] in table["device"]
+    assert typed_queue.device.name.strip()[:40] in table["device"]
     assert all(re.fullmatch(r"\S+ s", table[name]) for name in ("plan", "build"))
     assert re.match(r"\d+\.\d+ ms", table["step"])
     assert re.fullmatch(r"\d+\.\d+ ms, [\d.e-]+ GB/s, \d+\.\d+ x floor", table["solve"])
@@ -144,9 +143,7 @@ def test_overflow_in_json(cli):
 
 @pytest.mark.parametrize("form", ["table", "json"])
 @pytest.mark.parametrize(
-    "arguments",
-    [["--dt", "1e-320"], ["--dt", "1e-45", "--dtype", "float32"]],
-    ids=" ".join,
+    "arguments", [["--dt", "1e-320"], ["--dt", "1e-45", "--dtype", "float32"]], ids=" ".join
 )
 def test_bad_pivot_fails_the_check(cli, arguments, form):
     """A step so short that capacitance / dt is infinite."""

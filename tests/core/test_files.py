@@ -26,9 +26,6 @@ def entries(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-# ---------------------------------------------------------------------------------- writing
-
-
 def test_a_regular_file_is_replaced_and_keeps_its_mode(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"older")
@@ -150,9 +147,6 @@ def test_what_cannot_be_written(tmp_path):
             write(path)
     assert locked.read_bytes() == b"older"
     assert entries(tmp_path) == ["folder", "locked", "loop"]
-
-
-# ---------------------------------------------------------------------------------- reading
 
 
 def test_json(tmp_path):

@@ -24,7 +24,7 @@ OWN_BITS = {  # a float read as an int, a bit a step, turn or column, halves of 
     "simulator/layer_segments": {"& 1"},
 }
 OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
-    "solver/by_branch/fine_vector": {128},  # alignment of local memory
+    "solver/by_branch/fine_vector": {128}  # alignment of local memory
 }
 
 

@@ -85,9 +85,6 @@ def main(part):
     print("done")
 
 
-# --------------------------------------------------------------------------------------- tests
-
-
 def reports_of(part):
     """Run this file in another process; case -> what Oclgrind had to say on it."""
     if not any(devices.is_simulator(d) for _, d in devices.all_devices()):
@@ -191,15 +188,7 @@ def test_planted_faults_are_reported():
         f"{c}: no barriers at all"
         for c in CONFIGS
         if c.startswith(
-            (
-                "flat",
-                "interleaved",
-                "block",
-                "vector",
-                "fine, vectors",
-                "fine, narrow",
-                "levels",
-            )
+            ("flat", "interleaved", "block", "vector", "fine, vectors", "fine, narrow", "levels")
         )
     }
 

@@ -67,9 +67,6 @@ def test_builtin_functions_stand_only_where_the_compiler_takes_them(every):
     assert any(getattr(s, "prefetch", "") == "builtin" for _, _, s in every)
 
 
-# ------------------------------------------------------------------------ on NVIDIA's devices
-
-
 @pytest.fixture
 def ptx_queue(fast_queue):
     if not devices.limits(fast_queue.device).ptx:

@@ -31,7 +31,6 @@ WIDTHS = [0, *(pytest.param(w, marks=pytest.mark.slow) for w in (16, 32, 64))]  
 @pytest.mark.parametrize("turns", TURNS, ids="-".join)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_each_engine_after_others(double_queue, tmp_path, width, turns):
-    """All in one order and the other, and in pairs, into an empty cache and again from it."""
     if width > devices.limits(double_queue.device).trusted_bytes:
         pytest.skip(f"vectors of {width} bytes are wider than this device computes right")
     if None in map(importlib.util.find_spec, ("neuron", "clhines.neuron")):

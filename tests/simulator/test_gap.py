@@ -101,7 +101,6 @@ def test_two_compartments_reach_each_other(double_queue, engine):
 
 
 def test_what_it_becomes(tmp_path):
-    """The same model as by `add` and `point`, from a file, too; `set` changes g."""
     arrays = np.full(12, 500.0), np.full(12, 0.1)
     net, halves = network(*arrays)
     assert len(halves) == 4 and list(halves.nodes) == A + B

@@ -24,9 +24,6 @@ def small_ring():
     return ring_network(ring_cables(2, levels=2), 3)
 
 
-# ------------------------------------------------------------------------------------- threads
-
-
 def in_threads(work, count=8):
     """Run ``work(k)`` in threads at the same time; returns what they raised."""
     raised = []
@@ -84,9 +81,6 @@ def test_several_threads_advance_one_simulation(fast_queue):
     assert np.array_equal(several.voltages(), one.voltages())
 
 
-# --------------------------------------------------------------------------------------- forks
-
-
 FORKED = """
 import os, sys, time
 import numpy as np
@@ -140,9 +134,6 @@ def test_a_forked_process_is_refused_and_does_not_hang(fast_queue, used):
     for line in child:
         assert "was forked from process" in line
         assert line.endswith("multiprocessing.get_context('spawn')")
-
-
-# -------------------------------------------------------------------------------------- memory
 
 
 def resident_bytes():
@@ -200,9 +191,6 @@ def test_programs_of_contexts_that_callers_drop_are_dropped(fast_queue):
     b = cla.to_device(queues[0], np.ones(3, np.float32))
     u, d = 0 * b, 1 + b  # dropped programs live on with their solvers
     assert (solvers[0].solve(d, u, b).get() == 0.5).all()
-
-
-# --------------------------------------------------------------------------------- work-groups
 
 
 SMALL = """

@@ -31,7 +31,6 @@ def test_steps_where_epochs_are_wrong(stub, fast_queue):
 
 
 def test_two_engines_in_one_process(stub, fast_queue):
-    """The second engine is checked after the first one."""
     wrong = f"{family_of(fast_queue)}+steps"
     started = stub(lambda family, width: "wrong" if family == wrong else "right")
     both = "by epochs on .PUs, then channels from texts and NMODL, by steps"

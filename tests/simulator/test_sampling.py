@@ -26,11 +26,7 @@ def long_network():
     return net, syn
 
 
-BUILDS = {
-    "mixed": mixed_network,
-    "long": long_network,
-    "noisy": noisy_network,
-}
+BUILDS = {"mixed": mixed_network, "long": long_network, "noisy": noisy_network}
 
 
 def record_all(sim):
@@ -77,7 +73,6 @@ def reference(name):
     ],
 )
 def test_states_and_currents(double_queue, name, options):
-    """By the engines of CPUs and GPUs; in chunks, and in no more launches than without."""
     engine = "epochs" if options is None else blocks(limits(double_queue.device), **options)
     net, _ = BUILDS[name]()
     sims = [Simulation(net, DT, queue=double_queue, engine=engine, seed=7, chunk=20) for _ in "ab"]

@@ -19,10 +19,9 @@ from clhines.simulator.network.plasticity import STDP
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
-def test_engines_follow_the_reference(fast_queue, needs, build, engine, dtype):
-    needs(fast_queue, dtype)
+def test_engines_follow_the_reference(typed_queue, build, engine, dtype):
     net, _ = build()
-    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, seed=7, chunk=150)
+    sim = Simulation(net, DT, dtype, queue=typed_queue, engine=engine, seed=7, chunk=150)
     sim.record("v", net.soma)
     assert sim.engine.partition("-")[0] == engine
     assert_follows(sim, build, dtype)
@@ -225,12 +224,9 @@ def test_a_delay_far_ahead_takes_no_ring_of_steps(double_queue, engine):
     "engine, dtype",
     [("auto", "float64"), ("steps", "float64"), ("steps", "float32"), ("reference", "float64")],
 )
-def test_events_beyond_the_ring_come_when_the_others_do(
-    fast_queue, needs, monkeypatch, engine, dtype
-):
+def test_events_beyond_the_ring_come_when_the_others_do(typed_queue, monkeypatch, engine, dtype):
     """The same spikes as with a ring of steps for all of them, by the exact times of events."""
-    needs(fast_queue, dtype)
-    queue = None if engine == "reference" else fast_queue
+    queue = None if engine == "reference" else typed_queue
     times = []
     for most in (2**13, 4):
         net, syn = simple_network()
@@ -311,7 +307,6 @@ def test_refused(double_queue, tmp_path):
 
 
 def test_the_network_is_frozen_once_it_is_simulated():
-    """No simulation would see a change: each is refused, and the next one has the same network."""
     net, syn = simple_network()
     net.threshold = np.full(5, 10.0)
     threshold, v_init = net.threshold, np.full(net.forest.num_nodes, -65.0)

@@ -69,7 +69,6 @@ def initialise(secondorder):
     [("reference", False), ("reference", True), ("steps", False), ("epochs", False)],
 )
 def test_voltages_of_one_cell(double_queue, engine, secondorder):
-    """A spiking soma on passive dendrites: all nodes, in every eighth step of 100 ms."""
     (cable,) = branching_cells(1)
     duration, every, pulses = 100.0, 8, [5.0, 30.0, 55.0, 80.0]
     net = our_network(cable)
@@ -98,7 +97,6 @@ def test_voltages_of_one_cell(double_queue, engine, secondorder):
 
 @pytest.mark.parametrize("engine", ["steps", "epochs"])
 def test_ring(double_queue, engine):
-    """Sixteen cells, each with a synapse at its soma that hears the one before."""
     cables, duration, delay, weight = branching_cells(16), 200.0, 5.0, 0.05
     net = our_network(cables)
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)

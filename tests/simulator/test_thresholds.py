@@ -27,7 +27,6 @@ def found(net, group, made, **options):
 
 @pytest.mark.core
 def test_thresholds_are_those_of_single_cells(double_queue):
-    """The amplitude fires, and the one below does not, in simulations of one cell each."""
     distance, diameters = np.array([800.0, 900.0, 1500.0]), (10.0, 20.0, 15.0)
     net, group, made = fibre_network(distance, diameters)
     result = found(net, group, made, queue=double_queue)
@@ -61,7 +60,6 @@ def test_a_threshold_lies_below_a_block(double_queue):
 
 
 def test_amplitudes_of_electrodes_in_cells(double_queue):
-    """Any parameter is changed; cells that never fire are NaN if asked for."""
     made = fibres.unmyelinated([1.0, 1.0], 1000.0, 21)
     net = made.network(Network.from_arrays)
     clamp = net.add("iclamp", at=made.ranvier[:, 3], delay=0.1, dur=[0.5, 1e-6], amp=0.0)

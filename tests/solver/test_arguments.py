@@ -72,7 +72,6 @@ def test_wrong_arrays_of_the_host():
 
 
 def test_wrong_arrays_of_a_device(queue):
-    """And one of the host, to show that a solver asks."""
     forest = Forest.from_parents([chain(3), star(4)])
     solver = make_solver(queue, forest, dtype=np.float32)
     good = np.ones(7, np.float32)

@@ -60,7 +60,6 @@ def solver_of_row(queue, method):
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_row_solves_and_factors(double_queue, method, symmetric):
-    """One matrix, many right-hand sides, at once and one after another, with and without l."""
     solver = solver_of_row(double_queue, method)
     system = make_system(solver.forest, symmetric=symmetric, rows=5)
     plain = solver.solve(**system.arrays)
@@ -121,7 +120,6 @@ def test_device_arrays_with_factors(queue, config):
 
 
 def test_factors_stay_when_the_solver_goes_on(queue):
-    """Solves of other matrices between change neither the factors nor their status."""
     forest = Forest.from_parents(dissimilar(6))
     solver = make_solver(queue, forest, "contraction", np.float32)
     one, two = make_system(forest, np.float32), make_system(forest, np.float32, seed=9)
@@ -159,16 +157,15 @@ def test_bad_pivots_are_named_once(queue, config, value):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
+def test_factors_of_cells_above_local_memory(typed_queue, dtype, monkeypatch):
     """Some parts keep factors, others factor anew; both know a bad pivot at once."""
-    needs(fast_queue, dtype)
     real = devices.limits
     monkeypatch.setattr(
         devices, "limits", lambda device: replace(real(device), local_bytes=10 << 10)
     )
     monkeypatch.setattr(contraction.room, "OWN_LAUNCH", 0)  # even of so few small cells
     forest = Forest.from_parents([chain(3000), *dissimilar(5), star(900), chain(3)])
-    solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
+    solver = Solver(forest, "contraction", dtype, queue=typed_queue, work_group=64, segment=SHORT)
     kept = [part.keeps_factors for part in solver.plan.parts]
     assert any(kept)
     assert not all(kept)

@@ -37,12 +37,11 @@ def factor(solver, system):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("config", CONFIGS)
-def test_transposed_solves_of_every_shape(fast_queue, needs, config, dtype):
-    needs(fast_queue, dtype)
+def test_transposed_solves_of_every_shape(typed_queue, config, dtype):
     for name, cells in families().items():
         forest = Forest.from_parents(cells)
         system = make_system(forest, dtype, symmetric=False, rows=2)
-        factors = factor(make_solver(fast_queue, forest, config, dtype), system)
+        factors = factor(make_solver(typed_queue, forest, config, dtype), system)
         x = factors.solve(system.b, transpose=True)
         try:
             assert_close(forest, x, dense_solution(system, system.b, True), dtype)

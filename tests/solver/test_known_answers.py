@@ -9,11 +9,10 @@ from clhines.solver.known_answers import PROBLEMS
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_solve_is_right_and_a_fault_is_seen(fast_queue, needs, monkeypatch, dtype):
-    needs(fast_queue, dtype)
+def test_a_solve_is_right_and_a_fault_is_seen(typed_queue, monkeypatch, dtype):
     monkeypatch.setenv(trust.SWITCH, "1")
     dtype, solve = np.dtype(dtype), Solver.solve
-    assert PROBLEMS["solve"](fast_queue, dtype) == ""
+    assert PROBLEMS["solve"](typed_queue, dtype) == ""
     off = dtype.type(1 + 1e3 * np.finfo(dtype).eps)  # 64 roundings are allowed
     monkeypatch.setattr(Solver, "solve", lambda *given: solve(*given) * off)
-    assert "from the reference" in PROBLEMS["solve"](fast_queue, dtype)
+    assert "from the reference" in PROBLEMS["solve"](typed_queue, dtype)

@@ -17,9 +17,6 @@ def solve(parent, d, u, b, l=None):  # noqa: E741
     return reference.solve_serial(forest, np.array(d), np.array(u), np.array(b), l)
 
 
-# ---------------------------------------------------------------------------------- by hand
-
-
 def test_one_node():
     x = solve([-1], [4.0], [99.0], [2.0])
     assert x.tolist() == [0.5]
@@ -85,9 +82,6 @@ def test_residual_by_hand():
     assert got == pytest.approx(max(1 / 11, 3 / 13))
 
 
-# -------------------------------------------------------------------------- against dense solves
-
-
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("name", families())
 def test_every_shape_against_dense(name, symmetric):
@@ -130,9 +124,6 @@ def test_float32_input_is_solved_in_float64():
     )
     assert x.dtype == np.float64
     assert np.array_equal(x, wide)
-
-
-# ----------------------------------------------------------------------------------- pivots
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, -np.inf])

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_beside_dense_solves(queue, needs, method, dtype):
-    """Solve a batch and solve with kept factors; report a bad pivot."""
     needs(queue, dtype)
     forest = forest_for(method, [*dissimilar(5), caterpillar(33), star(17)])
     system = make_system(forest, dtype)

@@ -31,9 +31,6 @@ TUNING = tune.Tuning(
 )
 
 
-# ------------------------------------------------------------------------------------- the store
-
-
 def test_round_trip():
     assert tune.load(KEY) is None
     path = tune.save(KEY, TUNING)

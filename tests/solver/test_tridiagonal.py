@@ -371,7 +371,6 @@ def test_what_a_kept_solver_refuses(queue):
 
 @pytest.mark.parametrize("short", [False, True])
 def test_lists_of_systems_of_different_sizes(short):
-    """With diagonals of LAPACK's lengths, or as long as `d`; the numbers are those with `sizes`."""
     sizes = [5, 2, 33, 3]
     dl, d, du, b = make(sizes)
     cuts = np.cumsum(sizes)[:-1]

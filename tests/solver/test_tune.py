@@ -26,9 +26,6 @@ QUEUE = SimpleNamespace(
 )
 
 
-# ------------------------------------------------------------------------------------- measuring
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """Make `median_seconds` take from each launch what it says."""
@@ -98,11 +95,10 @@ def test_random_systems_are_dominant_and_never_zero():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtype):
-    needs(fast_queue, dtype)
+def test_measured_solver_is_right_and_its_winner_is_used(typed_queue, dtype):
     forest = Forest.repeat([random_binary_tree(60, 9, k) for k in range(3)], 40)
     system = make_system(forest, dtype)
-    solver = Solver(forest, dtype=dtype, queue=fast_queue, tune="measure")
+    solver = Solver(forest, dtype=dtype, queue=typed_queue, tune="measure")
     candidates = [c for c, _ in candidate_plans(forest, dtype, devices.limits(solver.device))]
     assert [c for c, _ in solver.tuning.rows] == candidates
     assert solver.tuning.best in candidates
@@ -111,7 +107,7 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
     (path,) = files.cache_folder().glob("tuned-*.json")
     entry = json.loads(path.read_text())
     assert Candidate(entry["method"], entry["options"]) == solver.tuning.best
-    again = Solver(forest, dtype=dtype, queue=fast_queue, tune="cached")
+    again = Solver(forest, dtype=dtype, queue=typed_queue, tune="cached")
     assert again.tuning is None
     assert again.plan.method == solver.plan.method == solver.tuning.best.method
     assert again.plan.parts[0].spec == solver.plan.parts[0].spec
@@ -120,7 +116,6 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
 
 @pytest.mark.parametrize("candidate", [c for rows in CANDIDATES.values() for c in rows], ids=str)
 def test_every_candidate_solves(fast_queue, candidate):
-    """On devices of the other kind too."""
     forest = Forest.from_parents([chain(150), star(40), *dissimilar(9), *dissimilar(9)])
     solver = Solver(forest, candidate.method, "float32", queue=fast_queue, **candidate.options)
     system = make_system(forest, "float32")

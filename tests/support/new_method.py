@@ -50,8 +50,6 @@ void solve(${signature(spec)})
 MODULE = '''\
 """One work-item per cell, parents first: `@name@`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -133,7 +131,7 @@ def test_example_by_hand_of_@name@():
 '''
 
 
-def files_of(name: str, family: str) -> dict[str, str]:
+def files_of(name, family):
     """Path in the checkout -> text, of each file that is new."""
     words = {
         "name": name,
@@ -151,7 +149,7 @@ def files_of(name: str, family: str) -> dict[str, str]:
     }
 
 
-def with_row(text: str, name: str, family: str) -> str:
+def with_row(text, name, family):
     """Text of `methods.py` with an import, in order, and a row at the end of `METHODS`."""
     lines = text.splitlines(keepends=True)
     imports = [k for k, line in enumerate(lines) if line.startswith("from clhines.solver.plan.by_")]
@@ -163,7 +161,7 @@ def with_row(text: str, name: str, family: str) -> str:
     return "".join(lines[:-1]) + ROW.replace("@name@", name) + "}\n"
 
 
-def with_page_row(text: str, name: str) -> str:
+def with_page_row(text, name):
     """Text of the reference with a row at the end of its first table."""
     table = re.search(r"^(\|.*\n)+", text, re.MULTILINE)
     if table is None:
@@ -171,7 +169,7 @@ def with_page_row(text: str, name: str) -> str:
     return text[: table.end()] + PAGE_ROW.replace("@name@", name) + text[table.end() :]
 
 
-def make(root: Path, name: str, family: str) -> list[str]:
+def make(root, name, family):
     """Write all of it; return the paths. Nothing is written if the name or a file exists."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name == "auto":
         raise SystemExit(f"name is {name!r}; expected a name of Python in lower case, not auto")
@@ -187,7 +185,7 @@ def make(root: Path, name: str, family: str) -> list[str]:
     return [*new, *changed]
 
 
-def main() -> None:
+def main():
     """Read the command line, make the files, and say what comes next."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0].rstrip(":"))
     parser.add_argument("name", help="of the method, as in METHODS")

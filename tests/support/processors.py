@@ -66,9 +66,6 @@ COMMANDS = (
 )
 
 
-# ----------------------------------------------------------------------------- in children
-
-
 def collect(width, path):
     """Write the sources of all programs, with vectors of `width` bytes, and their options."""
     import pyopencl as cl
@@ -144,9 +141,6 @@ def compile_all(name, path):
         seconds = time.perf_counter() - begin
         print(json.dumps({"done": program.num_kernels, "bytes": sizes, "s": seconds}), flush=True)
     os._exit(0)  # what it kept for a foreign processor is not released
-
-
-# ----------------------------------------------------------------------------- the parent
 
 
 def environment(folder):

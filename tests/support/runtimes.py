@@ -26,7 +26,7 @@ SELECTION = (  # test -> what it covers
 )
 
 
-def row(name: str, index: str, version: str, words: list[str]) -> tuple[str, list[str]]:
+def row(name, index, version, words):
     """Row of the table for the device whose tests have `index` in their names; what failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -35,11 +35,7 @@ def row(name: str, index: str, version: str, words: list[str]) -> tuple[str, lis
         suite = ET.parse(report).getroot()[0]
     tests, failed, skipped = (
         int(suite.get(key, 0)) + more
-        for key, more in (
-            ("tests", 0),
-            ("failures", int(suite.get("errors", 0))),
-            ("skipped", 0),
-        )
+        for key, more in (("tests", 0), ("failures", int(suite.get("errors", 0))), ("skipped", 0))
     )
     bad = [c.get("name", "") for c in suite.iter("testcase") if {e.tag for e in c} - {"skipped"}]
     passed = tests - failed - skipped
@@ -47,7 +43,7 @@ def row(name: str, index: str, version: str, words: list[str]) -> tuple[str, lis
     return f"| {name} | {version} | {passed} | {failed} | {skipped} | {seconds:.0f} s |", bad
 
 
-def main() -> None:
+def main():
     """Run the selection on each device."""
     from clhines.solver.device import devices
 

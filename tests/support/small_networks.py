@@ -110,10 +110,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
     "ion_order": (with_ions, {"secondorder": 2}),
     "read_currents": (inserted(exact_cells.READS), {}),
-    "last_instances": (
-        changed(lambda net: net.insert(mod_files.ours("nmodl/nmlast"), [0, 1])),
-        {},
-    ),
+    "last_instances": (changed(lambda net: net.insert(mod_files.ours("nmodl/nmlast"), [0, 1])), {}),
     "steered_weights": (lambda: steering_network()[0], {}),
     "diffusion": (lambda: diffusing_network()[0], {}),
     "layers": (lambda: layered_network()[0], {}),

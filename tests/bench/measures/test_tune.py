@@ -40,11 +40,7 @@ def test_a_fit_finds_planted_costs(monkeypatch, tmp_path, capsys):
         "block_interleaved": {"launch": 4e-5, "vectors": 9e-9},
     }
     rows = planted_rows(costs)
-    result = {
-        "record": {"device": "d", "driver": "1"},
-        "limits": {**vars(CPU)},
-        "rows": rows,
-    }
+    result = {"record": {"device": "d", "driver": "1"}, "limits": {**vars(CPU)}, "rows": rows}
     (tmp_path / "tune.json").write_text(json.dumps(result))
     table = tmp_path / "costs.json"
     kept = {"fitted_to": {"gpu float64": "g"}, "costs": {"gpu float64": {"fine": {"launch": 1.0}}}}

@@ -192,7 +192,7 @@ def test_no_compiler_no_speed_up(fast_queue, monkeypatch):
 
 
 def test_counts_are_scaled_and_said_so():
-    scaled: list[str] = []
+    scaled = []
     run = run_on(None, 13_000, quick=False)
     assert run.counts((2, 20, 200), 64, scaled) == [2, 20, 200] and not scaled
     assert run.counts((2, 20, 200, 2000), 512, scaled) == [2, 20]

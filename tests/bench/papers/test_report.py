@@ -36,9 +36,6 @@ def test_branches_get_shorter_where_asked():
     assert all(len(a) > len(b) for a, b in zip(usual, falling))
 
 
-# -- the old solver ----------------------------------------------------------------------------
-
-
 def test_layout_of_the_old_solver_by_hand():
     """Cells of 3, 1 and 2 nodes: 3, 2, 1 side by side in the one block, of 32 elements."""
     forest = clhines.Forest([-1, 0, 1, -1, -1, 4], cell_offsets=np.array([0, 3, 4, 6]))
@@ -79,9 +76,6 @@ def test_packing_counted(fast_queue, monkeypatch):
             assert error < peers.BOUND * np.finfo("float32").eps
 
 
-# -- figure 4.1 --------------------------------------------------------------------------------
-
-
 def idle(levels, warp):
     start = np.cumsum([0, *map(len, levels[:-1])])
     return report.idle(np.concatenate(levels), start, warp)
@@ -114,9 +108,6 @@ def test_branches_of_a_block_by_hand(monkeypatch):
     assert levels == [[2, 1], [4, 3, 3, 1], [1], [4, 1]]
     found = report.shown(unsorted, start)
     assert found == {"unsorted": [4, 1, 3, 3], "sorted": [4, 3, 3, 1]}
-
-
-# -- beside the report -------------------------------------------------------------------------
 
 
 def timed(panel, times):

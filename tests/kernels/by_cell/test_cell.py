@@ -5,11 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from solvers import DTYPES, assert_alike, make_solver, skip_too_wide, too_wide
-from systems import (
-    dissimilar,
-    families,
-    make_system,
-)
+from systems import dissimilar, families, make_system
 
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, Solver
@@ -20,7 +16,6 @@ from clhines.solver.plan.by_cell import cell
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 17])
 def test_vectors_of_equal_cells(queue, width, count):
-    """Chains and trees of one shape fill vector types; the last vector is part idle."""
     skip_too_wide(queue, width, np.float32)
     tree = random_binary_tree(33, 7, 1)
     forest = Forest.from_parents([tree] * count)

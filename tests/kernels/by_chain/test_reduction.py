@@ -31,37 +31,32 @@ def storages(solver):
     return [part.spec.storage for part in solver.plan.parts]
 
 
-# ----------------------------------------------------------------------------------- right
-
-
 @pytest.mark.parametrize("method", ROWS)
 @pytest.mark.parametrize(("dtype", "symmetric"), [(np.float64, False), (np.float32, True)])
-def test_chains_of_every_length(fast_queue, needs, method, dtype, symmetric):
+def test_chains_of_every_length(typed_queue, method, dtype, symmetric):
     """In one batch, whatever the numbering; they are longer than a work-group."""
-    needs(fast_queue, dtype)
     rng = np.random.default_rng(4)
     cells = [chain(n) for n in LENGTHS] + [renumbered(chain(n), rng) for n in LENGTHS]
     cells += [children_first(chain(n)) for n in LENGTHS]
     forest = Forest.from_parents([cells[k] for k in rng.permutation(len(cells))])
     system = make_system(forest, dtype, symmetric, rows=2)
-    solver = Solver(forest, method, dtype, queue=fast_queue)
+    solver = Solver(forest, method, dtype, queue=typed_queue)
     x = solver.solve(**system.arrays)
     system.assert_solved(x, REDUCTION_UPDATES)
-    other = Solver(forest, "interleaved", dtype, queue=fast_queue).solve(**system.arrays)
+    other = Solver(forest, "interleaved", dtype, queue=typed_queue).solve(**system.arrays)
     assert_close(forest, x, other.astype(np.float64), dtype)
 
 
 @pytest.mark.parametrize(("method", "is_cpu"), [*((m, True) for m in ROWS), ("cr_pcr", False)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_around_the_limit_of_local_memory(fast_queue, needs, method, is_cpu, dtype, monkeypatch):
+def test_around_the_limit_of_local_memory(typed_queue, method, is_cpu, dtype, monkeypatch):
     """Chains that just fit, that just do not, and that halve a few times until they do.
 
     `cr_pcr` hands over to PCR at 16 unknowns on CPUs; on GPUs at as many as fit here.
     """
-    needs(fast_queue, dtype)
     give_local_memory(monkeypatch, 4 << 10, is_cpu=is_cpu)
     itemsize = np.dtype(dtype).itemsize
-    solver = Solver(Forest(chain(10**4)), method, dtype, queue=fast_queue, work_group=8)
+    solver = Solver(Forest(chain(10**4)), method, dtype, queue=typed_queue, work_group=8)
     most = solver.plan.parts[0].spec.capacity
     assert storages(solver) == ["global"]
     spare = 4096 - SPARE_BYTES - 4 * local_places(solver.plan.parts[0].spec) * itemsize
@@ -72,7 +67,7 @@ def test_around_the_limit_of_local_memory(fast_queue, needs, method, is_cpu, dty
         ([2 * most + 1, 10 * most, most + 2], ["global"]),
     ):
         forest = Forest.from_parents([chain(n) for n in lengths])
-        solver = Solver(forest, method, dtype, queue=fast_queue, work_group=8)
+        solver = Solver(forest, method, dtype, queue=typed_queue, work_group=8)
         assert storages(solver) == expected
         system = make_system(forest, dtype, symmetric=dtype == np.float32)
         system.assert_solved(solver.solve(**system.arrays), REDUCTION_UPDATES)
@@ -117,13 +112,9 @@ def test_device_order_in_place_above_local_memory(fast_queue, method, monkeypatc
     assert np.array_equal(again.solve(**system.arrays), x)
 
 
-# ----------------------------------------------------------------------------------- pivots
-
-
 @pytest.mark.parametrize("method", ROWS)
 @pytest.mark.parametrize("size", [2 << 10, None], ids=["global", "local"])
 def test_every_bad_pivot_is_named(fast_queue, method, size, monkeypatch):
-    """Whichever step eliminates it, and with its neighbours' couplings as they are."""
     if size:
         give_local_memory(monkeypatch, size)
     forest = Forest.from_parents([chain(3), chain(297)])
@@ -164,9 +155,6 @@ def test_matrices_that_are_not_positive_definite(double_queue, method):
     assert 10 < found < 50
 
 
-# -------------------------------------------------------------------------------- accuracy
-
-
 def barely_dominant(forest, dtype, kind, seed=0):
     """Rows that are dominant by the least, or couplings over many orders of magnitude."""
     rng, n = np.random.default_rng(seed), forest.num_nodes
@@ -180,16 +168,15 @@ def barely_dominant(forest, dtype, kind, seed=0):
 
 @pytest.mark.parametrize("kind", ["barely", "graded"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_what_is_lost_is_said(fast_queue, needs, dtype, kind):
+def test_what_is_lost_is_said(typed_queue, dtype, kind):
     """By NumPy's own product with the matrix, not by the code that warns."""
-    needs(fast_queue, dtype)
     n, eps = 256, np.finfo(dtype).eps
     forest = Forest.repeat([chain(n)], 4)
     d, u, b = barely_dominant(forest, dtype, kind)
     dense = reference.dense(forest, d, u, cell=2)
     lost = {}
     for method in (*ROWS, "auto", "flat", "contraction", "fine", "levels"):
-        solver = Solver(forest, method, dtype, queue=fast_queue)
+        solver = Solver(forest, method, dtype, queue=typed_queue)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             x = solver.solve(d, u, b)
@@ -207,7 +194,7 @@ def test_what_is_lost_is_said(fast_queue, needs, dtype, kind):
         assert len(said) == (lost[method] > MOST_LOST), (method, lost[method])
         if method not in ROWS:
             assert lost[method] <= 4  # `tolerances`: as of any elimination from the tips
-        device = [cla.to_device(fast_queue, a) for a in (d, u, b)]
+        device = [cla.to_device(typed_queue, a) for a in (d, u, b)]
         factors = solver.factor(d, u)
         for call in (lambda s=solver, a=device: s.solve(*a), lambda f=factors: f.solve(b)):
             with warnings.catch_warnings(record=True) as caught:

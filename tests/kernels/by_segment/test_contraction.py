@@ -6,10 +6,7 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from solvers import SHORT
-from systems import (
-    dissimilar,
-    make_system,
-)
+from systems import dissimilar, make_system
 
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, InputError, PivotError, Solver
@@ -19,16 +16,15 @@ pytestmark = pytest.mark.optimised
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
+def test_cells_above_local_memory(typed_queue, dtype, monkeypatch):
     """They are solved in pieces, in one device order with the others."""
-    needs(fast_queue, dtype)
-    real, room = devices.limits, min(fast_queue.device.local_mem_size, 96 << 10)
+    real, room = devices.limits, min(typed_queue.device.local_mem_size, 96 << 10)
     monkeypatch.setattr(devices, "limits", lambda device: replace(real(device), local_bytes=room))
     most = room // np.dtype(dtype).itemsize // 3
     cells = [random_binary_tree(most + 500, 60, 1), star(20), chain(50)]
     cells += [chain(2 * most + 1), cells[0], caterpillar(2 * most)]
     forest = Forest.from_parents(cells)
-    solver = Solver(forest, "contraction", dtype, queue=fast_queue, segment=SHORT)
+    solver = Solver(forest, "contraction", dtype, queue=typed_queue, segment=SHORT)
     assert {p.spec.template for p in solver.plan.parts} == {"solver/by_segment/contraction"}
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
     updates = sum(p.statistics["rounds"] for p in solver.plan.parts if p.phase != "expand")
@@ -37,7 +33,7 @@ def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
     again.assert_solved(solver.solve(**again.arrays), updates)
     x = solver.solve(**again.arrays)
     assert np.array_equal(x, solver.solve(**again.arrays))
-    another = Solver(forest, "contraction", dtype, queue=fast_queue, segment=SHORT)
+    another = Solver(forest, "contraction", dtype, queue=typed_queue, segment=SHORT)
     assert np.array_equal(x, another.solve(**again.arrays))
     for part in (p for p in solver.plan.parts if not p.source):  # natural order, which NumPy has
         tables = part.natural_tables(forest, solver.plan.gather)
@@ -46,7 +42,7 @@ def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)
     assert np.array_equal(solver.from_device_order(out).get(), x)
-    given = {k: cla.to_device(fast_queue, a) for k, a in again.arrays.items() if a is not None}
+    given = {k: cla.to_device(typed_queue, a) for k, a in again.arrays.items() if a is not None}
     solver.solve(**given, out=given["b"], check=False)
     assert np.array_equal(given["b"].get(), x)
 
@@ -74,18 +70,17 @@ def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
 
 @pytest.mark.parametrize("sizes", [(400, 512, 17, 1, 33, 300), (512,) * 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_chains_one_a_warp(fast_queue, needs, dtype, sizes):
-    needs(fast_queue, dtype)
+def test_chains_one_a_warp(typed_queue, dtype, sizes):
     forest = Forest.from_parents([chain(n) for n in sizes])
     options = {"segment": 16, "work_group": 32, "max_cells": 1}
     for more in ({}, {"registers": True}):
-        solver = Solver(forest, "contraction", dtype, queue=fast_queue, **options, **more)
+        solver = Solver(forest, "contraction", dtype, queue=typed_queue, **options, **more)
         for symmetric, rows in ((True, None), (False, 3)):
             system = make_system(forest, dtype, symmetric, rows)
             x = solver.solve(**system.arrays)
             system.assert_solved(x)
             given = {
-                k: cla.to_device(fast_queue, a) for k, a in system.arrays.items() if a is not None
+                k: cla.to_device(typed_queue, a) for k, a in system.arrays.items() if a is not None
             }
             solver.solve(**given, out=given["b"], check=False)  # natural order
             assert np.array_equal(given["b"].get(), x)
@@ -103,15 +98,14 @@ def test_chains_one_a_warp(fast_queue, needs, dtype, sizes):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, monkeypatch):
+def test_a_tree_of_pieces_larger_than_local_memory(typed_queue, dtype, monkeypatch):
     """Its kept nodes are themselves solved in pieces; a star goes to `fine`."""
-    needs(fast_queue, dtype)
     real = devices.limits
     monkeypatch.setattr(
         devices, "limits", lambda device: replace(real(device), local_bytes=5 << 10)
     )
     forest = Forest.from_parents([chain(60_000), random_binary_tree(3000, 300, 2), star(700)])
-    solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
+    solver = Solver(forest, "contraction", dtype, queue=typed_queue, work_group=64, segment=SHORT)
     assert {p.source for p in solver.plan.parts} >= {0, 1, 2}
     assert solver.plan.parts[-1].spec.template == "solver/by_branch/fine"
     system = make_system(forest, dtype)

@@ -15,14 +15,7 @@ def test_every_feature_is_efels():
     count, dt = 700, 0.0625
     efel = pytest.importorskip("efel")
     t, v, current = made_traces(count, dt)
-    ours = extract(
-        v,
-        t,
-        FEATURES,
-        stim_start=START,
-        stim_end=END,
-        stimulus_current=current,
-    )
+    ours = extract(v, t, FEATURES, stim_start=START, stim_end=END, stimulus_current=current)
     efel.reset()
     efel.set_setting("interp_step", dt)
     traces = [
@@ -49,7 +42,6 @@ def test_every_feature_is_efels():
 
 
 def test_stimuli_of_their_own():
-    """Each trace with its own interval, current and row gives what it gives alone."""
     t, v, current = made_traces(20, 0.1, seed=5)
     rng = np.random.default_rng(6)
     begin, end = rng.uniform(50, 150, 20), rng.uniform(300, 480, 20)

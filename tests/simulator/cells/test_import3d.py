@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg
-from import3d import (
-    deleted,
-    imported,
-    input_resistance,
-    passive,
-    rewritten,
-)
+from import3d import deleted, imported, input_resistance, passive, rewritten
 from real_cells import FOLDER, names
 
 from clhines.simulator.cells.cable import discretise

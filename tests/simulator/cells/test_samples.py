@@ -101,7 +101,6 @@ def test_unknown_repair(tmp_path, repair):
     ("name", "sample"), [("zero_radius_inline_comment.swc", 6), ("unsorted_ids.swc", None)]
 )
 def test_real_files(name, sample):
-    """What the refusal names is what helps."""
     cell = read_swc(FOLDER / "bad" / name)
     with pytest.raises(CableError) as caught:
         discretise(cell)
@@ -115,7 +114,6 @@ def test_real_files(name, sample):
 
 
 def test_long_neurites_take_time_in_proportion(tmp_path):
-    """Each sample is visited a fixed number of times."""
     n = 20_000
     rows = [(i, 3, i, 0, 0, 1 if i in (1, n) else 0, i - 1 or -1) for i in range(1, n + 1)]
     cell = read_swc(written(tmp_path, *rows))

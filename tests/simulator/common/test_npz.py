@@ -115,7 +115,6 @@ def test_what_is_no_regular_file_is_not_read(tmp_path):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_files(tmp_path, seed):
-    """Bits that flip, ends that are missing, bytes that are others: right values or one error."""
     rng = np.random.default_rng(seed)
     arrays = {"a": np.arange(50.0), "b": np.arange(6).reshape(2, 3), "c": np.str_("w" * 64)}
     path = tmp_path / "a.npz"

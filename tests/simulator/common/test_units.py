@@ -57,7 +57,6 @@ def test_every_name_is_pints():
 
 
 def test_neurons_units_are_pints():
-    """The size and dimension of each, so that a wrong entry of the table is found."""
     for dimension, (size, name) in units.NEURON_UNITS.items():
         if name == "1":
             continue
@@ -120,7 +119,6 @@ CASES = [  # text, pint's text, NEURON's unit
 
 @pytest.mark.parametrize(("text", "theirs", "canonical"), CASES)
 def test_factor_against_pint(text, theirs, canonical):
-    """The number that pint gives of both units in SI's, exactly."""
     unit = parse(text)
     assert unit.canonical == canonical
     written = REGISTRY.Quantity(Decimal(1), theirs).to_base_units()

@@ -32,7 +32,6 @@ def test_what_an_engine_lacks_is_refused_in_words(word, engine):
 
 
 def test_other_refusals():
-    """An engine of other devices, and what no engine takes; the family's nearest row counts."""
     grid, exact = model_of("grid_times").needs, model_of("instant_between_cells").needs
     for needs, other in ((grid, "epochs-gpu"), (exact, "steps")):
         with pytest.raises(InputError, match=f"'epochs-cpu' is for CPUs; expected '{other}'"):

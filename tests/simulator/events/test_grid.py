@@ -61,9 +61,6 @@ def random_spikes(rng, count, sources, first, steps):
     return list(zip((pick % sources).tolist(), (first + pick // sources).tolist()))
 
 
-# -------------------------------------------------------------------------------------- scale
-
-
 def test_scale_leaves_no_room_for_overflow():
     rng = np.random.default_rng(1)
     for size in (1e-12, 1.0, 3e5):
@@ -97,9 +94,6 @@ def test_too_many_connections_at_a_target():
     c = GridConnections([0, 1], [0, 0], [1.0, 1.0])
     with pytest.raises(InputError, match="target 0 sum up to 1e.10, above .* no room for 40 bits"):
         c.scale(external=1e10)
-
-
-# ----------------------------------------------------------------------------------- delivery
 
 
 def cases():

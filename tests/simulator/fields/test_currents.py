@@ -135,7 +135,6 @@ def test_waveforms_add_up_and_belong_to_cells():
 
 
 def test_engines_agree_and_amplitudes_are_set(double_queue):
-    """Amplitudes of cells change in place."""
     potential = np.random.default_rng(2).uniform(-30, 30, 12)
     rows = []
     for engine in ("reference", "steps", "epochs"):

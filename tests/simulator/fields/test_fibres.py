@@ -60,7 +60,6 @@ def in_neuron(potential):
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_the_double_cable_in_a_field_is_neurons(double_queue, engine):
-    """All compartments in every step, with Hodgkin and Huxley's membrane at the nodes."""
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     made = fibres.myelinated([DIAMETER], NODES)
     net = Network.from_arrays(**made.arrays)

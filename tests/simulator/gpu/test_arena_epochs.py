@@ -38,10 +38,7 @@ PROCEDURE settle(v (mV)) { inf = 1/(1 + exp(-(v + 60)/9)) tau = 2 + 1/(1 + exp((
 """  # inf and tau keep their values from block to block: they are given, and INITIAL sets them
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
-STATES = {
-    "ext_nmda": ("g", "open"),
-    "ext_table": ("n", "steps", "middles", "seen", "factor"),
-}
+STATES = {"ext_nmda": ("g", "open"), "ext_table": ("n", "steps", "middles", "seen", "factor")}
 
 
 def recorded(sim, groups):
@@ -104,7 +101,6 @@ def test_cells_of_several_work_groups(double_queue, monkeypatch):
 
 
 def test_equal_cells_and_float32(fast_queue):
-    """Equal cells share their lists; single precision and the second order: the same spikes."""
     found = {}
     for engine, dtype in ((ENGINE, "float32"), ("steps", "float32"), ("reference", "float64")):
         given = {"queue": fast_queue, "engine": engine, "secondorder": 1}
@@ -147,7 +143,6 @@ CASES = {
 @pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
 @pytest.mark.parametrize("case", CASES)
 def test_artificial_cells_go_ahead(double_queue, case, binned):
-    """Voltages, ions, states of all instances, also recorded, and events, as the reference's."""
     runs, (build, given) = [], CASES[case]
     of_cpus = ["epochs-cpu"] if devices.is_cpu(double_queue.device) else []
     for engine in ("reference", ENGINE, ENGINE, *of_cpus):
@@ -396,16 +391,15 @@ current i = g*m*(v + 60) + size*noise [nA]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_noise(fast_queue, needs, dtype):
+def test_noise(typed_queue, dtype):
     """`inoise` and a mechanism with a state: the functions of normal numbers were there twice."""
-    needs(fast_queue, dtype)
     found = []
     for engine in ("reference", "steps", ENGINE):
         net, _ = network()
         somas = np.arange(CELLS) * NODES
         net.add("inoise", at=somas, std=0.05)
         net.add(NOISY, at=somas)
-        sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
+        sim = Simulation(net, DT, dtype, queue=typed_queue, engine=engine)
         sim.record("v", somas)
         found.append(sim.run(2.0)[0])
     eps = 100 * (2.0 / DT) * np.finfo(dtype).eps

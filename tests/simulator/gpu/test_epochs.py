@@ -31,9 +31,8 @@ from clhines.solver.plan.templates import render
 @pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("build", [mixed_network, simple_network, dendrites_network])
-def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
-    needs(fast_queue, dtype)
-    sim = block_simulation(build, fast_queue, dtype)
+def test_blocks_follow_the_reference(typed_queue, build, dtype):
+    sim = block_simulation(build, typed_queue, dtype)
     assert sim.model.constant_factors == (build is simple_network)
     assert_follows(sim, build, dtype)
 
@@ -58,14 +57,12 @@ def hot_network():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_fast_rates(fast_queue, needs, dtype):
-    """Bounds as above, and the same bits in parts."""
-    needs(fast_queue, dtype)
+def test_fast_rates(typed_queue, dtype):
     slowest_of_m = 4.0  # beta at -65 mV, 1/ms
     warm = 3 ** ((50.0 - 6.3) / 10)
     assert slowest_of_m * DT < 1 < slowest_of_m * warm * DT
     expected, v = truth(hot_network)
-    whole, parts = (block_simulation(hot_network, fast_queue, dtype) for _ in range(2))
+    whole, parts = (block_simulation(hot_network, typed_queue, dtype) for _ in range(2))
     result = whole.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
     assert np.abs(result[0] - expected[0]).max() < bound
@@ -77,13 +74,11 @@ def test_fast_rates(fast_queue, needs, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("units", [1, 3])
-def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
-    """Several synapses at a node, noise, events, parameters that vary."""
-    needs(fast_queue, dtype)
-    sim = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
+def test_lists_of_nodes_follow_the_reference(typed_queue, units, dtype):
+    sim = block_simulation(mixed_network, typed_queue, dtype, units=units, by_node=True)
     assert sim.runner.kernels.launches[0].spec.by_node
     assert_follows(sim, mixed_network, dtype)
-    again = block_simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
+    again = block_simulation(mixed_network, typed_queue, dtype, units=units, by_node=True)
     again.run(10.0)
     np.testing.assert_array_equal(again.voltages(), sim.voltages())
 
@@ -234,13 +229,12 @@ def test_any_name_may_stand_in_a_text(double_queue, engine):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
-def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
-    needs(fast_queue, dtype)
-    spec = block_simulation(build, fast_queue, dtype).runner.kernels.launches[0].spec
+def test_local_memory_is_as_said(typed_queue, build, dtype):
+    spec = block_simulation(build, typed_queue, dtype).runner.kernels.launches[0].spec
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
-        kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
+        kernel = cl.Kernel(program.build(typed_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
-        assert kernel.get_work_group_info(what, fast_queue.device) <= each.chip.local_bytes
+        assert kernel.get_work_group_info(what, typed_queue.device) <= each.chip.local_bytes
 
 
 @pytest.mark.parametrize("by_node", [None, True])

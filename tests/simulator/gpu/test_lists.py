@@ -56,7 +56,6 @@ def cells(names):
 
 
 def test_channels_with_tables_as_the_reference(double_queue, monkeypatch):
-    """Voltages, gates and an ion's current; the same bits of voltages whatever is recorded."""
     found, spikes, specs, with_lists = {}, {}, [], epochs.with_lists
 
     def kept(*given):
@@ -124,9 +123,8 @@ PROCEDURE rates() { LOCAL qt
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_what_is_the_same_at_all_nodes(fast_queue, needs, monkeypatch, dtype):
+def test_what_is_the_same_at_all_nodes(typed_queue, monkeypatch, dtype):
     """Is worked out once a launch, and anew after a change of what it is from."""
-    needs(fast_queue, dtype)
     found, specs, with_lists = [], [], epochs.with_lists
 
     def kept(*given):
@@ -137,7 +135,7 @@ def test_what_is_the_same_at_all_nodes(fast_queue, needs, monkeypatch, dtype):
     for engine in ("reference", ENGINE):
         net, _ = cells(())
         group = net.insert(Mechanism.from_nmodl(WARM))
-        sim = Simulation(net, 0.05, dtype, queue=fast_queue, engine=engine)
+        sim = Simulation(net, 0.05, dtype, queue=typed_queue, engine=engine)
         number = sim.record("v", np.arange(8))
         first = sim.run(3.0)[number]
         sim.set(group, q10=2.0, slope=5.0)

@@ -15,7 +15,6 @@ from clhines.simulator.engines.run import Job, Request
 from clhines.simulator.engines.steps import Steps
 from clhines.simulator.gpu.epochs import CellEpochs
 from clhines.simulator.model import compile
-from clhines.simulator.model.model import Model
 from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.simulator.ranks import partition
 from clhines.simulator.state.decisions import Decisions
@@ -76,22 +75,21 @@ def sized_network():
         ("gpu.epochs", uneven_times, "float64"),
     ],
 )
-def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor, dtype):
+def test_a_cell_has_the_same_bits_in_any_part(typed_queue, build, executor, dtype):
     """Voltages after some steps without a spike from elsewhere, on each engine."""
-    needs(fast_queue, dtype)
     whole = compile(build()[0], DT, seed=7)
     cells = whole.forest.num_cells
-    expected = voltages(whole, fast_queue, dtype, executor)
+    expected = voltages(whole, typed_queue, dtype, executor)
     assert np.ptp(expected[whole.soma]) > 1e-3
     several = build in (uneven_network, uneven_times)
     for bounds in ((0, 1), (1, cells)) if several else ((2, cells),):
         part = partition.Share(whole, *bounds).model()
         low, high = whole.forest.cell_offsets[list(bounds)]
-        found = voltages(part, fast_queue, dtype, executor, Decisions.of(whole, split=True))
+        found = voltages(part, typed_queue, dtype, executor, Decisions.of(whole, split=True))
         np.testing.assert_array_equal(found, expected[low:high])
 
 
-def voltages(model: Model, queue, dtype, executor, decisions=None):
+def voltages(model, queue, dtype, executor, decisions=None):
     request = Request(None, queue, np.dtype(dtype), executor, 60, None, "auto", {})
     job = Job(model, request, decisions, True)
     if executor in ("blocks", "sizes", "lists"):

@@ -58,8 +58,6 @@ def test_parts_take_lists_where_the_whole_does():
 
 
 def test_equal_cells_share_lists():
-    """Of cells that are equal there is one set of lists; one other number makes two."""
-
     def plan(gnabar):
         model = compile(crowded_network(gnabar=gnabar)[0], DT)
         return plan_epochs(model, "float64", Limits(), by_node=True)[0].lists

@@ -220,10 +220,7 @@ def test_a_train_acts_in_the_first_step_whose_middle_is_not_before_it():
 
 @pytest.mark.parametrize(
     ("delay", "why"),
-    [
-        (0.2 * DT, "delays of less than a step"),
-        (3.5 * DT - SPIKE_LATE, "end between two steps"),
-    ],
+    [(0.2 * DT, "delays of less than a step"), (3.5 * DT - SPIKE_LATE, "end between two steps")],
 )
 def test_delays_that_steps_round_differently_are_for_the_reference(fast_queue, delay, why):
     net, of, records = exact()

@@ -100,7 +100,6 @@ def test_methods_of_states(method, seed):
 
 @pytest.mark.parametrize("secondorder", [False, True])
 def test_voltages_capacitance_and_resistivity(secondorder):
-    """By cm, Ra, and v_init beside runs of cells that have others."""
     cell = clhines.sample_cells()[0]
 
     def run(cm=1.0, Ra=100.0, v_init=-65.0):
@@ -370,7 +369,6 @@ def test_slopes_of_spikes_are_those_of_a_sigmoid():
 
 @pytest.mark.parametrize("name", ["l5pc", "l5pc-table"])
 def test_the_pyramidal_cell(name):
-    """All conductances, of texts and of .mod files with TABLEs, whose lines have kinks."""
     from bench import neurons
 
     net = neurons.neurons(name, neurons.cable_of(name), 1)

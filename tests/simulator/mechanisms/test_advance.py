@@ -69,7 +69,6 @@ METHODS = "", "euler", "rk4", "sparse", "derivimplicit"
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("current", ["0.1*x*y*v", "0.1*exp(x*y)*v", "where(x < y, 0, x)/x*v"])
 def test_a_current_in_a_rate_is_a_number_whatever_states_are_in_it(current, method):
-    """Not an expression of the state: as if it had been given beside the parameters."""
     line = f"method {method} all\n" if method else ""
     m = Mechanism(OWN.format(current=current, method=line))
     given = Mechanism(
@@ -148,7 +147,6 @@ def make_network(cells=5):
 
 @pytest.mark.parametrize("engine", ["epochs", "steps", "blocks"])
 def test_every_engine_does_what_the_reference_does(double_queue, engine):
-    """States with currents, implicit methods, clocks and noise; blocks are what GPUs run."""
     results = []
     for which in (engine, "reference"):
         net, pool, _ = make_network()
@@ -244,7 +242,6 @@ def test_noise_in_a_rate_is_exact_in_the_step(queue, needs):
 
 
 def test_events_that_do_more_than_add_act_one_by_one(queue, needs):
-    """Two in one step, as two in two steps without decay."""
     needs(queue, "float64")
     text = "point few\nstate n = 0\nstate g = 1\ncurrent i = 0*v*n*g\n"
     text += "on event: n += 1; g += weight*(3 - g)"

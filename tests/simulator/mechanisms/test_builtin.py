@@ -43,7 +43,6 @@ def test_states_and_current_at_the_start_are_neurons(neuron, celsius):
 @pytest.mark.neuron
 @pytest.mark.parametrize("celsius", [6.3, 20.0])
 def test_a_compartment_with_every_mechanism_follows_neuron(neuron, celsius):
-    """Clamp, channels and both synapses, step by step over several spikes."""
     h, dt, steps = neuron, 0.025, 1600
     section = one_compartment(h)
     h.celsius, h.dt, h.t = celsius, dt, 0

@@ -140,7 +140,6 @@ def test_nothing_flows_where_the_mechanism_is_not(double_queue, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_runs_go_on_from_states_and_files(double_queue, engine, tmp_path):
-    """And take other coefficients."""
     sim, want = simulated(engine, double_queue)
     np.testing.assert_allclose(states(sim), want, 5 * EPS["float64"])
     half = simulated(engine, double_queue, steps=2)[0]

@@ -53,7 +53,6 @@ def engine_of(fast_queue, needs, monkeypatch):
 @pytest.mark.parametrize("of_cells", [((0, 1, 2, 3, 4), ()), ((0, 1), (2, 3, 4))])
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "3 blocks", "epochs-gpu"])
 def test_all_cells_read_the_last_values(engine_of, tmp_path, engine, of_cells):
-    """Of one cell or of two, in pieces, and from a state that the reference has saved."""
     given, (net, groups) = engine_of(engine), turning_network(of_cells)
     assert "last_instances" in compile(net, DT).needs
     _, expected, spikes = advanced(net, groups, [1], engine="reference")

@@ -34,18 +34,11 @@ def late(net):
 def test_words_are_those_of_the_table():
     assert NEEDS.keys() == ALL
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
-    assert {*NEEDS} - {*NETWORKS} == {
-        "begins",
-        "ranks",
-        "ranked_pointers",
-        "copies",
-        "solver",
-    }
+    assert {*NEEDS} - {*NETWORKS} == {"begins", "ranks", "ranked_pointers", "copies", "solver"}
 
 
 @pytest.mark.parametrize("word", NETWORKS)
 def test_needs_of_networks(word):
-    """Found in the model, which has events at exact times where any need asks for them."""
     model = model_of(word)
     assert word in model.needs and model.needs <= NEEDS.keys()
     assert model.exact == bool(model.needs & EXACT)

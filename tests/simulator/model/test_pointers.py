@@ -166,7 +166,6 @@ CASES = {  # network, options; whether one work-group has all, which then takes 
 
 @pytest.mark.parametrize("case", CASES)
 def test_random_networks(fast_queue, needs, case):
-    """All engines, in one piece and in several: voltages, states, what events saw, spikes."""
     build, options, together = CASES[case]
     net, groups = build()
     _, expected, spikes = advanced(net, groups, [1], engine="reference", **options)
@@ -192,7 +191,6 @@ def test_random_networks(fast_queue, needs, case):
 
 
 def test_copies_see_their_own_cells(fast_queue, needs):
-    """Three copies of two cells, in two work-groups: each is what the network is alone."""
     net, groups = random_network(3, 2)
     _, expected, spikes = advanced(net, groups, [1], engine="reference")
     sim, found, own = advanced(net, groups, [1], 3, **made("epochs-gpu", fast_queue, needs))
@@ -203,7 +201,6 @@ def test_copies_see_their_own_cells(fast_queue, needs):
 
 
 def test_written_variables(fast_queue, needs, tmp_path):
-    """All engines, in one piece and in several, also from a saved state; stored; refused."""
     net, groups = written_network(4, 5)
     _, expected, _ = advanced(net, groups, [1], engine="reference")
     assert all(np.ptp(values, axis=0).min() > 0 for values in expected.values())
@@ -230,7 +227,6 @@ def test_written_variables(fast_queue, needs, tmp_path):
 
 
 def test_written_variables_of_copies(fast_queue, needs):
-    """Of copies that are alike, and of cells of a population."""
     net, groups = written_network(5, 2)
     _, expected, _ = advanced(net, groups, [1], engine="reference")
     for engine in ("steps", "epochs-cpu", "epochs-gpu"):
@@ -285,7 +281,6 @@ def test_what_may_be_written():
 
 @pytest.mark.parametrize(("elsewhere", "dtype"), [(0, "float64"), (1, "float64"), (1, "float32")])
 def test_gates_of_other_mechanisms(fast_queue, needs, elsewhere, dtype):
-    """States that stay in lists, with several cells in a work-group, and voltages of others."""
     net, groups = gated_network(elsewhere)
     _, expected, _ = advanced(net, groups, [1], engine="reference")
     for engine in ENGINES[1:]:
@@ -299,7 +294,6 @@ def test_gates_of_other_mechanisms(fast_queue, needs, elsewhere, dtype):
 
 @pytest.mark.parametrize("engine", ENGINES[1:])
 def test_variables_that_are_read(fast_queue, needs, tmp_path, engine):
-    """As by the reference: in pieces, stored, in copies, and from a state of another engine."""
     net, groups = reading_network()
     _, expected, _ = advanced(net, groups, [1], engine="reference")
     given = made(engine, fast_queue, needs)

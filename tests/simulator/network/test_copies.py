@@ -40,7 +40,6 @@ def test_arrays_are_made_when_asked_for_and_then_kept():
 
 
 def test_a_model_of_copies_that_are_alike():
-    """Sources and connections are of all copies; what is of instances is made when asked for."""
     once = network()
     net, model = copies_of(once, 3), compile(once)
     whole = compile(net)

@@ -43,7 +43,6 @@ def test_regions_of_a_network_are_those_of_its_cells():
 
 
 def test_nodes_by_distance():
-    """A function of the distance gives a mask; junctions are left out."""
     net = Network([AXON], 2)
     nodes = net.nodes(at=lambda distance: distance > 50.0)
     distance = np.tile(AXON.distance, 2)
@@ -55,7 +54,6 @@ def test_nodes_by_distance():
 
 
 def test_values_of_every_kind():
-    """Each kind of value beside the same one, node by node."""
     net = Network(AXON, 3)
     nodes = net.nodes(at="dendrites")
     cell, within = nodes // AXON.num_nodes, nodes % AXON.num_nodes
@@ -139,7 +137,6 @@ def test_what_cannot_be_done_is_refused():
 
 
 def test_networks_of_arrays_have_no_regions_or_distances():
-    """Words for the soma and the rest go by the roots; others, and functions, are refused."""
     arrays = {name: getattr(AXON, name) for name in ("parent", "area", "g_axial", "capacitance")}
     net = Network.from_arrays(cell_offsets=[0, AXON.num_nodes], **arrays)
     assert net.nodes(at="soma").tolist() == net.soma.tolist()

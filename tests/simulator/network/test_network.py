@@ -282,7 +282,6 @@ NET_RECEIVE(w) { seen = seen + 1 }
 
 
 def test_connect_returns_its_connections(tmp_path):
-    """As given or as drawn, also with several weights, where `weights` has them."""
     net = Network.from_arrays([-1] * 6, np.arange(7), [300.0] * 6, [0.0] * 6, [0.005] * 6)
     net.insert("pas")
     synapses = net.add("expsyn", at=[5, 4, 3])

@@ -17,11 +17,7 @@ from clhines.simulator.network.ring import DELAY, START, ring_cables, ring_netwo
 SMALL = {"levels": 3, "branching_probability": 0.5, "compartments": 3}
 
 
-# -------------------------------------------------------------------------------------- cells
-
-
 def test_compartments_of_a_branch():
-    """Every branch of the tree has as many, wherever sections begin."""
     for k, cable in enumerate(ring_cables(5, levels=4, compartments=7, seed=3)):
         cell = ring_cell(4, 0.5, 7, np.random.default_rng([3, k]), stems=2)
         assert cable.nseg[0] == 1 and (cable.nseg[1:] % 7 == 0).all()
@@ -41,7 +37,6 @@ def test_cells_differ_and_their_number_changes_none():
 
 
 def test_usual_size():
-    """About 300 compartments a cell, as the benchmark is described."""
     sizes = [cable.nseg.sum() for cable in ring_cables(64)]
     assert 250 < np.mean(sizes) < 350
 
@@ -87,9 +82,6 @@ def test_bad_numbers_of_segments(change, said):
         discretise(sections, nseg=change(nseg))
 
 
-# ------------------------------------------------------------------------------------ network
-
-
 @pytest.mark.parametrize("hh", ["soma", "all"])
 def test_what_it_is_made_of(hh):
     cables = ring_cables(3, **SMALL)
@@ -113,7 +105,6 @@ def test_bad_network():
 
 @pytest.mark.parametrize("hh", ["soma", "all"])
 def test_the_event_goes_round(hh):
-    """One spike a cell, in turn, each more than a delay after the one before."""
     network = ring_network(ring_cables(2, **SMALL), 3, hh=hh)
     result = Simulation(network, engine="reference").run(30.0)
     count = len(result.spike_time)
@@ -122,9 +113,6 @@ def test_the_event_goes_round(hh):
     assert START < result.spike_time[0] < START + 5.0
     gap = np.diff(result.spike_time)
     assert (gap > DELAY).all() and (gap < DELAY + 5.0).all()
-
-
-# ------------------------------------------------------------------------------------ picture
 
 
 @pytest.mark.parametrize("spikes", [0, 3])

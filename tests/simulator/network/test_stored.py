@@ -72,7 +72,6 @@ def build(request):
 
 
 def test_an_equal_network_comes_back(build, tmp_path):
-    """The same arrays to the last bit, of which a saved state's digest is; saved again, too."""
     net, path = build(), tmp_path / "network.npz"
     net.save(path)
     again = Network.load(path)
@@ -176,7 +175,6 @@ def endless(arrays):
     ],
 )
 def test_what_is_damaged_is_refused(tmp_path, change, match):
-    """In one line that names the file and what is wrong; nothing in it is executed."""
     everything().save(tmp_path / "network.npz")
     path, arrays = tmp_path / "other.npz", change(members(tmp_path / "network.npz"))
     if any(a.dtype == object for a in arrays.values()):
@@ -198,7 +196,6 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_states_and_networks_are_told_apart(tmp_path):
-    """Each names the other one's reader, and the file."""
     net = plastic()
     net.save(tmp_path / "network.npz")
     sim = Simulation(net, DT, engine="reference")
@@ -229,7 +226,6 @@ def _zip(files):
 
 
 def test_random_damage(tmp_path):
-    """Bytes, numbers and words of the text are replaced: refused, or a network that compiles."""
     rng, path = np.random.default_rng(11), tmp_path / "network.npz"
     plastic().save(path)
     arrays, refused = members(path), 0

@@ -269,7 +269,6 @@ def test_what_is_one_for_all_is_refused_in_sets_and_copies():
 
 
 def test_models_with_exact_times(fast_queue, caplog):
-    """Each copy has its own sources, ions, pointers and played values: the model alone."""
     sets = np.array([[2e-4, 5.0], [1e-3, 20.0], [4e-4, 9.0]])
     protocols = {
         "step": {"stop": 5.0, "stimuli": [{"amp": 0.3, "delay": 0.5, "dur": 4.0}]},

@@ -144,9 +144,6 @@ def run_cases(comm=None):
     return found
 
 
-# ------------------------------------------------------------------------------- what is rejected
-
-
 def small(comm, **given):
     """A network of two cells a rank; `given` to change it."""
     gids = given.get("gids", 2 * comm.rank + np.arange(2))

@@ -22,9 +22,6 @@ def small(gids=(3, 5)):
     return net, net.add("expsyn", net.soma)
 
 
-# ------------------------------------------------------------------------- without MPI
-
-
 def test_a_delay_beyond_the_ring_is_refused_in_one_line():
     """Its events would act at exact times, on this rank alone."""
     net, syn = small()
@@ -97,7 +94,6 @@ def test_what_has_no_gids_is_rejected(tmp_path):
 
 
 def test_sorts_of_cells():
-    """Cells are of one sort where trees and places of instances are the same."""
     net = Network([CABLES[0]] * 5 + [CABLES[1]])
     net.insert("hh", net.soma)
     begin = net.forest.cell_offsets[:-1]
@@ -113,9 +109,6 @@ def test_sorts_of_cells():
             np.testing.assert_array_equal(nodes, here)
 
 
-# ---------------------------------------------------------------------------- with MPI
-
-
 @pytest.fixture(scope="module")
 def expected():
     return own_cells_program.run_cases()
@@ -125,7 +118,6 @@ def expected():
 @needs_mpi
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_own_cells_have_the_bits_of_one_process(tmp_path, expected, count):
-    """Spikes, voltages, states and weights by gid; cells of neighbours, or in turns."""
     done, _ = mpiexec(count, PROGRAM, tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / f"own{count}.json").read_text())

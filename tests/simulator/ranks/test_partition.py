@@ -45,7 +45,6 @@ def test_costs_count_states():
 
 
 def test_parts_make_up_the_whole():
-    """Each number of a part stands for one of the network."""
     whole = compile(mixed_network()[0], DT, seed=7)
     bounds = partition.split(partition.cell_costs(whole), 3)
     shares = [partition.Share(whole, *bounds[[r, r + 1]].tolist()) for r in range(3)]

@@ -21,9 +21,6 @@ EXACT = Path(__file__).parents[2] / "support" / "exact_ranks.py"
 PROGRAM = Path(__file__).with_name("rank_program.py")
 
 
-# ------------------------------------------------------------------------- without MPI
-
-
 def test_refusals(fast_queue):
     with pytest.raises(InputError, match="comm is int; expected one of mpi4py"):
         Simulation(simple_network()[0], DT, comm=3, queue=fast_queue)
@@ -38,9 +35,6 @@ def test_without_mpi4py(monkeypatch, capsys, asked):
         monkeypatch.setenv(asked, "4")
     assert main.main(["simulate", "ring", "--cells", "2", *more]) == 2
     assert re.search(r"MPI needs mpi4py.*pip install '\.\[mpi\]'", capsys.readouterr().err)
-
-
-# ---------------------------------------------------------------------------- with MPI
 
 
 def test_a_process_without_mpi_says_its_own_error_alone():
@@ -85,7 +79,6 @@ def ranks(one_process):
 # 18 or 12, 12 or 6, 12 or 6 nodes per rank
 @pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_networks_with_exact_times_have_the_same_bits_on_ranks(exact, count):
-    """Events, pointers over ranks, artificial cells; a state saved by one process."""
     folder, expected = exact
     done, _ = mpiexec(count, EXACT, folder)
     assert done.returncode == 0, done.stderr
@@ -126,7 +119,6 @@ def check_differing(texts):
 @needs_mpi
 @pytest.mark.parametrize("count", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_the_same_bits_on_any_number_of_ranks(one_process, ranks, count):
-    """Spikes, records, voltages, weights; going on from the state of another number of ranks."""
     folder, expected = one_process
     done = ranks(count)
     assert done.returncode == 0, done.stderr
@@ -202,7 +194,6 @@ def ring(*more):
 @pytest.mark.mpi
 @needs_mpi
 def test_the_command_line(tmp_path):
-    """Rank 0 writes and prints, once; the file is that of one process."""
     done, _ = mpiexec(2, *ring("--json", "--out", tmp_path / "two.npz"))
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -222,10 +213,7 @@ def test_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (
-            ["--out", "/nowhere/ring.npz"],
-            "rank 0: --out /nowhere/ring.npz: cannot be written",
-        ),
+        (["--out", "/nowhere/ring.npz"], "rank 0: --out /nowhere/ring.npz: cannot be written"),
         (["--cells", "1"], "clhines: 1 cell on 2 ranks"),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],

@@ -87,11 +87,9 @@ def driven():
     ("engine", "dtype", "chunk"),
     [("epochs", "float64", 100), ("steps", "float32", 1024), ("reference", "float64", 1024)],
 )
-def test_runs(fast_queue, needs, driven, engine, dtype, chunk):
-    """What `extract` finds in the traces of the same run."""
-    needs(fast_queue, dtype)
+def test_runs(typed_queue, driven, engine, dtype, chunk):
     net, given = driven
-    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, chunk=chunk)
+    sim = Simulation(net, DT, dtype, queue=typed_queue, engine=engine, chunk=chunk)
     v, some = sim.record("v", net.soma), sim.record("v", net.soma[:0], reduce=Features(
         ["spike_count"], stim_start=5.0, stim_end=9.0))  # fmt: skip
     features = sim.record("v", net.soma, reduce=Features(FEATURES, **given))

@@ -12,7 +12,6 @@ DT, ENGINES, EVERY = 0.025, ("reference", "steps", "epochs"), 4  # steps
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ENGINES)
 def test_i_membrane_is_neurons(double_queue, engine):
-    """All nodes of a spiking cell in every fourth step, and what electrodes outside would see."""
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     import test_simulation_neuron as with_neuron
 

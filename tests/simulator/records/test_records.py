@@ -13,7 +13,6 @@ DT, ENGINES = 0.025, ("reference", "steps", "epochs")
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_run_of_no_steps(double_queue, engine):
-    """Reductions of nothing: no value, no crossing, an integral of 0."""
     net, _ = networks.simple_network()
     sim = Simulation(net, DT, queue=double_queue, engine=engine)
     numbers = {name: sim.record("v", [0], reduce=name) for name in ("max", "mean", "integral")}
@@ -109,7 +108,6 @@ def test_currents_of_texts_where_events_act_at_exact_times(double_queue, engine)
 
 
 def test_masks_say_where_is_recorded():
-    """Of nodes and of instances, as in NumPy; of another shape they are refused."""
     net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
     group = net.insert("hh", [2, 0])
     sim = Simulation(net, engine="reference")

@@ -21,12 +21,10 @@ def matrix(nodes):
     ("engine", "dtype"),
     [("reference", "float64"), ("steps", "float32"), ("epochs", "float64"), ("epochs", "float32")],
 )
-def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engine, dtype):
-    """Reductions, rows and combinations, with the same bits in other chunks and in two runs."""
-    needs(fast_queue, dtype)
+def test_kept_values_are_those_of_all_rows(typed_queue, monkeypatch, engine, dtype):
     net, syn = networks.mixed_network()
     nodes = np.arange(len(net.area))[::3]
-    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
+    sim = Simulation(net, DT, dtype, queue=typed_queue, engine=engine)
     rows = {what: sim.record(what, nodes) for what in ("v", "i_membrane")}
     rows["g"] = sim.record("g", syn)
     kept = {what: asked(sim, what, nodes, 0.01 if what != "v" else THRESHOLD)
@@ -60,7 +58,7 @@ def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engin
         roundings = 3 * eps + len(nodes) * np.finfo(float).eps
         bound = roundings * np.abs(exact) @ np.abs(weights.T)
         assert (np.abs(found["matrix"] - exact @ weights.T) <= bound).all()
-    cut = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, chunk=57)
+    cut = Simulation(net, DT, dtype, queue=typed_queue, engine=engine, chunk=57)
     numbers = asked(cut, "i_membrane", nodes, 0.01)
     again = cut.run(TIMES)
     assert all(
@@ -68,7 +66,7 @@ def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engin
         for name, number in kept["i_membrane"].items()
     )
     monkeypatch.setattr(records, "ROOM", 100_000)  # chunks of some 30 steps
-    twice = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
+    twice = Simulation(net, DT, dtype, queue=typed_queue, engine=engine)
     numbers = asked(twice, "v", nodes, THRESHOLD)
     first, second = twice.run(3.3), twice.run(TIMES - 3.3)
     both = [(first[k], second[k], result[kept["v"][name]]) for name, k in numbers.items()]
@@ -83,7 +81,6 @@ def test_kept_values_are_those_of_all_rows(fast_queue, needs, monkeypatch, engin
 
 @pytest.mark.parametrize("form", [("float",), ("double", 4, 8), ("double", 2, 3)])
 def test_combinations_of_every_form(double_queue, monkeypatch, form):
-    """Of more terms than a part has, of rows and combinations that fill no tile."""
     spec = ReducedSpec("float", *form, part=7)
     monkeypatch.setattr(ReducedSpec, "on", lambda device, dtype: spec)
     net, _ = networks.mixed_network()

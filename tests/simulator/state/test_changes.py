@@ -386,7 +386,6 @@ def test_spikes_of_the_start_come_after_a_reset_too(engine, fast_queue):
 
 @pytest.mark.parametrize("build", [passive_below, active_everywhere])
 def test_the_model_is_that_of_a_network_with_the_values(build):
-    """Also of values set twice, and of one number for several groups of a mechanism."""
     net, groups = build()
     sim = Simulation(net, DT, engine="reference")
     for generation in (FIRST, SECOND):
@@ -548,8 +547,6 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
 def test_events_are_set_in_the_middle_of_a_run(engine, kind, double_queue):
-    """As many as before, more and none; those that have acted stay, others are replaced."""
-
     def made(*events):
         net = Network(CABLES, CELLS)
         net.insert("pas", "all", g=1e-4, e=-65.0)

@@ -22,14 +22,14 @@ RULE = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
 CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)
 
 
-def simulation(**options):
+def simulation(other_rule=None, **options):
     cells = np.arange(3)
     net = Network(CABLE, 3)
     net.insert("hh", "soma")
     net.insert("pas", net.forest.num_nodes - 1, g=1e-4, e=-65.0)
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
-    net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5)
+    net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5, rule=other_rule)
     net.add_event(syn, [0, 1], [0.2, 6.0], 0.08)
     return Simulation(net, DT, **({"engine": "reference"} | options))
 
@@ -200,19 +200,11 @@ def test_devices_take_what_was_checked(double_queue, state, tmp_path):
 
 def test_networks_that_differ_in_what_is_plastic(state, tmp_path):
     _, path, _ = state
-    net = Network(CABLE, 3)
-    net.insert("hh", "soma")
-    net.insert("pas", net.forest.num_nodes - 1, g=1e-4, e=-65.0)
-    syn, cells = net.add("expsyn", at=net.soma, tau=2.0, e=0.0), np.arange(3)
-    net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
-    net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5, rule=RULE)
-    net.add_event(syn, [0, 1], [0.2, 6.0], 0.08)
-    assert_refused(Simulation(net, DT, engine="reference"), path, "of another network")
+    assert_refused(simulation(RULE), path, "of another network")
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_fuzz(state, seed, tmp_path):
-    """Bytes that change, files that end early, members swapped: refused, or the same numbers."""
     sim, path, arrays = state
     rng = np.random.default_rng(seed)
     bad = tmp_path / "bad.npz"

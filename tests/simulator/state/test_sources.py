@@ -196,7 +196,6 @@ def with_all_sources(beside):
 
 @pytest.mark.parametrize("beside", ["nothing", "ions"])
 def test_weights_keep_their_order_and_can_be_set(double_queue, beside):
-    """Also of simulations that go on, get other events and are branched."""
     found = []
     for engine in ("reference", "steps", "auto"):
         queue = None if engine == "reference" else double_queue

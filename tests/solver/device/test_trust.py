@@ -182,7 +182,6 @@ def test_of_several_ranks_one_checks(fast_queue, tmp_path):
 
 
 def test_a_real_check_of_a_device(fast_queue):
-    """A child is started once, ends with the right answer, and leaves that in the cache."""
     dtype = np.float64 if devices.has_fp64(fast_queue.device) else np.float32
     assert trust.limits(fast_queue.device, "solve", dtype) == devices.limits(fast_queue.device)
     kept = trust.stored_outcome(fast_queue.device, "solve", dtype)

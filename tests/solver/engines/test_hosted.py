@@ -55,7 +55,6 @@ def test_a_second_call_makes_no_device_arrays(fast_queue, monkeypatch, forest, m
 @pytest.mark.parametrize("rows", [None, 1, 3, 9])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_all_ways_give_the_bits_of_device_order(fast_queue, monkeypatch, config, rows, symmetric):
-    """In place, permuted by the host, and through pinned memory in one and in several pieces."""
     forest = forest_of(config, dissimilar(9))
     solver = make_solver(fast_queue, forest, config, np.float32)
     for seed in (1, 2):  # the second finds the prepared call
@@ -85,7 +84,6 @@ def test_all_ways_give_the_bits_of_device_order(fast_queue, monkeypatch, config,
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
 @pytest.mark.parametrize("gpu", [False, True])
 def test_values_are_checked_in_every_call(fast_queue, monkeypatch, forest, method, gpu):
-    """After good calls, and in the order b, pivots, x."""
     if gpu:
         like_a_gpu(monkeypatch)
     solver = Solver(forest, method, np.float32, queue=fast_queue)
@@ -161,7 +159,6 @@ def test_values_come_and_go_with_one_wait(fast_queue, monkeypatch):
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
 def test_factors_go_from_numpy_to_the_device_and_back(fast_queue, forest, method):
-    """Solves in all orders, of the matrix and its transpose, before and after device order."""
     solver = Solver(forest, method, np.float32, queue=fast_queue)
     system = make_system(forest, np.float32, symmetric=False)
     given = {name: a.copy() for name, a in system.arrays.items() if name != "b"}
@@ -255,7 +252,6 @@ def test_a_tight_device_has_no_room_for_both(fast_queue, monkeypatch):
 
 
 def test_solutions_in_pinned_memory_are_nobody_elses(fast_queue, monkeypatch):
-    """However many live, in whatever views, and after their solver; free memory comes again."""
     like_a_gpu(monkeypatch)
     monkeypatch.setattr(copies, "_RESULT_BYTES", (1, 1 << 20))
     monkeypatch.setattr(copies, "_SLICE_BYTES", 1000)

@@ -119,7 +119,6 @@ def test_factors_take_what_is_listed(fast_queue, monkeypatch, meter, method, row
 
 
 def test_a_batch_that_does_not_fit_is_refused_with_the_way_out(fast_queue, monkeypatch):
-    """And so is each candidate of a measured choice."""
     forest = Forest.repeat([random_binary_tree(64, 9, 1)], 20)
     whole = Solver(forest, "flat", queue=fast_queue)
     offered = whole.engine.room.needed(whole.plan) - 1

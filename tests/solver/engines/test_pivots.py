@@ -5,11 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from solvers import CONFIGS, ONE_EACH, assert_solved, forest_of, make_solver, on_device
-from systems import (
-    dissimilar,
-    make_system,
-    renumbered,
-)
+from systems import dissimilar, make_system, renumbered
 
 from bench.made import caterpillar, chain, star
 from clhines import Forest, InputError, PivotError

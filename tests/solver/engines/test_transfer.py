@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 from solvers import ONE_EACH, forest_of, make_solver
-from systems import (
-    dissimilar,
-    make_system,
-)
+from systems import dissimilar, make_system
 
 from bench.made import chain, random_binary_tree
 from clhines import Forest
@@ -73,7 +70,6 @@ def test_out_may_overlap_b(queue, rows):
 @pytest.mark.parametrize("config", ONE_EACH)
 @pytest.mark.parametrize("rows", [None, 3])
 def test_arrays_anywhere_in_memory(fast_queue, config, rows):
-    """A CPU works on them where they are: at any address, not to be written, several times."""
     forest = forest_of(config, dissimilar(9))
     solver = make_solver(fast_queue, forest, config, np.float32)
     for seed in (1, 2):  # the second finds what the first has left in memory

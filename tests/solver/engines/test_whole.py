@@ -5,10 +5,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from solvers import ONE_EACH, assert_solved, forest_of, make_solver, on_device
-from systems import (
-    dissimilar,
-    make_system,
-)
+from systems import dissimilar, make_system
 
 from bench.made import chain
 from clhines import Forest, InputError

@@ -34,9 +34,6 @@ def forests():
     ]
 
 
-# ------------------------------------------------------------------------------------ candidates
-
-
 def test_candidates_are_rows_with_their_own_options():
     for row in (c for rows in CANDIDATES.values() for c in rows):
         assert set(row.options) <= set(METHODS[row.method].options)
@@ -84,15 +81,9 @@ def test_asked_for_options_override_those_of_candidates():
     assert plan.method in ("fine", "block_interleaved")
     assert plan.parts[0].spec.vector_width == 2
     found = list(candidate_plans(FOREST, "float64", CPU, vector_width=2))
-    assert {str(c) for c, _ in found} == {
-        "fine vector_width=2",
-        "block_interleaved vector_width=2",
-    }
+    assert {str(c) for c, _ in found} == {"fine vector_width=2", "block_interleaved vector_width=2"}
     with pytest.raises(InputError, match="option 'colour' is not one of what auto .* max_cells"):
         make_plan(FOREST, colour=3)
-
-
-# ------------------------------------------------------------------------------------- the model
 
 
 def branch_steps(parent):

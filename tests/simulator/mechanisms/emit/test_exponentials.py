@@ -77,9 +77,8 @@ def test_polynomials_of_exponentials(dtype, ends):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_rates_of_vectors(fast_queue, needs, dtype):
+def test_rates_of_vectors(typed_queue, dtype):
     """Both ways of each function, to a few roundings; no number depends on its neighbours."""
-    needs(fast_queue, dtype)
     real, number, width = REALS[dtype], np.dtype(dtype).type, 4
     more = np.longdouble if real == "double" else np.float64
     calls = {"bernoulli": "x, e", "weight": "x, (real4)(step)"}
@@ -90,17 +89,17 @@ def test_rates_of_vectors(fast_queue, needs, dtype):
         text += "    __global const real4 *es, __global real4 *y)\n{\n"
         text += "    const real4 x = xs[get_global_id(0)], e = es[get_global_id(0)];\n"
         text += f"    y[get_global_id(0)] = a_{name}_({given});\n}}\n"
-    built = program.build(fast_queue.context, None, source=text)
+    built = program.build(typed_queue.context, None, source=text)
     rng, step = np.random.default_rng(5), number(0.03125)
     x = [rng.uniform(-1.2, 1.2, 800), rng.uniform(-80, 40, 800), [0.0, 1.0, -1.0, 1e-20, -1e-20]]
     x = np.concatenate([*x, rng.uniform(-1e-3, 1e-3, 95)]).astype(dtype)
     e = np.exp(x.astype(more)).astype(dtype)
 
     def computed(name, order):
-        y = cla.empty(fast_queue, len(x), dtype)
-        given = [cla.to_device(fast_queue, a[order]).data for a in (x, e)]
+        y = cla.empty(typed_queue, len(x), dtype)
+        given = [cla.to_device(typed_queue, a[order]).data for a in (x, e)]
         kernel = cl.Kernel(built, f"{name}_all")
-        kernel(fast_queue, (len(x) // width,), None, step, *given, y.data)
+        kernel(typed_queue, (len(x) // width,), None, step, *given, y.data)
         found = np.empty_like(x)
         found[order] = y.get()
         return found

@@ -241,7 +241,6 @@ def test_what_a_table_sets_beside_its_columns_is_to_be_given():
 
 
 def test_tables_between_their_ends():
-    """A table on the host is the procedure at its places, linear between, constant outside."""
     with_table, without = mechanism("nmtable"), mechanism("nmtable", use_tables=False)
     low, high = with_table.twin("grid_curve")()
     x = low + np.arange(51) * ((high - low) / 50)
@@ -277,7 +276,6 @@ def assert_close(case, expected, found, size, bound):
 
 @pytest.mark.optimised
 def test_opencl_as_numpy(fast_queue):
-    """Each function compiles, and gives what its NumPy twin gives."""
     from nmodl_device import on_device
 
     cases = all_blocks(lambda *_: True)
@@ -304,7 +302,6 @@ def test_opencl_of_several_instances_as_numpy(real, bound, fast_queue):
 
 @needs_neuron
 def test_neurons_own_files():
-    """What comes with NEURON is read, or refused by name."""
     folders = [wheel(), wheel().parent / "nrn" / "demo" / "release"]
     found = {p.name: rejections(p.read_text(), p.name) for f in folders for p in f.glob("*.mod")}
     assert len(found) >= 18

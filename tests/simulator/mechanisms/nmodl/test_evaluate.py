@@ -13,11 +13,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "BBCOREPOINTER p",
         "x = p",
     ),
-    "FUNCTION_TABLE": (
-        text_of("x = f(3)", more="FUNCTION_TABLE f(a)"),
-        "FUNCTION_TABLE f",
-        "f(3)",
-    ),
+    "FUNCTION_TABLE": (text_of("x = f(3)", more="FUNCTION_TABLE f(a)"), "FUNCTION_TABLE f", "f(3)"),
     "recursion": (
         text_of("x = f(v)", more="FUNCTION f(a) { f = g(a) }\nFUNCTION g(a) { g = f(a) }"),
         "f calls itself",

@@ -17,8 +17,6 @@ from clhines.solver.device import program
 pytestmark = pytest.mark.core
 
 
-# -------------------------------------------------------------------------------------- names
-
 NAMES = {
     "c0, x0, e0": """
         parameter c0 = 2
@@ -130,9 +128,6 @@ def test_every_legal_name_builds_and_is_right(queue, needs, name):
         np.testing.assert_allclose(after[s], row, rtol=1e-13)
 
 
-# ------------------------------------------------------------------------------------ refusals
-
-
 @pytest.mark.parametrize("number", ["1e39", "1e-50", "exp(100)"])
 def test_numbers_beyond_single_precision_are_refused_there(number):
     m = Mechanism(minimal(f"current i = v*{number}"))
@@ -178,9 +173,6 @@ def test_constants_beyond_the_precision_are_refused(fast_queue, engine, needs):
     net.insert("pas", at="all", g=1e4, e=large)
     with pytest.raises(InputError, match=r"constant current of node \d+ adds up to"):
         Simulation(net, dt=0.025, dtype=dtype, engine=engine, queue=fast_queue)
-
-
-# --------------------------------------------------------------------------------------- units
 
 
 def test_units_are_converted_in_every_place():

@@ -276,7 +276,6 @@ def test_a_current_that_is_constant_at_the_reset(fast_queue, needs):
 
 
 def test_above_the_threshold_at_the_start(fast_queue, needs):
-    """A spike at 0 ms, as of any cell; v is reset in the first step."""
     for engine in ("reference", "steps", "epochs-gpu"):
         net = one_node_cells(1, 0.1)
         text = net.add(TEXTS["izhikevich"], at=0)
@@ -291,7 +290,6 @@ def test_above_the_threshold_at_the_start(fast_queue, needs):
 
 
 def test_set(fast_queue, needs):
-    """Of what a reset uses, but for the threshold, which is the detector's."""
     net = one_node_cells(2, 0.1)
     text = net.add(LIF, at=net.soma, rest=0.0)
     net.add("iclamp", at=net.soma, dur=1e9, amp=0.35)
@@ -357,10 +355,7 @@ def test_wrong_texts_are_refused(old, new, message):
     [
         (lambda n: n.add(LIF, at=3), "lif in node 3 of cell 0 is not where its cell spikes; expe"),
         (lambda n: n.add(LIF, at=[0, 0]), "lif in node 0 of cell 0 is not the only text with 'sp"),
-        (
-            lambda n: (n.add(LIF, at=0), n.add(TEXTS["adex"], at=0)),
-            "adex in node 0 .* not the onl",
-        ),
+        (lambda n: (n.add(LIF, at=0), n.add(TEXTS["adex"], at=0)), "adex in node 0 .* not the onl"),
         (lambda n: n.add(LIF, at=0, vr=-50.0), "resets v to its threshold or above; expected a l"),
         (lambda n: n.add(LIF, at=0, rest=-1.0), "has a refractory time below 0; expected 0 ms or"),
         (lambda n: n.add(LIF, at=0, capacitance=1.0), "is given a capacitance, which is that of "),

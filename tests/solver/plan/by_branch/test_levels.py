@@ -60,10 +60,7 @@ def test_a_long_chain_among_many_short_ones_takes_little_memory():
     [
         (Limits(), {"float64": (False, False), "float32": (False, False)}),
         (Limits(is_cpu=True), {"float64": (False, False), "float32": (False, False)}),
-        (
-            Limits(is_cpu=True, vectorises=True),
-            {"float64": (True, True), "float32": (True, True)},
-        ),
+        (Limits(is_cpu=True, vectorises=True), {"float64": (True, True), "float32": (True, True)}),
     ],
     ids=["GPU", "CPU", "CPU that vectorises"],
 )

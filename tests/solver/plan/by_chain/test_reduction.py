@@ -22,9 +22,6 @@ def test_the_rows():
     assert make_plan(Forest(chain(900)), "cr_pcr").parts[0].spec.switch == 256
 
 
-# ----------------------------------------------------------------------------------- plans
-
-
 @pytest.mark.parametrize("method", ROWS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("local_bytes", [600, 5000, 48 << 10, 1 << 20])

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.core
 
 
 def test_rows_of_segments():
-    """Node j of inner segments is in row j, of leaves the j-th from the tip; rows are full."""
     forest = Forest.from_parents(dissimilar(9))
     trees, blocks = forest.trees, next_fit(forest, 64, 3)
     cut = schedule.segments(trees, 4)

@@ -17,7 +17,6 @@ LIMITS = Limits(compute_units=4, max_work_group=256, local_bytes=32 << 10)
 
 @pytest.mark.parametrize(("real", "size"), [("double", 8), ("float", 4)])
 def test_local_memory_by_hand(real, size):
-    """Three values a node and three a lane, besides two ints for each length of a segment."""
     for lanes in (32, 256):
         nodes = room.local_capacity(real, LIMITS, lanes)
         taken = lambda n, lanes=lanes: (3 * n + 3 * lanes) * size + 8 * 31  # noqa: E731

@@ -10,7 +10,6 @@ pytestmark = pytest.mark.core
 
 
 def test_expensive_constants_are_hoisted():
-    """The exponential and the quotient go, the cheap sum of parameters stays."""
     graph = Graph()
     v, q, tau, dt = map(graph.symbol, ("v", "q", "tau", "dt"))
     root = v * graph.call("exp", q) * 3 + (q + tau) * v + v / tau * dt
@@ -35,7 +34,6 @@ def test_names_are_kept_unless_they_are_taken():
 
 
 def test_conditions_are_no_numbers():
-    """A condition stays; what it compares is hoisted."""
     graph = Graph()
     v, q = graph.symbol("v"), graph.symbol("q")
     root = graph.where(graph.less(graph.call("exp", q), graph.one), v, -v)

@@ -9,7 +9,6 @@ pytestmark = pytest.mark.core
 
 
 def test_lookups_at_one_place_share_its_name():
-    """Whether the front end had a name for the place, or not."""
     graph = Graph()
     place = graph.call("place", graph.symbol("v"), graph.number(440))
     other = graph.call("place", graph.symbol("cai"), graph.number(100))

@@ -23,7 +23,7 @@ def test_one_long_line_is_a_text():
 
 
 REFUSED = {  # text, what is refused, and what stands in its line
-    "INCLUDE": (text_of('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
+    "INCLUDE": (text_of('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE")
 }
 
 

@@ -25,7 +25,6 @@ def test_refused_by_name_and_line(which):
 
 
 def test_every_verbatim_is_told():
-    """Several of one block and of a function, once each, and nothing that follows from them."""
     block = "VERBATIM\n{} = *y;\nENDVERBATIM\n"
     calls = f"{block.format('x')}x = f(2) + f(3)\n{block.format('y')}"
     text = text_of(calls) + f"FUNCTION f(a) {{\n{block.format('f')}}}\n"
