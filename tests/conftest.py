@@ -5,6 +5,7 @@ OpenCL is looked for when the first test wants a queue: `pytest tests/solver/pla
 
 import functools
 import gc
+import importlib.util
 import itertools
 import json
 import os
@@ -84,6 +85,13 @@ def _neuron_as_new(request):
     yield
     if h and "neuron" in sys.modules:
         gc.collect()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip tests marked `neuron` where it is not installed, before their fixtures."""
+    if item.get_closest_marker("neuron") and importlib.util.find_spec("neuron") is None:
+        pytest.skip("NEURON is not installed")
 
 
 QUICK = {*("bench", "cli", "kernels", "neuron", "simulator", "slow", "solver")}

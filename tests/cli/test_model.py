@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from forked import found_by
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 

@@ -11,7 +11,6 @@ from forked import found_by
 from clhines import InputError
 from clhines.neuron.back.states import step_of
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 REJECTED = """

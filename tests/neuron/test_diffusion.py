@@ -5,7 +5,6 @@ from pathlib import Path
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("diffusion_program.py")
 # In each row 1/dt is 20 times what is off the diagonal: nothing cancels, and some 20 roundings of

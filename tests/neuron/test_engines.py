@@ -8,7 +8,6 @@ import pytest
 
 from clhines.simulator.engines.table import ENGINES
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = [pytest.mark.neuron, pytest.mark.core]
 PROGRAM = Path(__file__).with_name("engines_program.py")
 SPIKES = 3  # of the two cells in 20 ms

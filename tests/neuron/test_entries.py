@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from forked import result_of
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 ROOT = Path(__file__).parents[2]
 TABLE = json.loads((Path(__file__).parent / "entries.json").read_text("utf-8"))

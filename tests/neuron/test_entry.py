@@ -5,7 +5,6 @@ from pathlib import Path
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 FOLDER = Path(__file__).parent
 # NEURON divides differences of currents by 0.001 mV for conductances, also of ohmic ones: 1e-13 of

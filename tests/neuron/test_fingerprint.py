@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from forked import result_of
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 

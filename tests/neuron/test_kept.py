@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from forked import result_of
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("kept_program.py")
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke

@@ -7,7 +7,6 @@ import sys
 import pytest
 from forked import found_by
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 

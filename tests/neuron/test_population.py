@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 PROGRAM = """

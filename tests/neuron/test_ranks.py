@@ -14,7 +14,6 @@ import pytest
 
 from tests.support import mod_files
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = [pytest.mark.neuron, pytest.mark.mpi]
 PROGRAM = Path(__file__).with_name("neuron_ranks.py")
 TOLERANCE = 1e-9  # mV, as in switch/test_hooks

@@ -7,7 +7,6 @@ import pytest
 
 from clhines.neuron.memory import versions
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 

@@ -62,7 +62,6 @@ def network(area, g_axial):
 
 @pytest.fixture(scope="module")
 def truth():
-    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     return in_neuron()
 
 

@@ -14,7 +14,6 @@ def test_a_cell_is_found_again_from_a_recording_made_by_neuron(double_queue):
 
     Both take the same backward-Euler steps; the loss is flat to some 1e-9 of the parameters.
     """
-    pytest.importorskip("neuron")
     from neuron_cells import h, neuron_sections
 
     import clhines

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from real_cells import FOLDER, needs_folder
 
-from clhines.solver.device import devices
-
-pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 from bench import MissingError
 from bench.measures.checks import cells, command, common, hodgkin_huxley, kinetics, networks
+from clhines.solver.device import devices
 
 pytestmark = pytest.mark.neuron
 

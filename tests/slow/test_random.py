@@ -5,7 +5,6 @@ import json
 import mod_files
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 

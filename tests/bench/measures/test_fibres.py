@@ -9,7 +9,6 @@ from bench.measures import fibres
 
 @pytest.mark.neuron
 def test_a_small_measure(tmp_path, monkeypatch):
-    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     monkeypatch.setenv("CLHINES_DEVICE", "cpu")
     monkeypatch.setattr(fibres, "STOP", 2.0)
     arguments = ["--fibres", "20", "--double", "2", "--cells", "1", "--each", "1"]

@@ -6,7 +6,6 @@ import forked
 import numpy as np
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("outside_program.py")
 # mV for 1 mA/cm² through the membrane: a layer of 1e9 S/cm² holds the potential outside to 1e-9 mV,

@@ -5,7 +5,6 @@ from pathlib import Path
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytest.importorskip("bmtk", reason="BMTK is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("bmtk_program.py")

@@ -6,7 +6,6 @@ from pathlib import Path
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 # Steps of 1 to 1e2 mV round currents by 1e-13 of these; the upstrokes of spikes amplify that.
 APART = 1e-10

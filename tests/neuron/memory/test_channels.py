@@ -3,7 +3,6 @@
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 ENGINES = ["reference", "steps", "epochs", "epochs-gpu"]

@@ -5,7 +5,6 @@ from pathlib import Path
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 FOLDER = Path(__file__).parents[1]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("queue_program.py")
 SEEDS = {"moves": 6, "fires": 1, "interval": 6, "gain": 12, "level": 8, "clock": 3}

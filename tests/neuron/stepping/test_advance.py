@@ -3,7 +3,6 @@
 import forked
 import pytest
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 TOLERANCE = 1e-9  # mV, as in switch/test_hooks
 PROGRAM = """

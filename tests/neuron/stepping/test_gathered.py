@@ -3,7 +3,6 @@
 import pytest
 from forked import printed_by
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
 

@@ -16,7 +16,6 @@ from clhines.neuron.memory.versions import child_command
 from clhines.neuron.switch import background
 from clhines.neuron.switch.background import BackgroundWork
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 ROOT = Path(__file__).parents[3]
 REQUEST = RunOptions(None, "float64", "auto")

@@ -13,7 +13,6 @@ from forked import result_of
 import clhines
 from clhines.core.errors import InputError
 
-pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).parents[1] / "switch_program.py"
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke

@@ -30,7 +30,6 @@ FILES = {
 
 @pytest.mark.neuron
 def test_the_table_of_a_folder(tmp_path):
-    pytest.importorskip("neuron")
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -183,7 +183,6 @@ def our_impedance(cable, frequency):
 @pytest.mark.neuron
 @pytest.mark.parametrize("k", range(3))
 def test_sample_cells_against_neuron(k):
-    pytest.importorskip("neuron")
     pytest.importorskip("scipy")
     compare_with_neuron(sample_cells()[k])
 
@@ -191,7 +190,6 @@ def test_sample_cells_against_neuron(k):
 @pytest.mark.neuron
 @pytest.mark.parametrize("name", names())
 def test_real_cells_against_neuron(name):
-    pytest.importorskip("neuron")
     pytest.importorskip("scipy")
     compare_with_neuron(read_swc(FOLDER / "good" / name))
 

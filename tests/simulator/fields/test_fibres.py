@@ -60,7 +60,6 @@ def in_neuron(potential):
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_the_double_cable_in_a_field_is_neurons(double_queue, engine):
-    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     made = fibres.myelinated([DIAMETER], NODES)
     net = Network.from_arrays(**made.arrays)
     (_, nodes, _), (_, myelin, leak) = made.inserted

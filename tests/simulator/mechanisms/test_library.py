@@ -134,7 +134,6 @@ def tolerance(names, v, rows, area):
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 @pytest.mark.parametrize("cells", [tuple(GRID), tuple(EXACT)], ids=["grid", "exact"])
 def test_each_is_its_file_in_neuron(double_queue, cells, engine):
-    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     area, expected = theirs(cells)
     found = ours(cells, area, engine, double_queue)
     assert found.keys() == expected.keys()

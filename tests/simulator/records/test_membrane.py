@@ -12,7 +12,6 @@ DT, ENGINES, EVERY = 0.025, ("reference", "steps", "epochs"), 4  # steps
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ENGINES)
 def test_i_membrane_is_neurons(double_queue, engine):
-    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     import test_simulation_neuron as with_neuron
 
     h = with_neuron.h
