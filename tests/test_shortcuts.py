@@ -2,12 +2,11 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from networks import run, spiking
+from processes import output_of
 
 import clhines
 from clhines import InputError, Mechanism, Network, Simulation, discretise
@@ -201,14 +200,13 @@ real = module.__spec__.name
 assert module is __import__("importlib").import_module(real) is clhines.{name}
 assert real != "clhines.{name}" and module.__name__ == real, real
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    output_of("-c", code)
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_libraries_that_differentiate_are_imported_by_name(name):
     pytest.importorskip(name)
-    subprocess.run([sys.executable, "-c", f"import clhines.{name}"], check=True)
+    output_of("-c", f"import clhines.{name}")
 
 
 def test_a_wrong_keyword_of_a_reader_says_which_was_meant():
@@ -219,8 +217,7 @@ def test_a_wrong_keyword_of_a_reader_says_which_was_meant():
 def test_names_complete():
     """In a process of its own: nothing has been imported there that adds names."""
     program = "import clhines; print(*dir(clhines), '|', *dir(clhines.draw))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    names, drawn = (part.split() for part in done.stdout.split("|"))
+    names, drawn = (part.split() for part in output_of("-c", program).split("|"))
     assert {*clhines.__all__, "neuron", "draw", "analysis", "__version__"} <= set(names)
     assert not {"import_module", "logging"} & set(names)
     assert all(hasattr(clhines, name) for name in names)

@@ -2,12 +2,11 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from forked import found_by
+from processes import run_python
 
 pytestmark = pytest.mark.neuron
 
@@ -24,10 +23,7 @@ def test_command_line_simulates_a_script(tmp_path):
     )
 
     def call(*words):
-        return subprocess.run(
-            [sys.executable, "-m", "clhines.cli", "simulate", str(script), *words],
-            capture_output=True, text=True, timeout=120, check=False, cwd=Path.cwd(),
-        )  # fmt: skip
+        return run_python("-m", "clhines.cli", "simulate", script, *words)
 
     assert call("--check").stdout == "all is simulated\n"  # without --stop
     plot = tmp_path / "model.svg"
@@ -59,10 +55,7 @@ def test_command_line_simulates_a_script(tmp_path):
 )  # fmt: skip
 def test_a_script_that_fails_is_one_line(tmp_path, name, text, said):
     (tmp_path / name).write_text(text, "utf-8")
-    command = [sys.executable, "-m", "clhines.cli", "simulate", name, "--stop", "1"]
-    keep = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path, env=keep
-    )
+    command = ["-m", "clhines.cli", "simulate", name, "--stop", "1"]
+    done = run_python(*command, cwd=tmp_path, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
     assert done.returncode == 1 and "Traceback" not in done.stderr  # the script's own status
     assert done.stderr.splitlines()[-1].startswith(f"clhines: {said}")

@@ -2,11 +2,10 @@
 
 import doctest
 import importlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import run_python
 
 ROOT = Path(__file__).parents[2]
 # These need no device.
@@ -60,7 +59,5 @@ def test_chapters_that_need_no_device_run_without_opencl():
         "    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)\n"
         "    assert found.attempted and not found.failed, name\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+    done = run_python("-c", program, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,12 +6,11 @@ import os
 import re
 import runpy
 import shutil
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from processes import output_of
 
 import clhines
 
@@ -98,8 +97,7 @@ def test_a_build_installs_nothing_that_an_earlier_one_left(tmp_path):
     (old / "clhines" / "gone.py").write_text("")  # no longer in the package
     (old / "clhines" / "core").mkdir()
     (old / "clhines" / "core" / "errors.py").write_text("")  # newer than the package's
-    command = [sys.executable, "setup.py", "-q", "build"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    output_of("setup.py", "-q", "build", cwd=tmp_path)
     assert not (old / "clhines" / "gone.py").exists()
     assert (old / "clhines" / "core" / "errors.py").read_text() == (
         ROOT / "clhines/core/errors.py"
@@ -111,8 +109,7 @@ def test_an_editable_install_is_a_path(tmp_path):
     """Type checkers do not follow the finder that setuptools would write."""
     pytest.importorskip("setuptools")
     copy = copy_project(tmp_path / "checkout")
-    code = "from setuptools import build_meta; print(build_meta.build_editable('..'))"
-    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
+    output_of("-c", "from setuptools import build_meta; build_meta.build_editable('..')", cwd=copy)
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"
     shutil.unpack_archive(wheel, site, "zip")
@@ -123,11 +120,7 @@ def test_an_editable_install_is_a_path(tmp_path):
         "sys.path.sort(key=lambda path: path in before)  # before another installation\n"
         "from clhines.solver.plan import templates; print(templates.FOLDER)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=site, env={**os.environ, "PYTHONPATH": ""}, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    assert Path(done.stdout.strip()) == copy / "kernels"
+    assert Path(output_of("-c", code, cwd=site, PYTHONPATH="").strip()) == copy / "kernels"
 
 
 URLS = {"Source": "https://source.org/clhines", "Documentation": "https://pages.org/clhines"}
@@ -169,8 +162,7 @@ def test_the_sdist_has_no_tests(tmp_path):
     copy = copy_project(tmp_path / "checkout", "tests/docs", "bench/papers")
     shutil.copy(ROOT / "MANIFEST.in", copy)
     shutil.copy(__file__, copy / "tests" / "test_any.py")  # which setuptools takes by its name
-    code = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
-    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
+    output_of("-c", "from setuptools import build_meta; build_meta.build_sdist('..')", cwd=copy)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
         meta = archive.extractfile(f"clhines-{clhines.__version__}/PKG-INFO").read().decode()

@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import output_of, run_python
 
 import clhines
 from clhines.solver.plan.templates import FOLDER
@@ -83,12 +83,7 @@ def copy(tmp_path):
 def new_method(copy, *words):
     """Run the script that makes a method; its result."""
     script = TESTS / "support" / "new_method.py"
-    return subprocess.run(
-        [sys.executable, str(script), *words, "--root", str(copy)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return run_python(script, *words, "--root", copy)
 
 
 def texts(copy):
@@ -99,16 +94,8 @@ def run(copy, program, queue):
     support = TESTS / "support"
     head = f"COPY, DEVICE = {str(copy)!r}, {str(queue.device.name)!r}\n"
     path = os.pathsep.join([str(copy), str(support)])
-    done = subprocess.run(
-        [sys.executable, "-c", head + program],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([path, *sys.path[1:]])},
-        cwd=copy,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.split()[-1]
+    path = os.pathsep.join([path, *sys.path[1:]])
+    return output_of("-c", head + program, cwd=copy, timeout=300, PYTHONPATH=path).split()[-1]
 
 
 def append(path, text):

@@ -1,12 +1,11 @@
 """What is rejected is listed before anything runs, and the constructs of the page are."""
 
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import forked
 import pytest
 from forked import found_by
+from processes import output_of, run_python
 
 from clhines import InputError
 from clhines.neuron.back.states import step_of
@@ -70,9 +69,9 @@ found = {"weight": netcon.weight[0], "t": h.t}
 def test_mechanisms_that_cannot_be_loaded_are_rejected(tmp_path):
     script = tmp_path / "model.py"
     script.write_text("from neuron import h\nsoma = h.Section(name='soma')\n")
-    command = [sys.executable, "-m", "clhines.cli", "simulate", str(script), "--check"]
-    library = str(tmp_path / "libnrnmech.so")
-    done = subprocess.run([*command, "--mechanisms", library], capture_output=True, text=True)
+    command = ["-m", "clhines.cli", "simulate", script, "--check"]
+    library = tmp_path / "libnrnmech.so"
+    done = run_python(*command, "--mechanisms", library)
     assert done.returncode == 2 and done.stdout == ""
     expected = f"clhines: --mechanisms {library}: NEURON cannot load it; expected the library"
     assert done.stderr.splitlines()[-1].startswith(expected)
@@ -325,11 +324,7 @@ look()
 
 
 def test_what_differs_in_bins_of_events_is_named():
-    done = subprocess.run(
-        [sys.executable, "-c", BINS], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    alike, tied, short, sent = done.stdout.splitlines()[-4:]
+    alike, tied, short, sent = output_of("-c", BINS, timeout=200).splitlines()[-4:]
     assert alike == "[] []"
     assert tied.startswith("[] ['CVode.queue_mode(1, 0)") and "IntFire1" in tied
     assert short.startswith("[] ['CVode.queue_mode(1, 0)") and "IntFire1" in short

@@ -1,11 +1,10 @@
 """A model as it was read: it runs elsewhere, without NEURON."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from forked import found_by
+from processes import output_of
 
 pytestmark = pytest.mark.neuron
 
@@ -51,10 +50,5 @@ def test_a_model_runs_elsewhere_without_neuron(tmp_path):
     """From a network and a state in files, in another process: the same bits."""
     folder = f"FOLDER = {str(tmp_path)!r}\n"
     expected = found_by(folder + SAVED)
-    done = subprocess.run(
-        [sys.executable, "-c", folder + LOADED], capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert not done.returncode, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == expected
+    assert json.loads(output_of("-c", folder + LOADED).splitlines()[-1]) == expected
     assert len(expected[2]) > 5

@@ -1,9 +1,7 @@
 """A population of a model of NEURON: NEURON itself, one set after another, is the oracle."""
 
-import subprocess
-import sys
-
 import pytest
+from processes import output_of
 
 pytestmark = pytest.mark.neuron
 
@@ -58,11 +56,8 @@ for k, (conductance, rise) in enumerate(sets):
 
 
 def test_sets_are_those_of_neuron():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    rows = [[float(x) for x in line.split()] for line in done.stdout.splitlines()[-2:]]
+    lines = output_of("-c", PROGRAM).splitlines()[-2:]
+    rows = [[float(x) for x in line.split()] for line in lines]
     for difference, spikes, highest in rows:
         # as of `test_run`: 1e-9 of the largest value, about 65 mV, at the upstroke of a spike
         assert difference < 65e-9 and spikes == 1 and highest > 20

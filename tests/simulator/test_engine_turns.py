@@ -4,11 +4,10 @@ import importlib.util
 import itertools
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import output_of
 
 from clhines.solver.device import devices
 
@@ -43,12 +42,9 @@ def test_each_engine_after_others(double_queue, tmp_path, width, turns):
     paths = [str(TESTS / "support"), os.environ.get("PYTHONPATH", "")]
     more = {"POCL_CACHE_DIR": folder, "XDG_CACHE_HOME": folder, "CUDA_CACHE_PATH": folder}
     for _ in ("compiled", "cached"):
-        done = subprocess.run(
-            [sys.executable, str(TESTS / "simulator/engine_turns.py"), index, str(width), *turns],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more},
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
-        for run, (difference, scale) in json.loads(done.stdout.splitlines()[-1]).items():
+        more["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        program = TESTS / "simulator/engine_turns.py"
+        out = output_of(program, index, width, *turns, timeout=300, **more)
+        for run, (difference, scale) in json.loads(out.splitlines()[-1]).items():
             assert scale > 50, run  # a spike at least
             assert difference <= TOLERANCES[run.partition(":")[0]], (run, difference)

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from processes import output_of
 from systems import dissimilar, make_system
 
 from bench.made import chain
@@ -119,13 +118,8 @@ def test_a_forked_process_is_refused_and_does_not_hang(fast_queue, used):
     if used == "pyopencl" and not Path("/proc/self/maps").exists():
         pytest.skip("who has loaded OpenCL can be seen on Linux only")
     place = [k for k, d in devices.all_devices() if d == fast_queue.device]
-    environment = {**os.environ, "CLHINES_DEVICE": place[0], "PYOPENCL_CTX": place[0]}
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED, used],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    *child, parent = done.stdout.splitlines()
+    environment = {"CLHINES_DEVICE": place[0], "PYOPENCL_CTX": place[0]}
+    *child, parent = output_of("-c", FORKED, used, **environment).splitlines()
     assert parent == "parent 0.357"  # 5/14, by hand
     if used == "nothing":
         assert child == ["solved 0.357"] * 2
@@ -229,13 +223,6 @@ def test_devices_with_small_work_groups(fast_queue):
     """PoCL states whatever limit it is given, and refuses what is larger."""
     if "Portable" not in fast_queue.device.platform.name:
         pytest.skip("the limit of this device is what it is")
-    done = subprocess.run(
-        [sys.executable, "-c", SMALL],
-        env={
-            **os.environ,
-            "POCL_MAX_WORK_GROUP_SIZE": "16",
-            "POCL_EXTRA_BUILD_FLAGS": "-cl-opt-disable",  # in half the time
-        },
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert done.stdout == "all well\n", done.stderr
+    flags = "-cl-opt-disable"  # in half the time
+    environment = {"POCL_MAX_WORK_GROUP_SIZE": "16", "POCL_EXTRA_BUILD_FLAGS": flags}
+    assert output_of("-c", SMALL, timeout=240, **environment) == "all well\n"

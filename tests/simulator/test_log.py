@@ -2,10 +2,9 @@
 
 import logging
 import re
-import subprocess
-import sys
 
 import pytest
+from processes import run_python
 
 import clhines
 from bench.made import chain
@@ -97,5 +96,5 @@ def test_it_is_silent_by_default():
         "f = clhines.Forest(np.arange(-1, 9))\n"
         "clhines.Solver(f).solve(np.full(10, 4.0), np.full(10, -1.0), np.ones(10))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = run_python("-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

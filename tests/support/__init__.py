@@ -22,7 +22,8 @@ NEURON
 Devices and processes
     `mock_queue`, `trust_stub`, `foreign_kernels`: a queue without a device, self-tests that end as
     a test wants, and no kernels of PyOpenCL. `template_modules`: templates whose spec is elsewhere.
-    `mpi_runs`: programs on MPI ranks. `commands`: the command line.
+    `processes`: Python in processes of its own. `mpi_runs`: programs on MPI ranks. `commands`: the
+    command line.
 
 Programs for developers
     `new_method`: makes the files of a method. `processors`: compiles for every processor.

@@ -2,12 +2,10 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import numpy as np
+from processes import run_python
 
 import clhines
 from clhines import METHODS, Forest
@@ -68,16 +66,7 @@ def assert_one_line(err, *said):
 
 def process(*arguments, cwd, python=("-m", "clhines.cli"), **environment):
     """Run the command line in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, *python, *(str(a) for a in arguments)],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
+    done = run_python(*python, *arguments, cwd=cwd, **environment)
     return Result(done.returncode, done.stdout, done.stderr)
 
 

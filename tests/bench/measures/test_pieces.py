@@ -1,20 +1,17 @@
 """Pieces of runs of NEURON's models are checked and timed, in a process of its own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import output_of
 
 pytestmark = pytest.mark.neuron
 BENCH = Path(__file__).parents[3] / "bench"
 
 
 def rows_of(folder, *words):
-    command = [sys.executable, str(BENCH), "pieces", "--rounds", "1", *words, "--out", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert not done.returncode, done.stderr[-2000:]
+    output_of(BENCH, "pieces", "--rounds", "1", *words, "--out", folder, timeout=300)
     (path,) = folder.glob("pieces-*.json")
     return json.loads(path.read_text("utf-8"))["rows"]
 

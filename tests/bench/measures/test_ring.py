@@ -2,11 +2,10 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import output_of
 
 from bench import child
 from bench.measures import ring
@@ -23,13 +22,12 @@ SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jax
 def ring_ran(tmp_path_factory):
     """One small run of the command; what it wrote and printed."""
     out = tmp_path_factory.mktemp("ring")
-    command = [sys.executable, BENCH, "ring", "--out", out, "--engines", "reference"]
+    command = [BENCH, "ring", "--out", out, "--engines", "reference"]
     command += "--cells 3 --hh soma --shapes 2 --levels 2 --compartments 2 --duration 12".split()
     command += "--seconds 5 --dtype float64 --threads 2 --most 60".split()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stderr
+    printed = output_of(*command, timeout=200)
     (path,) = out.glob("ring-*.json")
-    return path, json.loads(path.read_text("utf-8")), done.stdout
+    return path, json.loads(path.read_text("utf-8")), printed
 
 
 def test_every_simulator_has_a_row_or_a_line(ring_ran):

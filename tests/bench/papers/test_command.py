@@ -3,8 +3,6 @@
 import dataclasses
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from bench_cases import needs_cc
+from processes import output_of
 
 import clhines
 from bench import MissingError, __main__, record, systems
@@ -68,14 +67,13 @@ WITHOUT_C = {
 def test_every_figure(fast_queue, tmp_path):
     """One quick run of the command: in one test, so that no two workers run it."""
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
-    asked = [sys.executable, BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    asked = [BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
+    printed = output_of(*asked, timeout=300)
     (folder,) = tmp_path.glob("papers-*")
     found = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
     assert set(found) == set(command.FIGURES)
     for name, result in found.items():
-        check_files(folder / f"{name}.json", result, done.stdout)
+        check_files(folder / f"{name}.json", result, printed)
     for name in LINES:
         check_times(name, found[name])
     rows = found["report-4.1"]["rows"]

@@ -2,13 +2,12 @@
 
 import configparser
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from processes import run_python
 
 import clhines
 from clhines.core import files
@@ -101,10 +100,7 @@ def simulate(folder, *words):
         "from neuron import h\nh.load_file('stdrun.hoc')\ns = h.Section(name='s')\n"
         "s.insert('pas')\nh.finitialize(-65)\nh.continuerun(1)\nprint('t is', h.t)\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", COMMAND, "simulate", str(script), *words],
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    return run_python("-c", COMMAND, "simulate", script, *words, PYTHONPATH=str(ROOT))
 
 
 def test_the_command_refuses_a_version_that_has_failed(tmp_path):

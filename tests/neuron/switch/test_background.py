@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from processes import output_of, run_python
 
 from clhines.core import files
 from clhines.core.errors import InputError
@@ -69,11 +68,8 @@ def environment(tmp_path, monkeypatch):
 def test_a_later_run_of_a_loop_finds_kernels_that_are_compiled(tmp_path, monkeypatch):
     monkeypatch.setenv("CLHINES_NEURON_TRUST", "1")
     monkeypatch.delenv("CLHINES_TRUST")
-    done = subprocess.run(
-        [sys.executable, "-c", LOOP], capture_output=True, text=True, timeout=500, check=False
-    )
-    assert not done.returncode, done.stderr
-    steps, has_child, *spikes = zip(*json.loads(done.stdout), strict=True)
+    out = output_of("-c", LOOP, timeout=500)
+    steps, has_child, *spikes = zip(*json.loads(out), strict=True)
     assert has_child == (False, True, False, False, False, False)
     assert steps[:3] == (0, 0, 8000)  # who takes the next ones depends on times that are measured
     times, numbers = ({tuple(run) for run in runs} for runs in spikes)
@@ -95,9 +91,7 @@ def test_a_later_run_of_a_loop_finds_kernels_that_are_compiled(tmp_path, monkeyp
 )
 def test_the_child_ends_with_its_script(end, status):
     begin = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", ENDS + end], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = run_python("-c", ENDS + end)
     assert done.returncode == status, done.stderr
     child = int(done.stdout)
     while is_alive(child) and time.monotonic() < begin + 60:

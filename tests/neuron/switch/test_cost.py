@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from processes import run_python
 
 from clhines.core import files
 from clhines.neuron.switch import cost
@@ -310,11 +309,9 @@ with clhines.neuron.enable(**json.loads(sys.argv[3])) as on:
 
 def script(folder, once, step, quiet="", **options):
     (folder / "script.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "script.py", str(once), str(step), json.dumps(options)],
-        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CLHINES_QUIET": quiet},
-    )  # fmt: skip
+    arguments = ["script.py", once, step, json.dumps(options)]
+    environment = {"PYTHONPATH": str(ROOT), "CLHINES_QUIET": quiet}
+    done = run_python(*arguments, cwd=folder, timeout=300, **environment)
     assert not done.returncode, done.stderr
     return [*json.loads(done.stdout), done.stderr.splitlines()]
 

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from forked import result_of
+from processes import run_python
 
 import clhines
 from clhines.core.errors import InputError
@@ -87,11 +87,8 @@ print(*sys.argv, round(h.t, 6))
 
 def run(tmp_path, name, *words, **more):
     (tmp_path / "script.py").write_text(SCRIPT.replace("NAME", repr(name)), "utf-8")
-    keep = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
-    return subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=120, check=False,
-        cwd=tmp_path, env=keep,
-    )  # fmt: skip
+    path = os.pathsep.join(filter(None, sys.path))
+    return run_python(*words, cwd=tmp_path, **{"PYTHONPATH": path, **more})
 
 
 def test_command_line_runs_a_script_that_runs_its_model(tmp_path):

@@ -1,10 +1,9 @@
 """A folder of repositories that are made here, in NEURON and with the switch."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import run_python
 
 CELL = """
 create soma
@@ -34,13 +33,7 @@ def test_the_table_of_a_folder(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    script = Path(__file__).with_name("compare.py")
-    done = subprocess.run(
-        [sys.executable, script, tmp_path, "--stop", "10"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(Path(__file__).with_name("compare.py"), tmp_path, "--stop", 10)
     head, *lines = done.stdout.splitlines()
     rows = {line[:30].strip(): line[31:].split() for line in lines}
     assert head.split()[:3] == ["repository", "outcome", "spikes"]

@@ -2,12 +2,11 @@
 
 import csv
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from made_cells import assert_sound, cell, dense, straight
+from processes import output_of
 from real_cells import FOLDER, needs_folder
 
 from clhines.core.errors import CableError, InputError, MorphologyError
@@ -213,7 +212,7 @@ def test_needs_no_opencl():
         "import sys; sys.modules['pyopencl'] = None; sys.modules['mako'] = None; "
         "import clhines.simulator.cells.cable"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    output_of("-c", code)
 
 
 @needs_folder

@@ -1,10 +1,9 @@
 """Files and cells too large are refused before they take memory: 2 GiB of addresses suffice."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+from processes import run_python
 
 from clhines.core.errors import InputError
 from clhines.simulator.cells.swc import read_swc
@@ -14,13 +13,7 @@ pytestmark = pytest.mark.core
 
 def run_limited(code, *arguments, limit=2**31):
     program = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n{code}"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )
+    done = run_python("-c", program, *arguments, timeout=60, OPENBLAS_NUM_THREADS="1")
     return done.stdout + done.stderr[-2000:]
 
 

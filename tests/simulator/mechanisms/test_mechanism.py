@@ -1,12 +1,11 @@
 """Mechanisms: what they say of themselves, and which texts are rejected."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from mechanism_texts import WORDS, minimal
+from processes import output_of
 
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms import mechanism
@@ -96,8 +95,7 @@ def test_any_word_may_be_a_name():
 def test_common_mechanisms_import_nothing_slow():
     code = "import sys; from clhines.simulator.mechanisms import BUILT_IN, mechanism as m\n"
     code += "[m(name).source for name in BUILT_IN]; print({'sympy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "set()", done.stderr
+    assert output_of("-c", code).strip() == "set()"
 
 
 WRONG = {

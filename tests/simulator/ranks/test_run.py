@@ -1,9 +1,7 @@
 """A network on the ranks of MPI: the bits of one process, whatever the split; failures end all."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 from mpi_runs import mpiexec, needs_mpi
 from networks import DT, simple_network
+from processes import run_python
 from rank_program import interrupted, not_finite, run_cases
 
 from clhines import InputError, Simulation
@@ -39,14 +38,8 @@ def test_without_mpi4py(monkeypatch, capsys, asked):
 
 def test_a_process_without_mpi_says_its_own_error_alone():
     """As one of a launcher's that does not use MPI, whose others are no business of it."""
-    command = [sys.executable, "-c", "import clhines; raise ValueError('own')"]
-    said = {
-        size: subprocess.run(
-            command, capture_output=True, text=True, check=False,
-            env={**os.environ, "PMI_SIZE": size},
-        )
-        for size in ("1", "2")
-    }  # fmt: skip
+    code = "import clhines; raise ValueError('own')"
+    said = {size: run_python("-c", code, PMI_SIZE=size) for size in ("1", "2")}
     assert said["2"].stderr == said["1"].stderr
     assert said["2"].stderr.endswith("ValueError: own\n")
     assert said["2"].returncode == 1

@@ -2,12 +2,10 @@
 
 import ctypes
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
+from processes import output_of
 
 from clhines.solver.device import pocl, program
 from clhines.solver.device.timing import FloorSpec
@@ -110,12 +108,8 @@ def test_parts_of_a_cpu_compile_right_kernels(tmp_path):
     Without one name for both they pass vectors in different registers. The first kernel that is
     compiled goes to PoCL's cache.
     """
-    environment = {**os.environ, "POCL_CACHE_DIR": str(tmp_path), "POCL_EXTRA_BUILD_FLAGS": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", ON_PARTS], env=environment, capture_output=True, text=True,
-        timeout=100, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    environment = {"POCL_CACHE_DIR": str(tmp_path), "POCL_EXTRA_BUILD_FLAGS": ""}
+    found = json.loads(output_of("-c", ON_PARTS, **environment))
     rows = [8 * (i % 3) for i in range(64)]
-    for sums in json.loads(done.stdout).values():
+    for sums in found.values():
         assert sums == [[first + 10 * (first + 7) for first in rows]] * 3

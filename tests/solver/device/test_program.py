@@ -1,8 +1,6 @@
 """Kernels build without a word of the compiler."""
 
 import logging
-import subprocess
-import sys
 import warnings
 from types import SimpleNamespace
 
@@ -12,6 +10,7 @@ import pyopencl.array as cla
 import pyopencl.elementwise
 import pytest
 from foreign_kernels import refuse_foreign_kernels
+from processes import run_python
 from solvers import make_solver
 from systems import make_system
 
@@ -82,6 +81,5 @@ def test_vectors_wider_than_the_registers_are_no_remark(fast_queue):
     assert pocl.warns_of_vectors(device, WIDE)
     assert pocl.warns_of_vectors(device, "float16 a;")
     assert not pocl.warns_of_vectors(device, "double2 a; int doubles8; float4 b;")
-    given = [sys.executable, "-c", BUILD, device.name.strip(), WIDE]
-    done = subprocess.run(given, capture_output=True, text=True, timeout=100, check=False)
+    done = run_python("-c", BUILD, device.name.strip(), WIDE)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

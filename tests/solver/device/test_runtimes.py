@@ -1,11 +1,11 @@
 """Intel's runtime from pip is found by itself, beside what the system registers."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import output_of
 
 from clhines.solver.device import devices, runtimes
 
@@ -97,7 +97,4 @@ def test_it_works_beside_pocl():
     if runtimes.installed() is None or "Portable Computing Language" not in here:
         pytest.skip("needs intel-opencl-rt and PoCL")
     path = os.pathsep.join([str(ROOT), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path, "OCL_ICD_VENDORS": ""}
-    command = [sys.executable, "-c", BESIDE]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "beside each other" in done.stdout, done.stderr
+    assert "beside each other" in output_of("-c", BESIDE, PYTHONPATH=path, OCL_ICD_VENDORS="")

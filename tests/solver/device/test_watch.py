@@ -1,7 +1,5 @@
 """A compilation that takes long is reported in one line, and costs nothing otherwise."""
 
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -9,6 +7,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from processes import run_python
 
 from clhines import Forest, Solver
 from clhines.solver.device import devices, pocl, program, trust, watch
@@ -134,10 +133,7 @@ def test_a_real_hang_at_the_first_launch(fast_queue):
     if registers is None or registers >= 4 * fast_queue.device.native_vector_width_float:
         pytest.skip("this device compiles for all the registers that it reports")
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
-    done = subprocess.run(
-        [sys.executable, "-c", HANG.format(index=index)], capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
+    done = run_python("-c", HANG.format(index=index), timeout=300)
     assert done.returncode != 0
     (line,) = [t for t in done.stderr.splitlines() if t.startswith("clhines: ")]
     assert "solver/by_branch/fine_vector, kernel solve" in line

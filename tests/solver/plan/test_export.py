@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyopencl as cl
 import pytest
+from processes import output_of
 
 import clhines
 from clhines import Forest, InputError, Solver, make_plan
@@ -145,13 +146,10 @@ def test_compiled_kernels_serve_processors_that_pocl_does_not_know(tmp_path):
         pytest.skip("needs PoCL on x86-64")
     Solver(batch(), "flat", device=found[0]).export(tmp_path)
     path = os.pathsep.join([str(SOURCES.parents[2]), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path, "POCL_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-c", UNKNOWN, str(tmp_path)],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    environment = {"PYTHONPATH": path, "POCL_CACHE_DIR": str(tmp_path / "cache")}
+    out = output_of("-c", UNKNOWN, tmp_path, **environment)
     arguments = manifest_of(tmp_path)["launches"][0]["arguments"]
-    assert (done.returncode, done.stdout.strip()) == (0, str(len(arguments))), done.stderr
+    assert out.strip() == str(len(arguments))
 
 
 @pytest.mark.core

@@ -1,11 +1,9 @@
 """Plans: their statistics, sizes and specs; and that planning needs no OpenCL."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from plans import equal_cells
+from processes import output_of
 from systems import dissimilar, forest_for
 
 import clhines
@@ -97,10 +95,9 @@ def test_everything_down_to_plan_works_without_pyopencl():
             print(error)
     """
     code = "\n".join(line[8:] for line in code.splitlines())
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-2:] == ["blocked:", "pyopencl"]
-    assert done.stdout.split()[:2] == ["12", "12"]
+    words = output_of("-c", code).split()
+    assert words[-2:] == ["blocked:", "pyopencl"]
+    assert words[:2] == ["12", "12"]
 
 
 def test_an_unknown_attribute_of_the_package():

@@ -4,8 +4,6 @@ import importlib.util
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import mod_files
@@ -14,6 +12,7 @@ import pytest
 from nmodl_cases import CASES
 from nmodl_compare import OWN, mechanism, simulated, wheel
 from nmodl_texts import assert_refused, text_of
+from processes import output_of
 
 import clhines
 from clhines.core.errors import InputError
@@ -49,10 +48,7 @@ def reference(tmp_path_factory):
     (folder / "specs.json").write_text(json.dumps(specs))
     library = mod_files.compiled()
     given = [str(folder / name) for name in ("specs.json", "out.npz")]
-    done = subprocess.run(
-        [sys.executable, str(ORACLE), *given], cwd=library, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    output_of(ORACLE, *given, cwd=library)
     with np.load(folder / "out.npz") as found:
         return dict(found)
 
