@@ -53,17 +53,8 @@ CONFIGS = {
     "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
     OWN_LEVELS: ("fine", {"work_group": 3, "max_cells": 2}),
-    "fine, shaped": (
-        "fine",
-        {
-            "work_group": 5,
-            "max_cells": 4,
-            "split": "mean",
-            "packing": "sorted",
-            "level_shift": True,
-            "local": True,
-        },
-    ),
+    "fine, shaped": ("fine", {"work_group": 5, "max_cells": 4, "split": "mean", "packing": "sorted",
+        "level_shift": True, "local": True}),
     "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
     "levels": ("levels", {"work_group": 4, "padding": "skip"}),
@@ -73,7 +64,7 @@ CONFIGS = {
     "cr": ("cr", {"work_group": 5}),
     "pcr": ("pcr", {"work_group": 16}),
     "cr_pcr": ("cr_pcr", {"work_group": 4, "switch": 5}),
-}
+}  # fmt: skip
 KNOWN = {method for method, _ in CONFIGS.values()}
 CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
 

@@ -143,31 +143,11 @@ def test_every_template_is_covered():
         make_plan(mixed_forest(method), method, **options).parts[0].spec.template
         for method, options in CONFIGS.values()
     }
-    alone = {
-        "solver/around/permute",
-        "solver/around/chains",
-        "solver/around/floor",
-        "solver/by_cell/lanes",
-        "solver/by_cell/many",
-        "simulator/gradients",
-        "simulator/delivery",
-        "simulator/plasticity",
-    }
-    networks = {
-        "simulator/artificial",
-        "simulator/steps",
-        *EpochSpec.templates,
-        "simulator/events",
-        "simulator/features",
-        "simulator/reduced",
-        "simulator/blocks",
-        "simulator/diffusion",
-        "simulator/layers",
-        "simulator/layer_segments",
-        "simulator/spread",
-        "simulator/taken",
-        "simulator/tiled",
-    }
+    alone = "around/permute around/chains around/floor by_cell/lanes by_cell/many".split()
+    alone = {f"solver/{name}" for name in alone}
+    networks = """gradients delivery plasticity artificial steps events features reduced blocks
+        diffusion layers layer_segments spread taken tiled""".split()
+    networks = {*EpochSpec.templates, *(f"simulator/{name}" for name in networks)}
     covered = planned | alone | networks
     fragments = {name for name in templates if "/common/" in name}
     assert templates - fragments == covered

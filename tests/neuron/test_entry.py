@@ -22,55 +22,14 @@ def result_of(case, engine, program="neuron_program.py"):
     return forked.result_of(start)
 
 
-CASES = [
-    (case, "reference")
-    for case in (
-        "joined",
-        "recorders",
-        "events",
-        "named",
-        "played",
-        "gaps",
-        "streams",
-        "watched",
-        "reset",
-        "added",
-        "crossing",
-        "trains",
-        "clamped",
-        "patterns",
-        "second",
-        "late",
-        "half",
-        "lone",
-        "hidden",
-    )
-]
-
-
-STEPS = [
-    *CASES,
-    *(
-        (case, "steps")
-        for case in (
-            "recorders",
-            "events",
-            "played",
-            "streams",
-            "watched",
-            "reset",
-            "added",
-            "common",
-            "clamped",
-            "hidden",
-        )
-    ),
-    *(
-        (case, "epochs-gpu")
-        for case in ("recorders", "reset", "added", "crossing", "played", "hidden")
-    ),
-    *((case, "epochs") for case in ("reset", "added")),
-]
+CASES = {
+    "reference": """joined recorders events named played gaps streams watched reset added crossing
+        trains clamped patterns second late half lone hidden""",
+    "steps": "recorders events played streams watched reset added common clamped hidden",
+    "epochs-gpu": "recorders reset added crossing played hidden",
+    "epochs": "reset added",
+}
+STEPS = [(case, engine) for engine, cases in CASES.items() for case in cases.split()]
 
 
 @pytest.mark.parametrize(("case", "engine"), STEPS)

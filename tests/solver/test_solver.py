@@ -73,17 +73,7 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
 @pytest.mark.parametrize(("rows", "symmetric"), [(1, False), (2, True), (5, True), (9, False)])
 @pytest.mark.parametrize(
     "config",
-    [
-        "flat",
-        "interleaved",
-        "vector_4",
-        "vector_8",
-        "local_2",
-        "fine_5",
-        "fine_vector_4",
-        "fine_scalar",
-        "cr_pcr",
-    ],
+    "flat interleaved vector_4 vector_8 local_2 fine_5 fine_vector_4 fine_scalar cr_pcr".split(),
 )
 def test_several_right_hand_sides(queue, needs, config, symmetric, rows):
     needs(queue, np.float64)

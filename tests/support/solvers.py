@@ -47,20 +47,8 @@ CONFIGS = {
     "contraction_registers": ("contraction", {"registers": True, "segment": SHORT}),
     "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
-ONE_EACH = [
-    "flat",
-    "interleaved",
-    "block_3",
-    "vector_4",
-    "local_2",
-    "fine_5",
-    "fine_vector_4",
-    "levels_padded",
-    "cr",
-    "pcr_5",
-    "cr_pcr",
-    "contraction_6",
-]
+ONE_EACH = "flat interleaved block_3 vector_4 local_2 fine_5 fine_vector_4".split()
+ONE_EACH += "levels_padded cr pcr_5 cr_pcr contraction_6".split()
 OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
 CONFIGS |= {name: (name, {}) for name in OTHERS}  # a new row is tested from its first day on
 ONE_EACH += OTHERS

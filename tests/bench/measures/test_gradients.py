@@ -7,17 +7,8 @@ from bench.measures import gradients
 
 def test_a_small_measure(tmp_path, monkeypatch):
     monkeypatch.setenv("CLHINES_DEVICE", "cpu")
-    arguments = [
-        "--copies",
-        "2",
-        "--duration",
-        "0.5",
-        "--neurons",
-        "granule",
-        "--jaxley-steps",
-        "0",
-    ]
-    assert gradients.main([*arguments, "--out", str(tmp_path)]) == 0
+    arguments = "--copies 2 --duration 0.5 --neurons granule --jaxley-steps 0"
+    assert gradients.main([*arguments.split(), "--out", str(tmp_path)]) == 0
     [path] = tmp_path.glob("gradients-*.json")
     found = json.loads(path.read_text("utf-8"))
     [row] = found["rows"]

@@ -52,15 +52,8 @@ PANELS = {
     "batch-6": 4,
 }
 PANELS |= {"batch-14": 2, "batch-padding": 6}
-WITHOUT_C = {
-    "report-7.1",
-    "report-7.2",
-    "report-ends",
-    "report-options",
-    "batch-9",
-    "batch-13",
-    "batch-padding",
-}
+WITHOUT_C = {"report-7.1", "report-7.2", "report-ends", "report-options"}
+WITHOUT_C |= {"batch-9", "batch-13", "batch-padding"}
 
 
 @needs_cc

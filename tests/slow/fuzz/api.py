@@ -353,20 +353,8 @@ NAMES = {
 # what is not finite is refused by who solves with it
 LATER = "Solver.to_device_order", "System.rhs"
 LATE = ["event", "connect", "threshold", "insert", "add"]
-WORDS = [
-    "None",
-    "text",
-    "empty text",
-    "long text",
-    "bytes",
-    "nan",
-    "-1",
-    "0",
-    "2**70",
-    "1.5",
-    "True",
-]
-WORDS += ["list", "dict", "set", "object", "class", "function", "generator", "complex"]
+WORDS = ["None", "text", "empty text", "long text", "bytes", "nan", "-1", "0", "2**70", "1.5"]
+WORDS += "True list dict set object class function generator complex".split()
 
 
 def generate(rng):

@@ -30,17 +30,11 @@ def test_gather_is_a_permutation_plus_padding(method, options, limits):
     ("method", "options", "words"),
     [
         ("gauss", {}, "method 'gauss' is unknown; expected auto, flat, interleaved, "),
-        (
-            "flat",
-            {"block_size": 4},
-            "option 'block_size' is not one of method 'flat'; .*work_group",
-        ),
+        ("flat", {"block_size": 4},
+            "option 'block_size' is not one of method 'flat'; .*work_group"),
         ("fine", {"block_size": 4}, "option 'block_size' .*'fine'; expected work_group, max_cells"),
-        (
-            "fine",
-            {"work_group": 4, "vector_width": 8},
-            "vector_width=8 needs work_group=1; got work_group=4",
-        ),
+        ("fine", {"work_group": 4, "vector_width": 8},
+            "vector_width=8 needs work_group=1; got work_group=4"),
         ("fine", {"work_group": 0}, "work_group=0 is not valid; expected a whole number of at lea"),
         ("fine", {"work_group": -3}, "work_group=-3 is not valid"),
         ("fine", {"work_group": 2.0}, "work_group=2.0 is not valid"),
@@ -52,11 +46,8 @@ def test_gather_is_a_permutation_plus_padding(method, options, limits):
         ("block_interleaved", {"vector_width": 3}, "vector_width=3 .* expected 1, 2, 4, 8 or 16"),
         ("block_interleaved", {"vector_width": 32}, "vector_width=32 .* expected 1, 2, 4, 8 or 16"),
         ("block_interleaved", {"block_size": 0}, "block_size=0 is not valid"),
-        (
-            "block_interleaved",
-            {"block_size": 6, "vector_width": 4},
-            "block_size=6 is not a multiple of vector_width=4",
-        ),
+        ("block_interleaved", {"block_size": 6, "vector_width": 4},
+            "block_size=6 is not a multiple of vector_width=4"),
         ("block_local", {"block_size": 257}, "block_size=257 is above the device's limit of 256 w"),
         ("block_local", {"block_size": 1.5}, "block_size=1.5 is not valid; expected a whole"),
         ("block_local", {"vector_width": 1}, "'vector_width' is not one of method 'block_local'"),
@@ -65,7 +56,7 @@ def test_gather_is_a_permutation_plus_padding(method, options, limits):
         ("fine", {"vector_width": True}, "vector_width=True is not valid"),
         ("fine", {"work_group": 264}, "work_group=264 is above the device's limit of 256"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_name_option_value_and_limit(method, options, words):
     with pytest.raises(InputError, match=words) as caught:
         make_plan(Forest(chain(3)), method, limits=GPU, **options)
