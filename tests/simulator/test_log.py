@@ -81,9 +81,7 @@ def test_the_store(said, forest, fast_queue, monkeypatch, tmp_path):
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_simulation_says_its_engine_and_delivery(said, fast_queue, engine):
     net = clhines.ring.ring_network(clhines.ring.ring_cables(2), 4)
-    sim = clhines.Simulation(
-        net, dt=0.025, queue=None if engine == "reference" else fast_queue, engine=engine
-    )
+    sim = clhines.Simulation(net, dt=0.025, queue=fast_queue, engine=engine)
     lines = said()
     assert [s for s in lines if s.startswith(f"engine {sim.engine} (")]
     assert any(s.startswith("spikes are delivered by ") for s in lines) == (engine != "reference")

@@ -210,7 +210,7 @@ def test_no_memory_is_told_in_one_line(double_queue, monkeypatch):
 def test_a_delay_far_ahead_takes_no_ring_of_steps(double_queue, engine):
     net, syn = simple_network()
     net.connect(0, syn, 0, 0.1, 1e6)
-    sim = Simulation(net, DT, engine=engine, queue=None if engine == "reference" else double_queue)
+    sim = Simulation(net, DT, engine=engine, queue=double_queue)
     size = sum(array.nbytes for array in sim.arrays().values())
     assert size < 2**20 and len(sim.run(5.0).spike_time)
     plastic, syn = simple_network()
@@ -226,7 +226,6 @@ def test_a_delay_far_ahead_takes_no_ring_of_steps(double_queue, engine):
 )
 def test_events_beyond_the_ring_come_when_the_others_do(typed_queue, monkeypatch, engine, dtype):
     """The same spikes as with a ring of steps for all of them, by the exact times of events."""
-    queue = None if engine == "reference" else typed_queue
     times = []
     for most in (2**13, 4):
         net, syn = simple_network()
@@ -234,7 +233,7 @@ def test_events_beyond_the_ring_come_when_the_others_do(typed_queue, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr("clhines.simulator.model.deliveries.RING_STEPS", most)
             patch.setattr("clhines.simulator.model.deliveries.MOST_RING", most)
-            sim = Simulation(net, DT, dtype, engine=engine, queue=queue)
+            sim = Simulation(net, DT, dtype, engine=engine, queue=typed_queue)
         assert sim.model.exact is (most == 4)
         found = sim.run(30.0)
         times.append((found.spike_cell, np.rint(found.spike_time / DT)))

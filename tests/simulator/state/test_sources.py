@@ -31,9 +31,7 @@ def test_trains_act_in_the_steps_of_their_exact_times(double_queue, dt):
             net.spike_source(times), synapses, weight=[0.05, 0.03, 0.02], delay=[0.0, 1.0, 0.4]
         )
         inside(net).added.exact = exact
-        sim = Simulation(
-            net, dt, queue=None if engine == "reference" else double_queue, engine=engine
-        )
+        sim = Simulation(net, dt, queue=double_queue, engine=engine)
         v = sim.record("v", [0, 5])
         result = sim.run(20.0)
         found.append((result[v], result.spike_time))
@@ -60,7 +58,7 @@ def far(delay, exact=True):
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_delay_beyond_all_runs_takes_no_memory(double_queue, engine):
     """As of hnn-core, whose delays grow exponentially with distance: such an event never comes."""
-    given = {"queue": None if engine == "reference" else double_queue, "engine": engine}
+    given = {"queue": double_queue, "engine": engine}
     found = []
     for delay in (6.6e7, 61.0):  # 2.6e9 steps; just after the end
         sim = Simulation(far(delay), 0.025, **given)
@@ -85,7 +83,7 @@ def test_a_delay_may_be_any_number():
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_more_events_than_a_ring_has_room_for_are_an_error(double_queue, engine, monkeypatch):
     """Also where the last step sends the one too many, after which no target looks."""
-    given = {"queue": None if engine == "reference" else double_queue, "engine": engine}
+    given = {"queue": double_queue, "engine": engine}
     times = Simulation(far(200.0), 0.025, **given).run(199.0).spike_time
     monkeypatch.setattr(sources, "MOST_STEPS", 0)
     room = int(sources.ring_sizes(compile(far(200.0), 0.025)).max())
@@ -198,8 +196,7 @@ def with_all_sources(beside):
 def test_weights_keep_their_order_and_can_be_set(double_queue, beside):
     found = []
     for engine in ("reference", "steps", "auto"):
-        queue = None if engine == "reference" else double_queue
-        sim = Simulation(with_all_sources(beside), queue=queue, engine=engine)
+        sim = Simulation(with_all_sources(beside), queue=double_queue, engine=engine)
         v = sim.record("v", [0, 30])
         sim.run(5.0)
         given = sim.weights()
@@ -245,15 +242,14 @@ def test_a_detector_is_silent_in_its_refractory_time(double_queue, tmp_path, exa
     sources, found = net.source_numbers(detectors), []
     of_cpus = ["epochs-cpu"] if devices.is_cpu(double_queue.device) else []
     for engine in ("reference", "steps", *of_cpus, "epochs-gpu"):
-        queue = None if engine == "reference" else double_queue
-        sim = Simulation(net, dt, queue=queue, engine=engine)
+        sim = Simulation(net, dt, queue=double_queue, engine=engine)
         assert sim.model.exact == exact
         v = sim.record("v", at)
         first = sim.run(saved * dt)
         held = sim.arrays()["held"][-6:]
         sim.save(tmp_path / "state.npz")
         second = sim.run((steps - saved) * dt)
-        sim = Simulation(net, dt, queue=queue, engine=engine)
+        sim = Simulation(net, dt, queue=double_queue, engine=engine)
         sim.restore(tmp_path / "state.npz")
         again = sim.run((steps - saved) * dt)
         np.testing.assert_array_equal(again.spike_time, second.spike_time)
