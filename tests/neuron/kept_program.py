@@ -9,6 +9,9 @@ import numpy as np
 from support.mod_files import loaded
 from support.neuron_scripts import make_section, with_values
 
+import clhines
+from clhines.neuron import entry, fingerprint, kept
+
 h = loaded()
 DT, SEED = 0.025, 7
 
@@ -211,8 +214,6 @@ def fresh(name="nothing"):
 
 def both(name, engine, unchanged):
     """How far a model that is changed in a run is from NEURON, and what the change does."""
-    import clhines
-
     if name == "gap not set up":  # NEURON's next step would raise
         truth = unchanged
     else:
@@ -240,8 +241,6 @@ def worst(a, b):
 
 def pieces(engine):
     """Whether pieces of several lengths give what one call gives, bit by bit, as JSON."""
-    import clhines
-
     found = [
         in_pieces(fresh(), partial(clhines.neuron.run, engine=engine), CHANGES["nothing"], step)
         for step in (16.0, 4.0, 1.0, 0.5, 2 * DT)
@@ -287,9 +286,6 @@ def numbers(net):
 
 def writes(count):
     """Which of some random writes into NEURON's memory the fingerprint does not see, as JSON."""
-    import clhines
-    from clhines.neuron import fingerprint, kept
-
     net = Net()
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=4.0)
     generator, known, unseen = np.random.Generator(np.random.Philox(SEED)), numbers(net), []
@@ -317,8 +313,6 @@ def writes(count):
 
 def lifetimes(_):
     """Whether what is deleted between pieces is gone, as JSON."""
-    import clhines
-
     gc.disable()
     net, count = Net(), [len(list(h.allsec()))]
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=2.0)
@@ -332,18 +326,25 @@ def lifetimes(_):
     return {"sections": count, "before": counts, "after": after, "later": later}
 
 
+def noted_calls(*names):
+    """Return a list that grows by the name of each of these functions of `entry` that is called."""
+    made = []
+
+    def noting(name, own):
+        def noted(*given, **named):
+            made.append(name)
+            return own(*given, **named)
+
+        return noted
+
+    for name in names:
+        setattr(entry, name, noting(name, getattr(entry, name)))
+    return made
+
+
 def coupled(engine):
     """How often a model with APCounts and gap junctions is read in several runs, as JSON."""
-    import clhines
-    from clhines.neuron import entry
-
-    reads, read_model = [], entry.read_model
-
-    def noted(*given, **named):
-        reads.append(1)
-        return read_model(*given, **named)
-
-    entry.read_model = noted
+    reads = noted_calls("read_model")
     net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
     truth, again = (in_pieces(net, h.continuerun, CHANGES["nothing"], k) for k in (1.0, 16.0))
     found = [in_pieces(net, ours, CHANGES["nothing"], k) for k in (1.0, 4.0, 16.0)]
@@ -359,20 +360,7 @@ def coupled(engine):
 
 def scan(engine):
     """How far a model with other parameters at each start is from NEURON; what is made, as JSON."""
-    import clhines
-    from clhines.neuron import entry
-
-    made, own = [], {name: getattr(entry, name) for name in ("read_model", "Simulation")}
-
-    def noting(name):
-        def noted(*given, **named):
-            made.append(name)
-            return own[name](*given, **named)
-
-        return noted
-
-    for name in own:
-        setattr(entry, name, noting(name))
+    made = noted_calls("read_model", "Simulation")
     coupled = engine != "auto"  # gap junctions choose other engines
     net, ours = fresh("gap" if coupled else "nothing"), partial(clhines.neuron.run, engine=engine)
     changes = {
@@ -397,8 +385,6 @@ def starts(engine):
     By a clamp beside one that is played; a voltage that a gap junction gets; a spike in the first
     step, of a counter whose count is recorded too.
     """
-    import clhines
-
     net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
     with_vector(net)
     other = with_values(h.IClamp(net.somas[2](0.5)), delay=1.0, dur=5.0)
@@ -416,8 +402,6 @@ def starts(engine):
 
 def train(engine):
     """The Vector of a VecStim, changed between pieces, beside NEURON, as JSON."""
-    import clhines
-
     net, times, stim = fresh(), h.Vector(), h.vec_pointer()
     _netcon = h.NetCon(stim, net.synapses[2], 0, 0.1, 0.02)
 
@@ -438,16 +422,7 @@ def train(engine):
 
 def stays(engine):
     """How often a model is read whose GLOBALs and played vector move in each run, as JSON."""
-    import clhines
-    from clhines.neuron import entry
-
-    net, reads, read_model = Net(), [], entry.read_model
-
-    def noted(*given, **named):
-        reads.append(1)
-        return read_model(*given, **named)
-
-    entry.read_model = noted
+    net, reads = Net(), noted_calls("read_model")
     for soma in net.somas:
         soma.insert("ext_globals")
         soma.insert("nmagain")
@@ -482,8 +457,6 @@ def changes(engine):
 
 def recorded(engine):
     """Times that NetCon.record has, of NEURON and in pieces that end on and beside events."""
-    import clhines
-
     soma = make_section("soma", "hh", L=10, diam=10)
     synapse, fire, stim = h.ExpSyn(soma(0.5)), h.IntFire1(), h.NetStim()
     stim.interval, stim.number = 0.5, 40

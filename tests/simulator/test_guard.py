@@ -15,7 +15,7 @@ from systems import dissimilar, make_system
 from bench.made import chain
 from clhines import Forest, Simulation, Solver, solve_tridiagonal
 from clhines.simulator.network.ring import ring_cables, ring_network
-from clhines.solver.device import devices
+from clhines.solver.device import devices, program
 from clhines.solver.device.program import MOST_CONTEXTS
 
 
@@ -171,8 +171,6 @@ def test_a_device_has_one_context(fast_queue):
 
 
 def test_programs_of_contexts_that_callers_drop_are_dropped(fast_queue):
-    from clhines.solver.device import program
-
     forest = Forest(chain(3))
     queues = [cl.CommandQueue(cl.Context([fast_queue.device])) for _ in range(MOST_CONTEXTS + 2)]
     solvers = [Solver(forest, dtype=np.float32, queue=queue) for queue in queues]

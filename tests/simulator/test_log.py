@@ -8,7 +8,7 @@ from processes import run_python
 
 import clhines
 from bench.made import chain
-from clhines.solver.device import program
+from clhines.solver.device import devices, program
 
 
 @pytest.fixture
@@ -55,8 +55,6 @@ def forest_built(lines):
 
 
 def test_the_device_is_named_with_its_reason(said, monkeypatch):
-    from clhines.solver.device import devices
-
     monkeypatch.delenv("PYOPENCL_CTX", raising=False)
     monkeypatch.delenv("CLHINES_DEVICE", raising=False)
     index, device = devices.all_devices()[0]

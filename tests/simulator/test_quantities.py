@@ -25,7 +25,9 @@ from clhines import (
     solve_tridiagonal,
 )
 from clhines.core.quantities import as_numbers
+from clhines.neuron.calls import num_steps
 from clhines.simulator.analysis import Features, extract
+from clhines.simulator.mechanisms import mechanism
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
 from clhines.simulator.population.protocols import by_step
@@ -206,8 +208,6 @@ def of_protocol(**given):
 
 
 def steps_to(tstop):
-    from clhines.neuron.calls import num_steps
-
     cvode = SimpleNamespace(active=lambda: 0)
     return num_steps(SimpleNamespace(dt=0.025, t=0.0, CVode=lambda: cvode), tstop)
 
@@ -361,14 +361,10 @@ OTHER = {
 
 
 def hh_start(v):
-    from clhines.simulator.mechanisms import mechanism
-
     return tuple(mechanism("hh").initial(v).values())
 
 
 def weighed(weight):
-    from clhines.simulator.mechanisms import mechanism
-
     return mechanism("expsyn").event(weight, None, {"g": 0.0})
 
 

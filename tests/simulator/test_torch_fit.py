@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from clhines import Forest
+import clhines
+from clhines import Forest, Solver, discretise, sample_cells
 
 torch = pytest.importorskip("torch")
 
@@ -15,9 +16,6 @@ def test_a_cell_is_found_again_from_a_recording_made_by_neuron(double_queue):
     Both take the same backward-Euler steps; the loss is flat to some 1e-9 of the parameters.
     """
     from neuron_cells import h, neuron_sections
-
-    import clhines
-    from clhines import Solver, discretise, sample_cells
 
     truth = np.array([140.0, 0.9, 8e-5])
     made = discretise(sample_cells()[1], max_length=100, Ra=truth[0], cm=truth[1])

@@ -2,12 +2,12 @@
 
 import pytest
 
+from clhines.neuron.memory.raw import Readable
+
 pytestmark = pytest.mark.neuron
 
 
 def test_a_column_may_begin_with_the_last_word_of_a_range():
-    from clhines.neuron.memory.raw import Readable
-
     readable = Readable(8)
     if not readable._ranges:
         pytest.skip("the system does not tell")

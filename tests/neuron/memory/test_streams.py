@@ -7,7 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import clhines
 from bench import nrn
+from clhines.neuron.convert import RejectedError
+from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.streams import PointerStreams
 from tests.support import forked, mod_files
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
@@ -72,8 +76,6 @@ def _run(model, watched, run):
 
 
 def _pieces(stop):
-    import clhines
-
     for until in (7.3, 8.1, stop):
         clhines.neuron.run(until)
 
@@ -86,8 +88,6 @@ def _pieces(stop):
     ],
 )  # fmt: skip
 def test_draws_as_neuron(name, kind):
-    import clhines
-
     watched = ["released", "drawn", "ready"] if name == "ext_release" else ["occupied", "u", "free"]
     model = _model(name, kind)
     expected, ends, places = _run(model, watched, h.continuerun)
@@ -115,8 +115,6 @@ def test_streams_go_on_where_initial_leaves_them():
 
 
 def test_a_random_that_gets_another_generator_between_runs_is_refused():
-    import clhines
-
     model = _model("ext_release", "uniform")
     _run(model, ["released"], _pieces)
     model[2][1].MCellRan4(3)
@@ -146,8 +144,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case):
-    import clhines
-
     change, message = REFUSED[case]
     _kept, synapses, randoms = _model("ext_release", "uniform")
     change(synapses[1], randoms[1])
@@ -157,8 +153,6 @@ def test_refused(case):
 
 
 def test_one_random_for_two_is_refused():
-    import clhines
-
     _kept, synapses, randoms = _model("ext_release", "uniform")
     synapses[1].setRNG(randoms[0])
     h.finitialize(-65)
@@ -167,8 +161,6 @@ def test_one_random_for_two_is_refused():
 
 
 def test_a_random_that_is_played_too_is_refused():
-    import clhines
-
     kept, synapses, randoms = _model("ext_release", "uniform")
     clamp = h.IClamp(kept[0](0.5))
     randoms[1].play(clamp._ref_amp)
@@ -181,8 +173,6 @@ def test_a_random_that_is_played_too_is_refused():
 
 
 def test_another_global_index_is_refused():
-    import clhines
-
     model = _model("ext_release", "ids")
     index = int(h.Random().Random123_globalindex())
     try:
@@ -247,8 +237,6 @@ def test_files_of_others(tmp_path, name):
 
 
 def test_an_instance_without_a_stream_does_what_its_file_says():
-    import clhines
-
     kept, synapses, randoms = model = _model("ext_release", "negexp")
     synapses[1].setRNG()
     del randoms[1]
@@ -279,8 +267,6 @@ def _trains(given):
 
 @pytest.mark.parametrize("given", [(0, 0), (1, 0, 0), (0, 1, 1)])
 def test_instances_without_a_stream_that_draw_nothing_run(given):
-    import clhines
-
     kept, trains = _trains(given)
     record, found = h.Vector().record(kept[0](0.5)._ref_v), []
     randoms = [x for x in kept if hasattr(x, "Random123")]
@@ -294,8 +280,6 @@ def test_instances_without_a_stream_that_draw_nothing_run(given):
 
 
 def test_instances_without_a_stream_that_draw_from_the_one_generator_are_rejected():
-    import clhines
-
     kept, trains = _trains((1, 0, 0))
     trains[2].noise = 0.3
     h.finitialize(-65)
@@ -307,8 +291,6 @@ def test_instances_without_a_stream_that_draw_from_the_one_generator_are_rejecte
 @pytest.mark.parametrize("engine", ENGINES)
 def test_static_variables_of_c_have_their_present_values(engine):
     """With a macro of one argument, lines of the preprocessor over blocks, and a local there."""
-    import clhines
-
     sections = [h.Section(name=name) for name in "ab"]
     points = [h.ext_style(section(0.5)) for section in sections]
     for k, point in enumerate(points):
@@ -335,8 +317,6 @@ def test_static_variables_of_c_have_their_present_values(engine):
 
 def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
     """NEURON goes on with the words that it has; what draws one of them makes others."""
-    import clhines
-
     mod_files.loaded()
     soma = h.Section(name="soma")
     draws, drawn = h.nmrandom(soma(0.5)), []
@@ -360,10 +340,6 @@ def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
 )
 def test_pointers_to_no_stream_are_refused(pointers, said):
     """A run reads what POINTERs of a model that is kept point to again."""
-    from clhines.neuron.convert import RejectedError
-    from clhines.neuron.memory.memory import NeuronMemory
-    from clhines.neuron.memory.streams import PointerStreams
-
     soma = h.Section(name="soma")
     memory, pointers = NeuronMemory(h), np.array(pointers)
     with pytest.raises(RejectedError, match=f"ext_release: POINTER rng {said}"):

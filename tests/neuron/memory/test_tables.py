@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from forked import printed_by
 
+import clhines
 from tests.support import mod_files
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
@@ -55,8 +56,6 @@ def _run(records, run):
 
 @pytest.mark.parametrize("give", [_by_vectors, _by_numbers])
 def test_as_neuron(model, give):
-    import clhines
-
     _, point, records, vectors = model
     give(point, *vectors)
     expected = _run(records, h.continuerun)
@@ -74,8 +73,6 @@ def test_as_neuron(model, give):
 
 
 def test_a_changed_table_is_read_again(model):
-    import clhines
-
     _, point, records, vectors = model
     _by_vectors(point, *vectors)
     first = _run(records, clhines.neuron.run)
@@ -87,8 +84,6 @@ def test_a_changed_table_is_read_again(model):
 
 
 def test_refused(model):
-    import clhines
-
     _, point, _, vectors = model
     _by_vectors(point, *vectors)
     vectors[0].reverse()

@@ -13,6 +13,8 @@ from neuron import h
 from support.mod_files import FOLDER, library
 from support.neuron_scripts import with_values
 
+import clhines
+
 KEPT = []
 
 
@@ -154,8 +156,6 @@ def differences(ours, theirs):
 
 def ran(vectors, tstop, piece, engine):
     """Vectors after a run by NEURON, or by this package where an engine is named."""
-    import clhines
-
     h.finitialize(-65)
     if recurs := piece.endswith("e"):
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from processes import run_python
 
+import clhines
 from clhines.core import files
 from clhines.neuron.switch import cost
 from clhines.neuron.switch.cost import Accounts, Counts, Ledger, Times
@@ -264,8 +265,6 @@ def test_the_model_is_counted_again_when_it_changes(cells):
 
 def test_only_calls_that_are_decided_on_are_noted(cells):
     """Not those that the device always takes, nor those that are refused before."""
-    import clhines
-
     h.load_file("stdrun.hoc")
     h.finitialize(-65)
     with clhines.neuron.enable() as on:
@@ -355,8 +354,6 @@ def test_when_is_checked(tmp_path):
 
 def test_pieces_of_both_are_as_of_neuron(cells, monkeypatch):
     """Who takes a piece is drawn: a network with events, changes between pieces, and a play."""
-    import clhines
-
     h.load_file("stdrun.hoc")
     soma, synapse, stim, wire = cells[1], *cells[3:]
     clamp, rng = h.IClamp(soma(0.5)), np.random.default_rng(64)

@@ -6,7 +6,7 @@ import networks
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, Simulation
+from clhines import InputError, Network, Simulation, SimulationError
 from clhines.simulator.records import records
 from clhines.simulator.records.reduced import ReducedSpec
 
@@ -118,8 +118,6 @@ def test_what_cannot_be_kept_is_rejected(given, message):
 
 def test_a_failed_run_has_no_reductions(fast_queue):
     """Its rows end before the failure; what is made of later ones too is not a number."""
-    from clhines import SimulationError
-
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     net.add("point x\ncurrent i = -exp(t*400) [nA]", at=0)
     sim = Simulation(net, DT, "float32", queue=fast_queue)

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
+import clhines
 from bench.measures.fuzz.common import WrongError, check_refusal, pick
+from clhines.core.errors import ClhinesError
+from clhines.simulator.network.network import Network
+from clhines.simulator.simulation import Simulation
+from clhines.solver.device import devices
 
 MESSAGE = 400  # letters: names of methods are listed in some
 ROUNDING = 1e-9  # of a solution of a dominant system of a few rows
@@ -163,8 +168,6 @@ def _own_array(arguments, forest):
 
 
 def _network():
-    from clhines.simulator.network.network import Network
-
     net = Network(_THINGS["cable"], 2)
     net.insert("pas")
     net.add("expsyn", at=net.soma)
@@ -173,8 +176,6 @@ def _network():
 
 def _with_network(method):
     def call(**arguments):
-        import clhines
-
         net = _network()
         if "target" in arguments and arguments["target"] is _THINGS:
             arguments["target"] = net.groups[-1]
@@ -186,16 +187,12 @@ def _with_network(method):
 
 
 def _threshold(threshold):
-    import clhines
-
     net = _network()
     net.threshold = threshold
     clhines.model.compile(net)
 
 
 def _simulate(**arguments):
-    from clhines.simulator.simulation import Simulation
-
     if "queue" not in arguments and arguments.get("engine") != "reference":
         arguments["queue"] = _THINGS["queue"]
     return Simulation(_network(), **arguments).run(0.1)
@@ -206,15 +203,11 @@ def _recorded(**arguments):
 
 
 def _solver(**arguments):
-    import clhines
-
     return clhines.Solver(_THINGS["forest"], queue=_THINGS["queue"], **arguments)
 
 
 def _again():
     """Do what most do, without a queue: what each call keeps adds up."""
-    import clhines
-
     for _ in range(3):
         off = np.ones(5)
         clhines.solve_tridiagonal(off, np.full(6, 4.0), off, np.ones(6))
@@ -224,9 +217,6 @@ def _again():
 
 def _late(call):
     """Change a network after a simulation of it was made: an error, or it acts."""
-    from clhines.core.errors import ClhinesError
-    from clhines.simulator.simulation import Simulation
-
     net = _network()
     sim = Simulation(net, engine="reference")
     acts = {
@@ -246,8 +236,6 @@ def _late(call):
 
 
 def _calls():
-    import clhines
-
     system, cable = _THINGS["cable"].system(0.025), _THINGS["cable"]
     n, nodes, two = _THINGS["forest"].num_nodes, len(system.d), np.array([0, 1])
     row = {"d": np.full(n, 4.0), "u": np.full(n, -1.0), "b": np.arange(n) + 1.0}
@@ -302,9 +290,6 @@ def _copied(arguments):
 
 
 def prepare(folder):
-    import clhines
-    from clhines.solver.device import devices
-
     Path("cell.swc").write_text("1 1 0 0 0 8 -1\n2 3 10 0 0 1 1\n3 3 90 0 0 1 2\n")
     _THINGS["cell"] = clhines.read_swc("cell.swc")
     _THINGS["cable"] = clhines.discretise(_THINGS["cell"], max_length=40.0)
@@ -380,8 +365,6 @@ def kind(case):
 
 
 def check(case):
-    from clhines.core.errors import ClhinesError
-
     call = _THINGS["calls"][case.call]
     arguments = call.base()
     odd = []

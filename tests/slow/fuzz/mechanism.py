@@ -8,10 +8,14 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 
+import clhines
 from bench.measures.fuzz import language
 from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
 from bench.measures.fuzz.language import UnclearError, UnreadError, Value
 from bench.measures.fuzz.texts import hostile, sensible
+from clhines.core.errors import ClhinesError, SimulationError
+from clhines.simulator.mechanisms.mechanism import Mechanism
+from clhines.solver.device import devices
 
 MESSAGE = 500  # letters: a line of the text and a list of names are in it
 EPS = float(np.finfo(float).eps)
@@ -55,9 +59,6 @@ def kind(case):
 
 def prepare(folder):
     global _CABLE, _QUEUE
-    import clhines
-    from clhines.solver.device import devices
-
     Path("ball.swc").write_text("1 1 0 0 0 10 -1\n")
     _CABLE = clhines.discretise(clhines.read_swc("ball.swc"), max_length=50.0)
     _QUEUE = devices.make_queue(devices.choose())
@@ -67,9 +68,6 @@ def prepare(folder):
 
 
 def check(case):
-    from clhines.core.errors import ClhinesError
-    from clhines.simulator.mechanisms.mechanism import Mechanism
-
     try:
         text = language.read(case.text)
     except UnreadError:
@@ -333,8 +331,6 @@ def _event(m, text, known, given, states):
 
 
 def _run(m, dtype, engine, v):
-    import clhines
-
     net = clhines.Network(_CABLE)
     net.insert("pas", at="all")
     group = net.insert(m, at="all") if m.kind == "density" else net.add(m, at=net.soma)
@@ -359,8 +355,6 @@ def _fits(m, dtype):
 
 def _check_device(m, dtype):
     """Compare a run on the device with NumPy, within what a small change of the start does."""
-    from clhines.core.errors import SimulationError
-
     if not _fits(m, dtype):
         return
     eps = float(np.finfo(dtype).eps)

@@ -13,6 +13,13 @@ from bench.measures.fuzz import language, mechanism
 from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
 from bench.measures.fuzz.language import UnclearError, UnreadError
 from bench.measures.fuzz.texts import MUTATIONS, NAMES, TAKEN, expression, number
+from clhines import Rule
+from clhines.core.errors import ClhinesError
+from clhines.simulator.events.grid import Delivery
+from clhines.simulator.events.plasticity import Plasticity
+from clhines.simulator.model.connections import GridConnections
+from clhines.simulator.state.host_grid import HostGrid, settled
+from clhines.solver.device import devices
 
 MESSAGE, DEVICE_SHARE, STEPS, DT = 500, 0.15, 12, 0.5
 TOLERANCE = 1e-9  # of sums and products of a dozen numbers, beside a start that differs by less
@@ -107,18 +114,12 @@ def kind(case):
 
 def prepare(folder):
     global _QUEUE
-    from clhines import Rule
-    from clhines.solver.device import devices
-
     _QUEUE = devices.make_queue(devices.choose())
     _found(Rule("dopamine"), *_events(1), device=True)
     _found(Rule("dopamine"), *_events(1), device=False)
 
 
 def check(case):
-    from clhines import Rule
-    from clhines.core.errors import ClhinesError
-
     try:
         rule = Rule(case.text)
         trains, rewards = _events(case.seed)
@@ -156,9 +157,6 @@ def _events(seed):
 
 def _found(rule, trains, rewards, device):
     """Weights after each step, of one connection from cell 0 to cell 1."""
-    from clhines.simulator.model.connections import GridConnections
-    from clhines.simulator.state.host_grid import HostGrid, settled
-
     start = float(np.clip(START, rule.w_min, rule.w_max))
     given = GridConnections([0], [0], start, 1, 2, 1, True, rule)
     model = SimpleNamespace(
@@ -183,10 +181,6 @@ def _found(rule, trains, rewards, device):
 
 def _on_device(rule, given, model, trains, rewards):
     import pyopencl.array as cla
-
-    from clhines.simulator.events.grid import Delivery
-    from clhines.simulator.events.plasticity import Plasticity
-    from clhines.simulator.state.host_grid import settled
 
     delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", largest=given.largest)
     ran = Plasticity(delivery, rule, DT, np.array([1]))

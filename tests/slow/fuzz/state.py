@@ -9,8 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+import clhines
 from bench.measures.fuzz.common import WrongError, check_refusal, pick, shortened
 from bench.measures.fuzz.npz import CHANGES, array_of, members_of
+from clhines.core.errors import ClhinesError, InputError, SimulationError
+from clhines.solver.device import devices
 
 ENGINES = ("reference", "reference", "steps", "epochs")
 BEGIN, MORE = 5.0, 1.0  # ms: before the state was saved, and after it was restored
@@ -60,9 +63,6 @@ def prepare(folder):
 
 def _simulation(engine, dtype="float64"):
     """Three cells in a ring whose connections learn, with a spike every few ms."""
-    import clhines
-    from clhines.solver.device import devices
-
     Path("cell.swc").write_text("1 1 0 0 0 8 -1\n2 3 10 0 0 1 1\n3 3 90 0 0 1 2\n")
     cable = clhines.discretise(clhines.read_swc("cell.swc"), max_length=40.0)
     net = clhines.Network(cable, num_cells=3)
@@ -104,8 +104,6 @@ def ready(case):
 
 def check(case):
     """Restore a file; whatever became of it, the simulation restores a whole one after it."""
-    from clhines.core.errors import ClhinesError
-
     if case.place:
         return _check_place(case)
     if case.engine == "float32":
@@ -129,8 +127,6 @@ def check(case):
 
 def _check_precision():
     """Restore a state of float64 into a simulation in float32: that is refused."""
-    from clhines.core.errors import ClhinesError
-
     try:
         _SIMS["float32"].restore(_FOLDER / "steps.npz")
     except ClhinesError as error:
@@ -140,8 +136,6 @@ def _check_precision():
 
 
 def _check_restored(engine, file):
-    from clhines.core.errors import InputError, SimulationError
-
     sim, whole, failed = _SIMS[engine], _MEMBERS[engine], False
     try:
         after = _run(sim)  # first of all: memory may be corrupted
@@ -181,8 +175,6 @@ def _check_restored(engine, file):
 
 
 def _compare_paths(file, after):
-    from clhines.core.errors import ClhinesError
-
     reference = _SIMS["reference"]
     try:
         reference.restore(file)
@@ -225,8 +217,6 @@ PLACES = {
 
 def _check_place(case):
     """Save to what may be no ordinary file: it is refused or, a link, followed; never replaced."""
-    from clhines.core.errors import ClhinesError
-
     place = _FOLDER / "place.npz"
     if place.is_dir():
         place.rmdir()

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
+from clhines.core.errors import ClhinesError, InputError, MorphologyError
+from clhines.simulator.cells.cable import discretise
+from clhines.simulator.cells.swc import read_swc
 
 REAL = Path(
     os.environ.get("CLHINES_MORPHOLOGIES")
@@ -270,15 +273,10 @@ def most_memory(case):
 
 def prepare(folder):
     global _FOLDER
-    import clhines  # noqa: F401  (what it takes counts before the first case)
-
     _FOLDER = folder
 
 
 def check(case):
-    from clhines.core.errors import ClhinesError, MorphologyError
-    from clhines.simulator.cells.swc import read_swc
-
     _NODES[0] = 0
     path = case.path or str(_FOLDER / "case.swc")
     if not case.path:
@@ -322,9 +320,6 @@ def _check_samples(cells, rows):
 
 def _check_cell(cell, case, path):
     """Discretise a cell; returns whether it was accepted."""
-    from clhines.core.errors import ClhinesError, InputError
-    from clhines.simulator.cells.cable import discretise
-
     try:
         cable = discretise(cell, max_length=case.max_length)
     except ClhinesError as error:

@@ -14,7 +14,9 @@ import time
 
 import numpy as np
 
+import clhines
 from bench.measures.random.models import make
+from clhines.neuron.switch.cost import Accounts
 
 MARK = "RANDOM "
 CALLS = 8  # of a run in which a coin decides who takes each call
@@ -39,9 +41,6 @@ def pieces(model, stop):
 
 def decide_at_random(seed):
     """Turn the switch on, and let a coin decide each call."""
-    import clhines
-    from clhines.neuron.switch.cost import Accounts
-
     coin = np.random.default_rng(seed)
     Accounts.device_is_sooner = lambda *_: bool(coin.random() < 0.5)
     clhines.neuron.enable(when="faster")
@@ -182,8 +181,6 @@ def run_all(h, model, plan):
 def compared(seed, stop, engine, dtype, device):
     from neuron import h
 
-    import clhines
-
     model = make(h, seed)
     plan = pieces(model, stop)
 
@@ -235,8 +232,6 @@ def compared(seed, stop, engine, dtype, device):
 
 
 def _refusal(h, what, ours):
-    import clhines
-
     try:
         ours(h.t + 10 * h.dt)
     except clhines.InputError as error:
