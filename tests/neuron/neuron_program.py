@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 from neuron import h
+from support.mod_files import in_turns, loaded
 from support.neuron_scripts import with_values
 
 h.load_file("stdrun.hoc")
@@ -74,8 +75,6 @@ def recorders():
 
 def named():
     """A mechanism that is called like its ion, in the second of two sections with the ion."""
-    from support.mod_files import loaded
-
     loaded()
     soma, dendrite = section("soma", 1, 30, 20), section("dendrite", 3, 100, 2, "pas")
     dendrite.insert("na")
@@ -159,8 +158,6 @@ def played():
 
 def gaps():
     """Voltages that ParallelContext transfers."""
-    from support.mod_files import loaded
-
     loaded()
     a, b = section("a", 3, 40, 10), section("b", 1, 20, 8)
     pc = h.ParallelContext()
@@ -201,8 +198,6 @@ def steps_of_crossing(vectors):
 
 def watched():
     """WATCH conditions, of which some are armed later; events of them; a self event moved."""
-    from support.mod_files import loaded
-
     loaded()
     soma = section("soma", 1, 20, 20)
     watches = [h.ext_watch(soma(0.5)) for _ in range(3)]
@@ -226,19 +221,13 @@ def watched():
 
 def reset():
     """Events that set voltages: of WATCH, also where a threshold is compared; of NetCons."""
-    from support.mod_files import loaded
-
     loaded()
     found, sampled = [], []
     for k in range(3):
         soma, dendrite = section("soma", 1, 30, 20, "pas" if k else "hh"), section("d", 3, 200, 2)
         dendrite.connect(soma(1))
-        far, late, synapse = (
-            h.ext_reset(dendrite(0.5)),
-            h.ext_late(dendrite(0.9)),
-            h.ExpSyn(soma(0.5)),
-        )
-        here, stim = h.ext_reset(soma(0.5)), h.NetStim()
+        far, late = h.ext_reset(dendrite(0.5)), h.ext_late(dendrite(0.9))
+        synapse, here, stim = h.ExpSyn(soma(0.5)), h.ext_reset(soma(0.5)), h.NetStim()
         here.reset, far.high = -60 - k, -56
         stim.start, stim.interval, stim.number = 1 + 0.37 * k, 2.03, 20
         for source, target, weight, delay in (
@@ -264,8 +253,6 @@ def reset():
 
 def added():
     """POINTERs to which several instances add: a variable of another, a Vector's element, hoc's."""
-    from support.mod_files import loaded
-
     loaded()
     h("whole_moment = 0")
     SEEN.append((h, "whole_moment"))
@@ -286,20 +273,14 @@ def added():
         clamp(soma(0.5), 0.3 + 0.2 * k)
         KEPT.extend([whole, element, *totals])
         SEEN.extend([(totals[0], "total"), (totals[1], "kept"), (soma(0.5).ext_adds, "moment")])
-        found += [
-            soma(0.5)._ref_v,
-            dendrite(0.9)._ref_v,
-            element,
-            dendrite(0.5).ext_adds._ref_moment,
-        ]
+        moment = dendrite(0.5).ext_adds._ref_moment
+        found += [soma(0.5)._ref_v, dendrite(0.9)._ref_v, element, moment]
         found += [t._ref_total for t in totals] + [t._ref_kept for t in totals]
     return recorded(*found)
 
 
 def trains():
     """Events at the times of Vectors: one in the place of a variable, one behind a POINTER."""
-    from support.mod_files import loaded
-
     loaded()
     soma = section("soma", 1, 20, 20)
     found = recorded(soma(0.5)._ref_v)
@@ -336,8 +317,6 @@ def lone():
 
 def hidden():
     """Arrays and numbers that hoc does not see; self events of events that were on their way."""
-    from support.mod_files import loaded
-
     loaded()
     soma = section("soma", 1, 20, 20)
     synapses, stim = [h.ext_array(soma(0.5)) for _ in range(2)], h.NetStim()
@@ -351,8 +330,6 @@ def hidden():
 
 def second(order=1):
     """Secondorder: methods that take half a step, and ion currents, which only 2 changes."""
-    from support.mod_files import loaded
-
     loaded()
     h.secondorder = order
     soma = section("soma", 1, 20, 20)
@@ -367,8 +344,6 @@ def second(order=1):
 
 def late():
     """Events due in the last half step before a run ends; an ion style that one segment has."""
-    from support.mod_files import loaded
-
     loaded()
     soma = section("soma", 2, 30, 20)
     for name in ("ext_ca", "ext_cad"):
@@ -390,8 +365,6 @@ def half():
 
 def common():
     """Variables of all instances that INITIAL sets; from NEURON also where they were changed."""
-    from support.mod_files import loaded
-
     loaded()
     soma = section("soma", 3, 30, 20)
     soma.insert("ext_common")
@@ -459,8 +432,6 @@ def seen():
 
 def compared(case, engine):
     """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
-    from support.mod_files import in_turns
-
     vectors = globals()[case]()
     stop, found = 20.0, {}
     h.finitialize(-65)
