@@ -1,17 +1,14 @@
-"""A network of NEURON on MPI ranks.
-
-``neuron_ranks.py [--during] [--compress] [--soon] [--empty] [--gaps LIBRARY] [--watch LIBRARY]
-[--trains LIBRARY] [--bins 0|1] SCENARIO...``
+"""A network of NEURON on MPI ranks: ``neuron_ranks.py [OPTION...] SCENARIO...``, as `options` has.
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), runs of which a coin
 decides each call (``coin-SEED``), or what is refused.
 """
 
+import argparse
 import gc
 import json
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 from mpi4py import MPI
@@ -35,6 +32,29 @@ if comm.size > 1:
     h.nrnmpi_init()
 pc, kept = h.ParallelContext(), []
 rank, ranks = int(pc.id()), int(pc.nhost())
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenarios", nargs="+")
+    for name, what in (
+        ("during", "the next half of an epoch, as on GPUs"),
+        ("one", "one device for the cells of all ranks, as on GPUs"),
+        ("compress", "spikes are compressed"),
+        ("soon", "delays of less than two steps"),
+        ("empty", "rank 0 has all cells, the last one artificial ones; in one call"),
+        ("outside", "a field that some cells are in, and others not"),
+        ("unrecorded", "spikes alone are recorded"),
+    ):
+        parser.add_argument(f"--{name}", action="store_true", help=what)
+    for name, what in (
+        ("gaps", "a ring of gap junctions, none of them on the last rank of three"),
+        ("watch", "a WATCH condition, on one rank alone"),
+        ("trains", "of given times, also at the ends of calls; the last rank has both"),
+    ):
+        parser.add_argument(f"--{name}", metavar="LIBRARY", help=what)
+    parser.add_argument("--bins", type=int, choices=(0, 1), help="as nrntraub has them")
+    return parser.parse_args()
 
 
 class Cell:
@@ -61,39 +81,29 @@ def connect(gid, target, weight, delay):
     kept.append(netcon)
 
 
-if "--during" in sys.argv:  # the next half of an epoch, as on GPUs
-    sys.argv.remove("--during")
+asked = options()
+if asked.during:
     JoinedExchange.overlap = True
-if "--one" in sys.argv:  # one device for the cells of all ranks, as on GPUs
-    sys.argv.remove("--one")
+if asked.one:
     OneDeviceRun.wanted = True
-COMPRESS = "--compress" in sys.argv
-if COMPRESS:
-    sys.argv.remove("--compress")
-SOON = "--soon" in sys.argv  # delays of less than two steps
-if SOON:
-    sys.argv.remove("--soon")
-EMPTY = "--empty" in sys.argv  # rank 0 has all cells, the last one artificial ones; in one call
-if EMPTY:
-    sys.argv.remove("--empty")
+if asked.empty:
     STOPS = STOPS[-1:]
-own = range(rank, CELLS, ranks) if not EMPTY else range(CELLS * (not rank))
+for library in filter(None, (asked.gaps, asked.watch, asked.trains)):
+    h.nrn_load_dll(library)
+own = range(rank, CELLS, ranks) if not asked.empty else range(CELLS * (not rank))
 cells = {gid: Cell(gid) for gid in own}
 if rank == ranks - 1:
     stim = h.NetStim()
     stim.number, stim.interval = 3, 20
-    stim.start = 5 + 0.01 * COMPRESS  # between steps
+    stim.start = 5 + 0.01 * asked.compress  # between steps
     pc.set_gid2node(STIM, rank)
     pc.cell(STIM, h.NetCon(stim, None))
 for gid, cell in cells.items():
-    connect((gid - 1) % CELLS, cell.excites, 0.05, 0.037 if SOON else 2.0)
+    connect((gid - 1) % CELLS, cell.excites, 0.05, 0.037 if asked.soon else 2.0)
     connect((gid - 2) % CELLS, cell.inhibits, 0.004, 1.3)
-    if gid in (0, 3) and "--bins" not in sys.argv:
-        connect(STIM, cell.excites, 0.05, 1.0 + gid / 10 + 1.01 * COMPRESS)
-if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last rank of three
-    at = sys.argv.index("--gaps")
-    h.nrn_load_dll(sys.argv[at + 1])
-    del sys.argv[at + 1]
+    if gid in (0, 3) and asked.bins is None:
+        connect(STIM, cell.excites, 0.05, 1.0 + gid / 10 + 1.01 * asked.compress)
+if asked.gaps:
     ring = [gid for gid in range(CELLS) if gid % 3 != 2]
     for place, gid in enumerate(ring):
         if gid not in cells:
@@ -106,8 +116,7 @@ if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last ra
             pc.target_var(half, half._ref_vother, other)
             kept.append(half)
     pc.setup_transfer()
-if "--outside" in sys.argv:  # a field that some cells are in, and others not
-    sys.argv.remove("--outside")
+if asked.outside:
     for gid, cell in cells.items():
         for section in (cell.soma, cell.dend) if gid % 3 < 2 else ():
             section.insert("extracellular")
@@ -119,18 +128,11 @@ if "--outside" in sys.argv:  # a field that some cells are in, and others not
                     times = h.Vector([0, 4, 9, 50])
                     given.play(segment._ref_e_extracellular, times, 1)
                     kept.extend([given, times])
-if "--watch" in sys.argv:  # a WATCH condition, on one rank alone
-    at = sys.argv.index("--watch")
-    h.nrn_load_dll(sys.argv[at + 1])
-    del sys.argv[at : at + 2]
-    if 1 in cells:
-        watch = h.ext_watch(cells[1].soma(0.5))
-        connect(0, watch, 0.0, 2.0)
-        kept.append(watch)
-if "--trains" in sys.argv:  # of given times, also at the ends of calls; the last rank has both
-    at = sys.argv.index("--trains")
-    h.nrn_load_dll(sys.argv[at + 1])
-    del sys.argv[at : at + 2]
+if asked.watch and 1 in cells:
+    watch = h.ext_watch(cells[1].soma(0.5))
+    connect(0, watch, 0.0, 2.0)
+    kept.append(watch)
+if asked.trains:
     for gid in (TRAINS, TRAINS + 1) if rank == ranks - 1 else ():
         given = h.Vector([0, 1.7, 1.725, 3.31, 14.99, 15, 15.01, 16, 29.9 + 0.05 * (gid > TRAINS)])
         train = h.vec_inside()
@@ -140,8 +142,7 @@ if "--trains" in sys.argv:  # of given times, also at the ends of calls; the las
         kept.extend([given, train])
     for gid, cell in cells.items():
         connect(TRAINS + gid % 2, cell.excites, 0.02 + 0.004 * gid, 1.0)  # no delay is smaller
-if "--bins" in sys.argv:  # as nrntraub has them
-    at = sys.argv.index("--bins")
+if asked.bins is not None:
     for gid, cell in cells.items():  # they fire at the time of the event, which is that of the bin
         fires = h.IntFire1()
         pc.set_gid2node(FIRES + gid, rank)
@@ -152,21 +153,17 @@ if "--bins" in sys.argv:  # as nrntraub has them
         clamp = h.IClamp(cell.soma(0.5))
         clamp.delay, clamp.dur, clamp.amp = 1 + 3 * gid, 1, 2 * (gid % 3 == 0)
         kept.extend([fires, netcon, clamp])
-    if int(sys.argv[at + 1]):
+    if asked.bins:
         pc.spike_compress(5, 1)
         h.CVode().queue_mode(1, 0)
-    del sys.argv[at : at + 2]
-if COMPRESS:
+if asked.compress:
     pc.spike_compress(3, 0)
 times, gids = h.Vector(), h.Vector()
 pc.spike_record(-1, times, gids)
 v, i = h.Vector(), h.Vector()
-if "--unrecorded" in sys.argv:  # spikes alone
-    sys.argv.remove("--unrecorded")
-elif rank in cells:
+if rank in cells and not asked.unrecorded:
     v.record(cells[rank].soma(0.5)._ref_v)
-if "--gaps" in sys.argv:
-    sys.argv.remove("--gaps")
+if asked.gaps:
     i.record(cells[rank].excites._ref_i)
 pc.set_maxstep(10)
 
@@ -228,14 +225,22 @@ def refused(do):
     return comm.gather(line)
 
 
+@contextmanager
+def held(thing, name, value):
+    """Let an attribute have a value, until the end of the block."""
+    own = getattr(thing, name)
+    setattr(thing, name, value)
+    try:
+        yield
+    finally:
+        setattr(thing, name, own)
+
+
 def setting():
     """Something that one rank alone has."""
-    h.nrn_netrec_state_adjust = int(rank == 1)
-    h.finitialize(-65)
-    try:
+    with held(h, "nrn_netrec_state_adjust", int(rank == 1)):
+        h.finitialize(-65)
         pc.psolve(5)
-    finally:
-        h.nrn_netrec_state_adjust = 0
 
 
 def changed():
@@ -254,34 +259,24 @@ def changed():
 def early():
     """A delay below a step, which NEURON has not seen."""
     h.finitialize(-65)
-    delay, kept[0].delay = kept[0].delay, 0.01
-    try:
+    with held(kept[0], "delay", 0.01):
         pc.psolve(5)
-    finally:
-        kept[0].delay = delay
 
 
 def loose():
     """A delay between steps."""
     h.finitialize(-65)
-    kept[0].delay += 0.016
-    try:
+    with held(kept[0], "delay", kept[0].delay + 0.016):
         pc.psolve(5)
-    finally:
-        kept[0].delay -= 0.016
 
 
 def shifted():
     """The smallest delay between steps, from which compressed spikes are counted."""
-    delays = [netcon.delay for netcon in kept]
-    for netcon in kept:
-        netcon.delay = 1.26
-    try:
+    with ExitStack() as stack:
+        for netcon in kept:
+            stack.enter_context(held(netcon, "delay", 1.26))
         h.finitialize(-65)
         pc.psolve(5)
-    finally:
-        for netcon, delay in zip(kept, delays, strict=True):
-            netcon.delay = delay
 
 
 def mixed():
@@ -338,20 +333,13 @@ def calling():
         netcon.record("")
 
 
-@contextmanager
 def planted(module, name, error):
     """Let a function that a run calls fail on one rank."""
-    own = getattr(module, name)
 
     def fail(*_, **__):
         raise error
 
-    if rank == 1:
-        setattr(module, name, fail)
-    try:
-        yield
-    finally:
-        setattr(module, name, own)
+    return held(module, name, fail if rank == 1 else getattr(module, name))
 
 
 def left():
@@ -429,35 +417,33 @@ def again(engine):
 OTHERS = infinite, crowded, played, calling, pieces, epochs
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, shifted, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
-found = {}
-for scenario in sys.argv[1:]:
+
+
+def found_of(scenario):
+    more = scenario.partition("-")[2]
     if scenario == "neuron":
-        found[scenario] = ran(), ran(20)  # above thresholds
-        continue
+        return ran(), ran(20)  # above thresholds
     if scenario == "fails":  # on a rank, while the others go on
         ran(-65, "auto")
         if rank == 1:
             raise ValueError("of the script")
         ran(-65, "auto")
     if scenario == "left":
-        found[scenario] = left()
-        continue
+        return left()
     if scenario.startswith("coin"):
-        found[scenario] = tossed(int(scenario.partition("-")[2]))
-        continue
+        return tossed(int(more))
     if scenario.startswith("again"):
-        found[scenario] = again(scenario.partition("-")[2])
-        continue
+        return again(more)
     if scenario in REFUSED:
-        enable(engine="steps", strict=True)
-        found[scenario] = refused(REFUSED[scenario])
-        disable()
-        continue
+        with enable(engine="steps", strict=True):
+            return refused(REFUSED[scenario])
     if scenario == "far":
-        found[scenario] = far(-65), far(20)
-        continue
-    given = ("auto", STOPS[0] if SOON else 15.0) if scenario == "back" else (scenario,)
-    found[scenario] = ran(-65, *given), ran(20, *given)
+        return far(-65), far(20)
+    given = ("auto", STOPS[0] if asked.soon else 15.0) if scenario == "back" else (scenario,)
+    return ran(-65, *given), ran(20, *given)
+
+
+found = {scenario: found_of(scenario) for scenario in asked.scenarios}
 if rank == 0:
     print(json.dumps(found), flush=True)
 pc.barrier()
