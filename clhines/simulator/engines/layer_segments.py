@@ -1,21 +1,20 @@
-"""Layers by segments: a lane solves for the potentials of a segment of columns.
+"""Solve layers by segments: each lane solves for the potentials of a segment of columns.
 
-The columns of a cell are a tree (`simulator.model.layers`). The tree is cut into segments of its
-branches, which are contracted in rounds as in `solver.plan.by_segment.schedule`.
+A cell's columns are a tree (`simulator.model.layers`). It is cut into segments of its branches,
+which are contracted in rounds as in `solver.plan.by_segment.schedule`.
 
-1. A lane eliminates the columns of its segment but the last one, star to mesh. The sums of the last
-   column are left, and conductances between each of its potentials and each of the parent's last
-   column. Of a leaf segment all columns are eliminated.
-2. The last columns are eliminated in rounds, and get their potentials in the other order.
-3. A lane eliminates the columns of its segment again, now between two columns with known
-   potentials. The conductances to the parent are not spread this time, so that a column needs few
-   factors, which stay in registers.
+1. A lane eliminates the columns of its segment except the last one, star to mesh. The last column
+keeps its sums, and conductances from each of its potentials to each of the parent's last column. A
+leaf segment is eliminated completely. 2. The last columns are eliminated in rounds, and get their
+potentials in reverse order. 3. A lane eliminates the columns of its segment again, now between two
+columns with known potentials. It does not spread the conductances to the parent this time, so that
+a column needs few factors, which stay in registers.
 
     parent's last column  o===[o  o  o  o]   step 1: conductances (=) from each column to it
                               1  2  3  last
 
-Nothing is subtracted. v changes in place. A cell has the places of its potentials row by row: in a
-row the first columns of all lanes, then the second ones, and so on.
+Nothing is subtracted. v changes in place. A cell's places are row by row: in a row all lanes' first
+columns, then their second ones, and so on.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 from clhines.solver.plan.plan import Limits, real_name
 
 WARP = 32
-MOST = 8  # columns of a segment; of few cells as many as a cell of `WARP` lanes needs
-EMPTY = 8  # most places for each column
-CELLS = 8  # for each compute unit: up to this number cells are few
+MOST = 8  # most columns per segment; with few cells, as few as fit a cell into `WARP` lanes
+EMPTY = 8  # most places per column
+CELLS = 8  # per compute unit: up to this number cells are few
 
 
 @dataclass(frozen=True)
 class LayerSegmentsSpec(TemplateSpec):
-    """``layer_segments.mako``: `rows` potentials of a column, `units` cells of a work-group.
+    """``layer_segments.mako``: `rows` potentials per column, `units` cells per work-group.
 
-    Of the `lanes` of a cell `inner` ones have segments that are no leaves.
+    A cell has `lanes`; the segments of the first `inner` ones are no leaves.
     """
 
     template: ClassVar[str] = "simulator/layer_segments"
@@ -80,7 +79,7 @@ class LayerSegmentsSpec(TemplateSpec):
     driven: tuple[int, ...]  # rows of layers with electrodes
 
     def fits(self, limits: Limits) -> bool:
-        """Whether a device has the lanes of a work-group and its local memory."""
+        """Whether a device has a work-group's lanes and local memory."""
         sums = 2 * self.rows + self.rows * (self.rows - 1) // 2
         numbers = (sums + self.rows**2) * self.inner + sums * self.lanes
         local = self.units * numbers * (8 if self.real == "double" else 4)
@@ -88,7 +87,7 @@ class LayerSegmentsSpec(TemplateSpec):
 
 
 def segments_of(model: Model, dtype: np.dtype, limits: Limits) -> LayerSegments | None:
-    """Return the layers of a model by segments; None if a device has no room for its cells."""
+    """Return a model's layers by segments; None if its cells do not fit a device."""
     layers = model.once.layers
     assert layers is not None
     forest = Forest(layers.parent, layers.of_cells)
@@ -107,9 +106,9 @@ def segments_of(model: Model, dtype: np.dtype, limits: Limits) -> LayerSegments 
 
 
 class LayerSegments:
-    """The layers of a model by segments of a `size`: columns, and lanes of a cell.
+    """A model's layers by segments; `size`: columns per segment, lanes per cell.
 
-    `gather`, (places,): node at each place, -1 for none.
+    `gather`, (places,), has the node at each place, -1 for none.
     """
 
     def __init__(
@@ -143,9 +142,9 @@ class LayerSegments:
         self.gather = np.where(node < 0, -1, node + n).reshape(-1)
 
     def _columns(self, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-        """Return the column at each place of each tree, and whose `axial` ties it to the next.
+        """Return the column at each place of each tree, and the column whose `axial` ties it on.
 
-        Ties have a row more, of segments to their parents; -1 for none.
+        Ties have one more row, from segments to their parents; -1 for none.
         """
         lanes, trees, spec = self._lanes, forest.trees, self.spec
         length, tree = lanes.length, lanes.template
@@ -159,7 +158,7 @@ class LayerSegments:
         return column, tie
 
     def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kind of each cell, and a cell of each: of equal shape and conductances."""
+        """Return each cell's kind, and a cell of each: with equal shape and conductances."""
         layers, numbers, kind = self._layers, dict[tuple[Any, ...], int](), list[int]()
         first = list[int]()
         for cell, (begin, end) in enumerate(
@@ -175,14 +174,14 @@ class LayerSegments:
         return np.array(kind), np.array(first)
 
     def tables(self, queue: cl.CommandQueue, dt: float) -> dict[str, Any]:
-        """Return the arguments of the kernel that are the same in all steps."""
+        """Return the kernel arguments that are the same in all steps."""
         layers, lanes, spec = self._layers, self._lanes, self.spec
         shape, begin = self._shape[self._example], layers.of_cells[self._example][:, None, None]
 
         def of_kinds(values: np.ndarray, column: np.ndarray) -> np.ndarray:
             at = column[shape]
-            found = np.where(at < 0, 0, values[:, np.where(at < 0, 0, at + begin)])
-            return found.transpose(1, 0, 2, 3).reshape(-1)
+            by_place = np.where(at < 0, 0, values[:, np.where(at < 0, 0, at + begin)])
+            return by_place.transpose(1, 0, 2, 3).reshape(-1)
 
         has = of_kinds(layers.node[1:2] >= 0, self._column).reshape(len(shape), -1, spec.lanes)
         bits = (has.astype(np.int64) << np.arange(spec.segment)[:, None]).sum(axis=1)
@@ -204,7 +203,6 @@ class LayerSegments:
         }
 
     def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Callable[[], object]:
-        """Return the launch of a step."""
         built = program.build(queue.context, self.spec)
         kernel = launches.bind(built, self.spec, "solve_layers", arguments)
         group = self.spec.lanes * self.spec.units

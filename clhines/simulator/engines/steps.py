@@ -121,29 +121,32 @@ class Diffusing:
         rows = [[getattr(one, name)[one.rows] for one in run.model.diffusions for _ in one.names]
                 for name in ("up", "down")]  # fmt: skip
         ones = self._solver.to_device_order(np.ones(forest.num_nodes))
-        self._given: dict[str, Any] = {
+        self._arguments: dict[str, Any] = {
             "num_places": np.int32(len(gather)), "dt": run.dtype.type(run.model.dt), "d": ones,
             **{name: cla.zeros_like(ones) for name in "ulbx"},
             **{name: self._solver.to_device_order(np.concatenate(each))
                for name, each in zip(("up", "down"), rows, strict=True)},
         }  # fmt: skip
         placed = placed_neighbours(forest, gather, place)
-        self._given |= {n: to_device(run.queue, a, np.int32) for n, a in zip(NEIGHBOURS, placed)}
+        self._arguments |= {
+            n: to_device(run.queue, a, np.int32) for n, a in zip(NEIGHBOURS, placed)
+        }
         self._gather = gather
 
     def bind(self) -> list[Enqueue]:
-        run, given, solver = self._run, self._given, self._solver
+        run, arguments, solver = self._run, self._arguments, self._solver
         where = diffusing_places(
             run.model, run.kernels.layout, run.arenas["mem"].offset, lambda one: one.rows
         )
         places = zip(("value", "volume", "diffusion"), where, strict=True)
-        given |= {n: to_device(run.queue, np.where(self._gather < 0, -1, a[self._gather]), np.int32)
-                  for n, a in places}  # fmt: skip
+        for name, at in places:
+            packed = np.where(self._gather < 0, -1, at[self._gather])
+            arguments[name] = to_device(run.queue, packed, np.int32)
         spec = DiffusionSpec(real_name(run.dtype))
-        built, arguments = (program.build(run.queue.context, spec), spec), {**given, "mem": run.mem}
-        first, last = (bound(run.queue, built, name, arguments, len(self._gather))
+        built, every = (program.build(run.queue.context, spec), spec), {**arguments, "mem": run.mem}
+        first, last = (bound(run.queue, built, name, every, len(self._gather))
                        for name in spec.kernels)  # fmt: skip
-        d, u, b, x, l = (given[name] for name in "dubxl")  # noqa: E741
+        d, u, b, x, l = (arguments[name] for name in "dubxl")  # noqa: E741
 
         def solve() -> None:
             solver.enqueue(d, u, b, l=l, out=x, packed=True)
@@ -153,7 +156,7 @@ class Diffusing:
 
 @dataclass(frozen=True)
 class LayersSpec(TemplateSpec):
-    """``layers.mako``; `rows` are the potentials of a column, `lanes` the cells side by side."""
+    """``layers.mako``; a column has `rows` potentials, `lanes` cells are side by side."""
 
     template: ClassVar[str] = "simulator/layers"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -171,23 +174,23 @@ class LayersSpec(TemplateSpec):
     lanes: int = 1
 
 
-def _codes(parent: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return `code` of ``layers.mako``; `own` are the numbers of columns in their cells."""
+def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return `code` of ``layers.mako``; `numbers` are the columns' indices in their cells."""
     number = np.arange(len(parent))
-    above = np.where(parent < 0, -1, parent - number + own)
+    above = np.where(parent < 0, -1, parent - number + numbers)
     apart = np.flatnonzero((parent >= 0) & (parent != number - 1))
     waits, first = np.zeros((2, len(parent)), np.int64)
     waits[parent[apart]] = 1
     last = np.full(len(parent), -1)
-    last[parent[apart]] = apart  # the largest number
+    last[parent[apart]] = apart  # the last child wins
     first[last[last >= 0]] = 1
     return LayersSpec.column.pack(waits=waits, first=first, parent=above)
 
 
 class Surrounded:
-    """The solve of a step where nodes lie around others.
+    """The solve of a step with layers: nodes around others.
 
-    On GPUs work-items have a cell each, and the columns of 32 cells lie side by side.
+    On GPUs a work-item has a cell, and the columns of 32 cells are side by side.
     """
 
     def __init__(self, run: ArenaRun, place: np.ndarray) -> None:
@@ -198,14 +201,14 @@ class Surrounded:
         self._run = run
         self._spec = LayersSpec(real_name(run.dtype), rows, lanes)
         sizes = np.diff(layers.of_cells)
-        rank = np.argsort(sizes, kind="stable")  # cells of equal size side by side
+        rank = np.argsort(sizes, kind="stable")  # equal sizes side by side
         groups = np.maximum.reduceat(sizes[rank], np.arange(0, len(rank), lanes))
         first, ranks = lanes * offsets(groups), np.arange(len(rank))
         start = first[ranks // lanes] + ranks % lanes
         columns = int(first[-1])
         cell = stretch_of(layers.of_cells, np.arange(len(layers.parent)))
-        own = np.arange(len(cell)) - layers.of_cells[cell]
-        at = start[inverse(rank)][cell] + lanes * own
+        numbers = np.arange(len(cell)) - layers.of_cells[cell]
+        at = start[inverse(rank)][cell] + lanes * numbers
 
         def padded(values: np.ndarray, fill: float = 0) -> np.ndarray:
             array = np.full((*values.shape[:-1], columns), fill, values.dtype)
@@ -214,7 +217,7 @@ class Surrounded:
 
         places = np.where(layers.node < 0, -1, place[layers.node])
         ints = {
-            "start": start, "sizes": sizes[rank], "code": padded(_codes(layers.parent, own)),
+            "start": start, "sizes": sizes[rank], "code": padded(_codes(layers.parent, numbers)),
             "place": padded(places, -1),
         }  # fmt: skip
         over = layers.g + layers.c / run.model.dt
@@ -223,7 +226,7 @@ class Surrounded:
         if on_cpu:
             self._items = min(cells, BLOCKS_PER_UNIT * run.limits.compute_units)
         most, room = int(sizes.max()), -(-self._items // lanes) * lanes
-        self._given: dict[str, Any] = {
+        self._arguments: dict[str, Any] = {
             "num_items": num(self._items), "num_cells": num(cells),
             "num_columns": num(columns), "most": num(most),
             **{name: to_device(run.queue, a, np.int32) for name, a in ints.items()},
@@ -232,23 +235,23 @@ class Surrounded:
         }  # fmt: skip
 
     def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Enqueue:
-        """Return the launch for voltages `v` among arguments."""
+        """Return the launch of a step, given `v` among the arguments."""
         built = program.build(queue.context, self._spec), self._spec
-        given = {**arguments, **self._given}
         alone = devices.is_cpu(queue.device)
-        return bound(queue, built, "solve_layers", given, self._items, alone)
+        every = {**arguments, **self._arguments}
+        return bound(queue, built, "solve_layers", every, self._items, alone)
 
 
 def _check_bins(model: Model) -> None:
-    """Refuse bins of a step with events sent in it that are due after its middle."""
+    """Refuse bins if a step's bin gets events sent in it and due after its middle."""
     delay = model.netcons.delay / model.dt
-    late = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
-    if model.bins and late.any():
+    short = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
+    if model.bins and short.any():
         raise InputError(refusal("network.engine-steps-bins"))
 
 
 def _segments_of(run: ArenaRun) -> LayerSegments | None:
-    """Return the layers of a model by segments; None where `Surrounded` has to solve for them."""
+    """Return a model's layers by segments; None if `Surrounded` has to solve for them."""
     once, least = run.model.once, BY_SEGMENT[devices.is_cpu(run.device)]
     assert once.layers is not None
     if least is None or int(np.diff(once.layers.of_cells).max()) < least:
@@ -390,16 +393,16 @@ class Steps(ArenaKernels):
         emitters = sum(len(s) for s in self.model.sources.emitted.values())
         self.run.times.forget()
         num = np.int32
-        given = {
+        shared = {
             "num_places": num(self._num_places), "num_emitters": num(emitters),
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix, "at": self._at, **self.run.arguments,
         }  # fmt: skip
         if self._segments is not None:
-            given |= self._segments.tables(self.queue, self.model.dt)
+            shared |= self._segments.tables(self.queue, self.model.dt)
             self._ending = to_device(self.queue, self._ending_nodes(), np.int32)
         self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
-        self._launches = [self._launches_of(given, *pair) for pair in (self.v, self.v[::-1])]
+        self._launches = [self._launches_of(shared, *pair) for pair in (self.v, self.v[::-1])]
 
     def _ending_nodes(self) -> np.ndarray:
         """Return the numbers of active nodes with anything to do at the end of a step."""
@@ -415,11 +418,11 @@ class Steps(ArenaKernels):
         return shifted(number[number >= 0], layouts.num_active(once), model.copies)
 
     def _launches_of(
-        self, given: dict[str, Any], old: cla.Array, new: cla.Array
+        self, shared: dict[str, Any], old: cla.Array, new: cla.Array
     ) -> tuple[list[Enqueue], list[Enqueue]]:
         """Return the launches before and after the solve, from one array of voltages to another."""
         spec, before = self._built[1], list[Enqueue]()
-        arguments = {**given, "v": old, "v_old": old, "v_new": new}
+        arguments = {**shared, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
             layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
             for first, end in pairwise(layers):
