@@ -129,10 +129,13 @@ def test_every_kernel_runs_clean(part):
     assert {name: text for name, text in found.items() if text} == {}
 
 
+NAMED = r"\w+/common/\w+(?![\w{])"  # a name with a {value} is of those that others name, too
+
+
 def included_in(names):
     """Fragments that templates include, and fragments that these include in turn."""
     texts = [FOLDER.joinpath(f"{name}.mako").read_text("utf-8") for name in names]
-    parts = {part for text in texts for part in re.findall(r"\w+/common/\w+", text)}
+    parts = {part for text in texts for part in re.findall(NAMED, text)}
     return parts | included_in(parts) if parts else set()
 
 
