@@ -120,13 +120,11 @@ def _recorded(
         "mem_column": order,
         "mem_index": mem_index[order],
     }
-    views = [View(room[source], column) for source, column in columns]
-    if whole:
-        places = (at for source, at in locations)
-        views = [
-            View(room["v"], index=at) if view.array is room["v"] else view
-            for view, at in zip(views, places, strict=True)
-        ]
+    views = []
+    for (source, column), (_, at) in zip(columns, locations, strict=True):
+        is_whole = whole and source == "v"
+        places = at if source == "v" and run.kernels.whole_rows else None
+        views.append(View(room[source], 0 if is_whole else column, places, is_whole))
     return views, {
         "whole": np.int32(whole),
         "record_every": np.int32(run.rows.every),

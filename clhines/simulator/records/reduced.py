@@ -85,12 +85,14 @@ class ReducedSpec(TemplateSpec):
 class View:
     """Rows of a record on a device: columns of a (rows, stride) array, from `column` on.
 
-    Columns of membrane currents may be anywhere, at `index`.
+    If the rows are `whole`, the columns are the places of the nodes, `places`. Kernels that write
+    no such rows give no places.
     """
 
     array: cla.Array
     column: int = 0
-    index: np.ndarray | None = None
+    places: np.ndarray | None = None
+    whole: bool = False
 
     @property
     def stride(self) -> int:
@@ -224,17 +226,19 @@ class DeviceReducer(Reducer):
     def _built(self) -> cl.Program:
         return program.build(self._queue.context, self._spec)
 
-    def _of_places(self, index: np.ndarray | None) -> tuple[list[cla.Array], cla.Array | None]:
-        """Return the tables of `membrane`, and the matrix, for columns at an index.
+    def _of_places(self, view: View) -> tuple[list[cla.Array], cla.Array | None]:
+        """Return the tables of `membrane`, and the matrix, for the columns of a view.
 
-        Combined nodes come in the order of their columns, so that neighbours are read together.
+        Combined nodes come in the order of their places: neighbours in rows that are whole are read
+        together. Other rows keep this order, so that sums are rounded in the same way.
         """
-        if self._tables is None or self._tables[0] is not index:
+        places, index = view.places, view.places if view.whole else None
+        if self._tables is None or self._tables[0] is not places:
             record, real = self.record, self._dtype
             order, tables = np.arange(len(record.index)), list[cla.Array]()
             if self.membrane is not None:
-                if index is not None and record.matrix is not None:
-                    order = np.argsort(index[np.searchsorted(self.membrane.sampled, record.index)])
+                if places is not None and record.matrix is not None:
+                    order = np.argsort(places[np.searchsorted(self.membrane.sampled, record.index)])
                 arrays = self.membrane.joints(order, index)
                 tables = [to_device(self._queue, a, real if a.dtype == np.float64 else np.int32)
                           for a in arrays]  # fmt: skip
@@ -242,7 +246,7 @@ class DeviceReducer(Reducer):
             if record.matrix is not None:
                 padding = (0, 0), (0, -len(record.matrix) % self._spec.lanes)
                 matrix = to_device(self._queue, np.pad(record.matrix.T[order], padding), real)
-            self._tables = index, tables, matrix
+            self._tables = places, tables, matrix
         return self._tables[1:]
 
     def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
@@ -307,7 +311,7 @@ class DeviceReducer(Reducer):
     ) -> tuple[View, bool]:
         """Compute membrane currents and linear combinations; return also whether there are any."""
         begin, every, kept = recorded_rows
-        mapped, (joints, matrix) = False, self._of_places(view.index)
+        mapped, (joints, matrix) = False, self._of_places(view)
         if self.membrane is not None:
             some = slice(begin, begin + (kept - 1) * every + 1, every)
             steps = np.arange(first, first + rows)[some]

@@ -19,8 +19,11 @@ def matrix(nodes):
 
 @pytest.mark.parametrize(
     ("engine", "dtype"),
-    [("reference", "float64"), ("steps", "float32"), ("epochs", "float64"), ("epochs", "float32")],
-)
+    [
+        ("reference", "float64"), ("steps", "float32"), ("epochs", "float64"),
+        ("epochs", "float32"), ("epochs-gpu", "float64"),
+    ],
+)  # fmt: skip
 def test_kept_values_are_those_of_all_rows(typed_queue, monkeypatch, engine, dtype):
     net, syn = networks.mixed_network()
     nodes = np.arange(len(net.area))[::3]
