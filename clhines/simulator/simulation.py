@@ -255,14 +255,14 @@ class Simulation(Holder):
 
     @collective
     def run(self, duration: float, progress: bool = False) -> Result:
-        """Advance by a time.
+        """Advance by a time, in chunks of steps.
 
         Parameters
         ----------
         duration : float, ms
-            A whole number of steps.
+            A multiple of `dt`.
         progress : bool
-            Show a progress bar, the seconds per simulated second, and kernels that compile.
+            Show a progress bar and the seconds per simulated second, and say when kernels compile.
 
         Returns
         -------
@@ -271,8 +271,8 @@ class Simulation(Holder):
         Raises
         ------
         SimulationError
-            A voltage was not finite after a step; its `result` has the steps before. Every
-            exception that ends a run has a `result` of the chunks until then.
+            A voltage was not finite after a step; its `result` has the steps before that one. Any
+            other exception that ends a run has a `result` of the chunks completed before.
         SpikeOverflowError
             More spikes in a chunk than `max_spikes`.
         DeviceMemoryError

@@ -453,7 +453,7 @@ class Solver(Holder):
 
     @exclusive
     def bad_pivots(self) -> BadPivots:
-        """Return all that kernels report of the last solve; waits."""
+        """Return where the last solve met bad pivots or lost digits; waits for the device."""
         return self.engine.bad_pivots()
 
 

@@ -63,8 +63,8 @@ weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
 lost = spec.compensated
 %>\
 // Combination j: the sum over k of matrix[k * padded + j] * value k, for one part of the terms.
-// A work-item has ${spec.lanes} combinations of ${spec.tile} rows. In a work-group, `across` work-items, a power
-// of two, have the same rows and read the same values; work-items of other rows read the same matrix.
+// A work-item has ${spec.lanes} combinations of ${spec.tile} rows. A work-group is `across` (a power of two) work-items
+// wide, over combinations, and `deep` high, over rows: work-items side by side share values, others share the matrix.
 // Products are summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums part by part, row by row.
 __kernel void combine(${signature(spec, "combine")})
 {
@@ -109,6 +109,7 @@ __kernel void add_parts(${signature(spec, "add_parts")})
     kept[(long)r * width + j] = (real)(sum${" + lost" if lost else ""});
 }
 
+// Extremes of the rows so far, in `kept`.
 __kernel void extreme(${signature(spec, "extreme")})
 {
     const int j = get_global_id(0);

@@ -153,7 +153,7 @@ class Groups(KindColumns):
 
     @property
     def source(self) -> np.ndarray:
-        """Instances whose numbers the lanes have, (groups, width) int64."""
+        """The instance of each lane, (groups, width) int64; of an idle lane, its block's last."""
         return np.where(self.member < 0, ~self.member, self.member)
 
     @property

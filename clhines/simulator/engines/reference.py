@@ -283,7 +283,10 @@ def without_outputs(
 
 
 class Reference(PartRun):
-    """Advance a model in NumPy; `decisions` cover the whole network if it is a rank's share."""
+    """Advance a model in NumPy.
+
+    If the model is the share of a rank, `decisions` are the choices made for the whole network.
+    """
 
     def __init__(
         self,

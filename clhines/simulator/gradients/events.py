@@ -35,8 +35,9 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 class EventConnections:
     """Connections of a model in their targets' order, with delays in steps.
 
-    `number` is the index of each weight: among connections in whole steps, then among the weights
-    of connections with exact times. `trained` has steps and sources of trains.
+    ``number[k]`` is the index of connection k's weight in one vector: first the weights of
+    connections in whole steps, then those of connections with exact times. `trained` has the steps
+    in which events of trains act, and the source that stands for each train.
     """
 
     def __init__(self, model: Model, steps: int) -> None:

@@ -288,7 +288,11 @@ def connected(
 def _by_source(
     parts: Sequence[np.ndarray], sources: int, targets: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sort pairs, as ``source * targets + target`` in sorted parts, by ranges of sources."""
+    """Return sources and targets of all pairs, sorted by source, then by target.
+
+    Each part has ascending keys ``source * targets + target``. One range of sources is sorted after
+    another, so that less memory is needed.
+    """
     total = sum(map(len, parts))
     ranges = max(1, min(sources, total // (4 * _BLOCK)))
     limits = np.linspace(0, sources, ranges + 1).astype(np.int64) * targets

@@ -298,7 +298,7 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
 
 
 def _chunks(arrays: Sequence[Target], size: int) -> Iterator[RowPart]:
-    """Yield chunks of at most `size` bytes, each with its buffer and its place there in bytes."""
+    """Yield the rows in chunks of at most `size` bytes, each with its buffer and byte offset."""
     for rows, buffer in arrays:
         place = 0
         for row in rows:

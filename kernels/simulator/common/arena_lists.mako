@@ -1,4 +1,8 @@
 <%page args="spec"/>\
+## Go through the lists of nodes, see epoch_by_node.mako: end the step before (phases 6 to 9: states, thresholds,
+## records), unless there is none (`opens`). Then begin this step (phases 1 to 3: events, played values, currents),
+## unless only an end was left (`closes`). d and b of a node go to W and A, or to shared_rows if several work-groups
+## have a cell.
 <%
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
@@ -156,10 +160,10 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
-        // lists of nodes: the end of the step before, then events and currents; after the last step only the former
+        // lists of nodes: end the step before, then begin this one; after the last step only the end is left
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % if spec.turns:
-        // values of the last instances for currents of this step, and for states of the step before
+        // places of values that instances read from the last one of their kind: of this step, and of the step before
         const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
 % endif
 % for sections in spec.loop.passes:

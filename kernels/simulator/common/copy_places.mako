@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Read and write values of a node in all copies of a network, in arrays in the solver's order.
+## Read and write a node's values in row q of the copies of a network: a row is one copy for each lane of a vector.
+## Arrays have the solver's order.
 % if spec.stride:
 // Place of a node in a copy: places in consecutive copies are ${spec.stride} apart.
 #define PLACE(node, lane) (place[node] + q * ${spec.stride})

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## The lane and the cell of a work-item, and where the cell's numbers begin (`mine`, from the table of units). Lanes
-## after the last cell are not `present`, but reach every barrier. By place the lane's segment is unpacked here; by
-## node in each step, since mechanisms need the registers.
+## after the last cell are not `present`, but reach every barrier. Kernels of `by_place` unpack the lane's segment here.
+## epoch_by_node.mako unpacks it in each step, since its mechanisms need the registers.
 % if spec.chip.alone:   # constants, which need no register
     const int lid = get_local_id(0), unit = 0, lane = lid;
 % else:

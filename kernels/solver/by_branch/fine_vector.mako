@@ -264,7 +264,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         value child_d = 0, child_b[RHS];
 % if not spec.symmetric:
         value child_change = 0;   // sum of the contributions' magnitudes
-        mask small = -1;   // lanes where no pivot exceeds GROWTH times its diagonal, or is infinite
+        mask small = -1;   // lanes whose pivots stay below GROWTH times their diagonals, and finite
 % endif
         for (int r = 0; r < RHS; ++r) child_b[r] = 0;
         for (int round = vector_rounds[v]; round < vector_rounds[v + 1]; ++round) {

@@ -1,5 +1,6 @@
 <%page args="spec, names, at, count, end, outside"/>\
-## Read the values of several nodes into registers.
+## Read `count` nodes of a cell into registers NAME_`end`[k]. The k-th node is `at`; it is skipped if `outside`.
+## codes_ are the codes of the nodes' steps, which chains do not need.
         __attribute__((opencl_unroll_hint))
         for (int k = 0; k < ${count}; ++k) {
             const int at = ${at};

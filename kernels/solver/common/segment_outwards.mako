@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Solve the segments outwards from the tree's solution.
+## Solve the other nodes of the segments: of leaves from the root's end to the tip; of inner segments from the last
+## node, which the tree has solved, back to the root's end. Four nodes are read at a time; all lanes are at the same row.
 <% M = spec.segment %>\
 <%def name="nodes(count, inner)">\
 % for j in range((count - 1) // 4 * 4, -1, -4):

@@ -6,8 +6,8 @@
     lost = " and ".join(values)
     rows_left = [*(f"tree_{name}" for name in values), "tree_up", *(f"above_{name}" for name in values)]
 %>\
-    // rows of the tree${"" if spec.direct else ", in place of u of the leaves"}: ${lost} after the contributions from below, u, and
-    // contributions to ${lost} from above
+    // rows of the tree${"" if spec.direct else ", stored over u of the leaves, which is no longer needed"}: ${lost}, less what the children
+    // subtract; u; and what parents will subtract from ${lost}, 0 at first
 % for k, name in enumerate(rows_left):
 % if spec.direct:
     __local real *${name} = tree${f" + {k} * WORK_GROUP" if k else ""};

@@ -486,7 +486,10 @@ class _Work:
 
 
 def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-    """Return the SOLVE statements, also from inside IF, as NEURON executes all; and the rest."""
+    """Split a body into SOLVE statements and the rest.
+
+    A SOLVE inside IF is taken out, too: NEURON executes it whatever the condition.
+    """
     solves, others = list[Statement](), list[Statement]()
     for s in body:
         if s.kind == "solve":

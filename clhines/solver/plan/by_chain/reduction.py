@@ -83,8 +83,9 @@ def plan_reduction(
 
     One kernel for all: CR (Hockney 1965) until `switch` unknowns are left, PCR (Hockney and
     Jesshope 1981) from there on, as Zhang, Cohen and Owens (2010) combine them; Valero-Lara et al.
-    2018, section 4.1. Chains above local memory begin with CR in global memory. The error has no
-    bound: the componentwise backward error was measured at 10^10 eps and more.
+    2018, section 4.1. Chains that do not fit into local memory begin with CR in global
+    memory. The error has no bound: the componentwise backward error was measured at 10^10 eps and
+    more.
     """
     _refuse_branches(forest, method)
     room = (limits.local_bytes - SPARE_BYTES) // (8 if real == "double" else 4) // 4

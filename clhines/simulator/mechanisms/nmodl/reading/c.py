@@ -551,7 +551,7 @@ class _Reader:
         return f"{name} = {value}"
 
     def _place(self) -> str:
-        """Translate nrnran123_setseq: the sequence number, and one of its four words."""
+        """Translate ``nrnran123_setseq(stream, seq, which)``; `which` is one of its four words."""
         self._at += 1
         self._need("(")
         stream, numbers = self._stream(), list[str]()
