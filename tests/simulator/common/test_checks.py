@@ -20,7 +20,7 @@ def test_numbers_are_spread():
         (lambda: checks.as_seed(2**64), "expected less than 2**64"),
         (lambda: checks.check_parameter("hh", "gnabr", ["gnabar"]), "hh has no parameter 'gnabr'"),
         (lambda: checks.spread("x", [1, 2], 3), "x has shape (2,); expected a number or (3,)"),
-        (lambda: checks.broadcast({"a": [1, 2], "b": [1, 2, 3]}, {}), "a (2,), b (3,) do not go"),
+        (lambda: checks.broadcast({"a": [1, 2], "b": [1, 2, 3]}, {}), "a (2,), b (3,) do not"),
     ],
 )
 def test_one_line_says_what_was_expected(check, text):
