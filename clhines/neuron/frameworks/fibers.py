@@ -15,6 +15,8 @@ import numpy as np
 from clhines.core.arrays import half_steps
 from clhines.neuron.memory.raw import ref
 
+MOST = 1 << 25  # potentials of all sections and steps, 256 MB; above, PyFibers' own loop runs
+
 
 def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Run a fiber with one amplitude of the stimulus, as `ScaledStim.run_sim`."""
@@ -25,9 +27,11 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     options = call.arguments
     stim, fiber = options["self"], options["fiber"]
     is_variable, ranks = h.CVode().active(), h.ParallelContext().nhost()
-    if is_variable or ranks > 1 or not _ends_at_zero(stim):
-        return original(*arguments, **named)
     prepare, stop, steps = stim.pre_run_setup, stim.tstop, stim.n_timesteps
+    if is_variable or ranks > 1 or not _ends_at_zero(stim) or "pre_run_setup" in vars(stim):
+        return original(*arguments, **named)
+    if not 0 < steps * len(fiber.sections) <= MOST:
+        return original(*arguments, **named)
 
     def prepare_and_run(*first: Any, **others: Any) -> None:
         """Prepare the run and take all its steps; PyFibers' loop then has none left."""

@@ -250,10 +250,12 @@ class Variables:
     def _are_alike(self, k: int, read: Sequence[Argument], values: Sequence[Any]) -> bool:
         """Return whether INITIAL of several instances reads the same numbers, to the last bit."""
         used = self.model.kinds[k].mechanism.compiled.free("initial")
+        has_outputs = bool(self.declared(k))  # which may read any parameter
         for a, x in zip(read, values, strict=True):
             if a.role in ("table", "stream", "drawn"):
                 return False
-            if not np.ndim(x) or (a.role == "parameter" and a.name not in used):
+            is_unused = a.role == "parameter" and not has_outputs and a.name not in used
+            if not np.ndim(x) or is_unused:
                 continue
             bits = np.ascontiguousarray(x, np.float64).view(np.int64)
             if (bits != bits[0]).any():
