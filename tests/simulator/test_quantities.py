@@ -25,7 +25,6 @@ from clhines import (
     solve_tridiagonal,
 )
 from clhines.core.quantities import as_numbers
-from clhines.neuron.calls import num_steps
 from clhines.simulator.analysis import Features, extract
 from clhines.simulator.mechanisms import mechanism
 from clhines.simulator.model import compile
@@ -208,6 +207,8 @@ def of_protocol(**given):
 
 
 def steps_to(tstop):
+    from clhines.neuron.calls import num_steps  # absent where the part `neuron` is
+
     cvode = SimpleNamespace(active=lambda: 0)
     return num_steps(SimpleNamespace(dt=0.025, t=0.0, CVode=lambda: cvode), tstop)
 
