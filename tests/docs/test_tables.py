@@ -19,7 +19,7 @@ README = [  # its tables, which are not built with the site
         "| script | NEURON, 1 process :: show=neuron_ended:.1f "
         "| NEURON, 16 ranks :: show=ranks_ended:.1f | CoreNEURON :: show=core_ended:.1f "
         "| clhines, first run :: show=first_ended:.1f | next :: show=ended:.1f "
-        "| clhines, 16 ranks, first run :: show=here_ranks_first_ended:.1f "
+        "| clhines, 16 ranks :: show=here_ranks_first_ended:.1f "
         "| next :: show=here_ranks_ended:.1f |\n"
         "| NetPyNE `HHTut`, 200 cells :: name=netpyne HHTut |\n"
         "| LFPy `example_EEG.py`, 1 cell :: name=LFPy EEG |\n"
