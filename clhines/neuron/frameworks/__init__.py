@@ -3,3 +3,10 @@
 `step_code`: code that reads a model after each step; `bmtk`: BMTK's modules; `potentials`: LFPy's
 probes and NetPyNE's LFP, and the table of replaced functions; `fibers`: PyFibers' runs of fibers.
 """
+
+from typing import Any
+
+
+def private(thing: Any, name: str) -> Any:
+    """Return a private attribute of a framework's object."""
+    return getattr(thing, f"_{name}")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from clhines.core.errors import InputError
+from clhines.neuron.frameworks import private
 from clhines.neuron.frameworks.step_code import StepCode
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
@@ -121,13 +122,15 @@ def _take(h: Hoc, memory: NeuronMemory, places: list[raw.Place], values: np.ndar
             for gid, each in things.items()
         }
         if type(module) is _modules().ClampReport:
-            record = _kept(module, "var_recorder").record_clamps
+            record = private(module, "var_recorder").record_clamps
             for step, currents in enumerate(of_gids[0], sim.tstep):
                 record(currents, step)
         elif type(module) is _modules().EcpMod:
             _add_potentials(module, n, of_gids)
         else:
-            is_recorded = map(_kept(module, "record_on_step"), range(sim.tstep, sim.tstep + 1 + n))
+            is_recorded = map(
+                private(module, "record_on_step"), range(sim.tstep, sim.tstep + 1 + n)
+            )
             steps = np.flatnonzero([*is_recorded][:-1])
             _fill_report(module, len(steps), {gid: rows[steps] for gid, rows in of_gids.items()})
     sim.tstep += n
@@ -142,7 +145,7 @@ def _reading_modules(sim: Any) -> Iterator[Any]:
     modules, idle = _modules(), [sys.modules[name].SimulatorMod.step for name in _BASES]
     readers = [modules.MembraneReport, modules.SomaReport, modules.NetconReport]
     readers += [modules.ClampReport, modules.EcpMod]
-    for module in _kept(sim, "sim_mods"):
+    for module in private(sim, "sim_mods"):
         if type(module) in readers:
             yield module
         elif type(module).step not in idle:
@@ -159,19 +162,19 @@ def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
     """
     modules, kind = _modules(), type(module)
     if kind is modules.ClampReport:
-        return "i", {0: [_kept(clamp, "stim") for clamp in _kept(module, "clamps")]}
+        return "i", {0: [private(clamp, "stim") for clamp in private(module, "clamps")]}
     if kind is modules.NetconReport:
-        return _kept(module, "variables")[-1], _kept(module, "object_lookup")
-    cells = {gid: sim.net.get_cell_gid(gid) for gid in _kept(module, "local_gids")}
+        return private(module, "variables")[-1], private(module, "object_lookup")
+    cells = {gid: sim.net.get_cell_gid(gid) for gid in private(module, "local_gids")}
     if kind is modules.EcpMod:
         each = {gid: cell.hobj.all for gid, cell in cells.items()}
         return "i_membrane_", {gid: [*chain.from_iterable(all_)] for gid, all_ in each.items()}
-    if _kept(module, "transforms"):
+    if private(module, "transforms"):
         raise InputError("has a report with a transform; expected none")
-    name = _kept(module, "variables")[-1]
+    name = private(module, "variables")[-1]
     if kind is modules.SomaReport:
         return name, {gid: [cell.soma[0](0.5)] for gid, cell in cells.items()}
-    types = _kept(module, "section_types")
+    types = private(module, "section_types")
     segments = {
         gid: zip(cell.morphology.segments, cell.morphology.seg_props.type, strict=False)
         for gid, cell in cells.items()
@@ -185,14 +188,14 @@ def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None
     A table of the report holds a window of steps. BMTK writes it to a file and moves it when
     the first step after it is recorded.
     """
-    recorder, pool = _kept(module, "var_recorder"), _kept(module, "gid_map")
+    recorder, pool = private(module, "var_recorder"), private(module, "gid_map")
     cells = {gid: pool.get_pool_id(gid) for gid in values}
-    tables = {gid: _kept(recorder, "pop_tables")[cell.population] for gid, cell in cells.items()}
-    columns = {gid: slice(*_kept(tables[gid], "gid_map")[cells[gid].node_id]) for gid in cells}
-    blocks = {gid: _kept(table, "data_block") for gid, table in tables.items()}
+    tables = {gid: private(recorder, "pop_tables")[cell.population] for gid, cell in cells.items()}
+    columns = {gid: slice(*private(tables[gid], "gid_map")[cells[gid].node_id]) for gid in cells}
+    blocks = {gid: private(table, "data_block") for gid, table in tables.items()}
     first = 0
     while first < steps:
-        now, end = _kept(module, "curr_step"), steps
+        now, end = private(module, "curr_step"), steps
         for gid, table in tables.items():
             table.record_cell(cells[gid].node_id, values[gid][first], now)
             end = min(end, first + blocks[gid].block_window[1] - now)
@@ -205,22 +208,17 @@ def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None
 
 def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) -> None:
     """Add the potentials at electrodes from membrane currents by gid, (steps, segments) nA."""
-    begin = _kept(module, "block_step")
-    rows, of_cells = slice(begin, begin + steps), _kept(module, "saved_gids")
+    begin = private(module, "block_step")
+    rows, of_cells = slice(begin, begin + steps), private(module, "saved_gids")
     for gid, of_segments in currents.items():
-        resistance = _kept(module, "rel").get_transfer_resistance(gid)
+        resistance = private(module, "rel").get_transfer_resistance(gid)
         potentials = of_segments @ resistance.T
         if gid in of_cells:
             of_cells[gid][rows] = potentials
-        _kept(module, "data_block")[rows] += potentials
+        private(module, "data_block")[rows] += potentials
     _count(module, "block_step", steps)
-
-
-def _kept(thing: Any, name: str) -> Any:
-    """Return a private attribute of a BMTK object."""
-    return getattr(thing, f"_{name}")
 
 
 def _count(thing: Any, name: str, steps: int) -> None:
     """Add steps to a private counter of a BMTK object."""
-    setattr(thing, f"_{name}", _kept(thing, name) + steps)
+    setattr(thing, f"_{name}", private(thing, name) + steps)

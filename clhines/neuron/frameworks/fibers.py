@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from clhines.core.arrays import half_steps
+from clhines.neuron.frameworks import private
 from clhines.neuron.memory.raw import ref
 
 MOST = 1 << 25  # potentials of all sections and steps, 256 MB; above, PyFibers' own loop runs
@@ -36,7 +37,7 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     def prepare_and_run(*first: Any, **others: Any) -> None:
         """Prepare the run and take all its steps; PyFibers' loop then has none left."""
         amplitudes = np.broadcast_to(np.array(options["stimamp"]), len(fiber.potentials))
-        potentials = _private(stim, "potentials_at_time")
+        potentials = private(stim, "potentials_at_time")
         rows = [potentials(fiber, amplitudes, k * stim.dt) for k in range(steps)]
         players = [h.Vector(column) for column in np.transpose(rows)]
         try:
@@ -67,11 +68,6 @@ def _ends_at_zero(stim: Any) -> bool:
     return bool((middles < stim.dt / 2).all())
 
 
-def _private(stim: Any, name: str) -> Any:
-    """Return a private attribute of PyFibers."""
-    return getattr(stim, f"_{name}")
-
-
 def _advance(stim: Any, fiber: Any, steps: int, options: dict[str, Any]) -> None:
     """Take `steps` steps, or fewer if `exit_func` is true or PyFibers' time to exit has come."""
     from neuron import h
@@ -81,7 +77,7 @@ def _advance(stim: Any, fiber: Any, steps: int, options: dict[str, Any]) -> None
     clock = half_steps(0.0, stim.dt, 2 * steps)[::2]
     interval = options["exit_func_interval"] * stim.dt
     step, last, next_check = 0, steps, interval
-    if options["use_exit_t"] and (exit_t := _private(stim, "exit_t")):
+    if options["use_exit_t"] and (exit_t := private(stim, "exit_t")):
         last = min(last, max(1, int(np.searchsorted(clock, exit_t))))
     while step < last:
         step = min(last, max(step + 1, int(np.searchsorted(clock, next_check))))
