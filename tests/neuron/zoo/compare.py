@@ -2,6 +2,7 @@
 
     python tests/neuron/zoo/compare.py FOLDER [NAME ...] [--stop MS] [--limit S] [--script PATH]
         [--coin SEED]
+    python tests/neuron/zoo/compare.py FOLDER [NAME ...] --times ROUNDS
 
 Each folder in FOLDER is a repository. Its script is the highest mosinit.hoc, init.hoc or main.hoc,
 or `--script`; the .mod files of the script's folder are compiled, or else all below it. A script of
@@ -9,16 +10,23 @@ hoc that only shows buttons gets them pressed, then run(). Up to two runs of eac
 compared, of at most MS each: spikes by section and step, voltages in each step. Nothing is kept.
 With a SEED, run() takes `PIECES` calls, and a coin decides who takes each.
 The exit code is 1 if one differs or fails here alone.
+
+With --times no results are compared: the script runs in NEURON and with the switch in turn, which
+decides by itself who takes each call. The first run has empty caches. A script is late if it takes
+more than 1.05 times NEURON's time and 0.2 s, very late from 1.3 times and 0.5 s on. `cpu` is the
+processor time of both, which other programs on the machine change little; `wall` is time.
 """
 
 import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -125,10 +133,11 @@ def child(way, script, library, stop, seed, out):
         h.nrn_load_dll(library)
     h.load_file("stdrun.hoc")
     recorder = Recorder(h, float(stop), out)
-    if way == "switch":
+    if way != "neuron":
         import clhines
 
-        recorder.switch = clhines.neuron.enable(when="faster" if seed else "always")
+        is_decided = seed or way == "faster"
+        recorder.switch = clhines.neuron.enable(when="faster" if is_decided else "always")
         if seed:
             toss(seed)
     if seed:
@@ -189,6 +198,65 @@ def voltages(way, script, library, args, place):
         return said, [data[f"v{k}"] for k in range(len(data.files) - 1)], last
 
 
+def seconds(way, script, library, args, place):
+    """Return the wall time and the processor time of one way to run a script, s, and its steps."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    said, _, _ = voltages(way, script, library, args, place)
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, said["steps"]
+
+
+def lateness(here, neuron):
+    """Return 2 if `here`, s, is very late beside `neuron`, 1 if late, else 0."""
+    return int(here > 1.05 * neuron + 0.2) + int(here > 1.3 * neuron + 0.5)
+
+
+def time_script(script, args, place):
+    """Return a row of times: steps here, then wall and processor time of NEURON, first, next."""
+    os.environ |= {"CLHINES_CACHE_DIR": str(place / "c"), "POCL_CACHE_DIR": str(place / "p")}
+    (place / "p").mkdir()
+    if script is None:
+        raise FailedError("it has no script of NEURON")
+    library = compiled(script, place / "mod")
+    said, runs, _ = voltages("neuron", script, library, args, place)  # its files are read now
+    if not runs:
+        raise FailedError(said["error"] or "it takes no steps")
+    rounds = [
+        [seconds(way, script, library, args, place) for way in ("neuron", "faster")]
+        for _ in range(args.times)
+    ]
+    neuron, here = zip(*rounds, strict=True)
+    least = [min(t) for t in zip(*neuron, strict=True)]
+    later = [min(t) for t in zip(*(here[1:] or here), strict=True)]
+    return max(h[2] for h in here), least[:2], here[0][:2], later[:2]
+
+
+def print_times(args, scripts):
+    """Print the table of times; return 0."""
+    from bench import MissingError
+
+    late, count = np.zeros((2, 2, 2), int), 0
+    print(f"{'':<30} {'wall, s':^20} {'cpu, s':^20}")
+    heads = ("NEURON", "first", "next") * 2
+    print(f"{'repository':<30} {' '.join(f'{h:>6}' for h in heads)} {'steps':>8}  late")
+    for name, script, place in scripts:
+        try:
+            steps, neuron, first, later = time_script(script, args, place)
+        except (MissingError, FailedError) as error:
+            print(f"{name:<30.30} {' '.join(str(error).split()):.69}", flush=True)
+            continue
+        row = [t[k] for k in (0, 1) for t in (neuron, first, later)]
+        marks = [[lateness(t[k], neuron[k]) for t in (first, later)] for k in (0, 1)]
+        late += np.array([[[m > 0, m > 1] for m in pair] for pair in marks])
+        count += 1
+        shown = " ".join(f"{t:6.2f}" for t in row)
+        print(f"{name:<30.30} {shown} {steps:>8}  {marks}", flush=True)
+    for k, what in enumerate(("wall", "cpu")):
+        for j, when in enumerate(("first", "next")):
+            print(f"{what}, {when}: {late[k, j, 0]} of {count} late, {late[k, j, 1]} very late")
+    return 0
+
+
 def spikes(v):
     """Return the sections and steps in which voltages rise above `SPIKE_MV`."""
     rises = (v[:, 1:] > SPIKE_MV) & (v[:, :-1] <= SPIKE_MV)
@@ -234,20 +302,32 @@ def main(words):
     parser.add_argument("--limit", type=float, default=90.0, metavar="S")
     parser.add_argument("--script", help="path in each repository")
     parser.add_argument("--coin", default="", metavar="SEED", help="decide each call at random")
+    parser.add_argument("--times", type=int, metavar="ROUNDS", help="time the scripts")
     args = parser.parse_args(words)
-    outcomes = []
-    print(f"{'repository':<30} {'outcome':<22} {'spikes':>6} {'same step':>9} {'mV apart':>8}  why")
+    scripts = scripts_of(args)
+    return print_times(args, scripts) if args.times else print_outcomes(args, scripts)
+
+
+def scripts_of(args):
+    """Yield each repository's name, the script in a copy of it or None, and a folder."""
     for name in args.names or sorted(p.name for p in args.folder.iterdir() if p.is_dir()):
         with tempfile.TemporaryDirectory() as where:
             copy = Path(where, "copy")
             shutil.copytree(args.folder / name, copy, ignore=shutil.ignore_patterns(".git"))
-            script = copy / args.script if args.script else script_of(copy)
-            row = (NOT_RUN, 0, 0, 0.0, "it has no script of NEURON")
-            if script is not None:
-                row = compare(script, args, Path(where))
+            yield name, copy / args.script if args.script else script_of(copy), Path(where)
+
+
+def print_outcomes(args, scripts):
+    """Compare the scripts and print the table; return 1 if one differs or fails here alone."""
+    outcomes = []
+    print(f"{'repository':<30} {'outcome':<22} {'spikes':>6} {'same step':>9} {'mV apart':>8}  why")
+    for name, script, place in scripts:
+        row = (NOT_RUN, 0, 0, 0.0, "it has no script of NEURON")
+        if script is not None:
+            row = compare(script, args, place)
         outcome, count, same, apart, why = row
         outcomes.append(outcome)
-        why = " ".join(why.replace(where, "").split())
+        why = " ".join(why.replace(str(place), "").split())
         print(
             f"{name:<30.30} {outcome:<22} {count:>6} {same:>9} {apart:>8.1e}  {why:.100}".rstrip()
         )
