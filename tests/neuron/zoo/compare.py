@@ -12,9 +12,10 @@ With a SEED, run() takes `PIECES` calls, and a coin decides who takes each.
 The exit code is 1 if one differs or fails here alone.
 
 With --times no results are compared: the script runs in NEURON and with the switch in turn, which
-decides by itself who takes each call. The first run has empty caches. A script is late if it takes
-more than 1.05 times NEURON's time and 0.2 s, very late from 1.3 times and 0.5 s on. `cpu` is the
-processor time of both, which other programs on the machine change little; `wall` is time.
+decides by itself who takes each call. Caches are empty at the beginning, so that the first runs of
+a model have no kernels. A script is late if it takes more than 1.05 times NEURON's time and 0.2 s,
+and very late from 1.3 times and 0.5 s on. `cpu` is processor time, which other programs on the
+machine change little.
 """
 
 import argparse
@@ -213,8 +214,6 @@ def lateness(here, neuron):
 
 def time_script(script, args, place):
     """Return a row of times: steps here, then wall and processor time of NEURON, first, next."""
-    os.environ |= {"CLHINES_CACHE_DIR": str(place / "c"), "POCL_CACHE_DIR": str(place / "p")}
-    (place / "p").mkdir()
     if script is None:
         raise FailedError("it has no script of NEURON")
     library = compiled(script, place / "mod")
@@ -235,6 +234,10 @@ def print_times(args, scripts):
     """Print the table of times; return 0."""
     from bench import MissingError
 
+    caches = Path(tempfile.mkdtemp())
+    for name in ("CLHINES_CACHE_DIR", "POCL_CACHE_DIR"):
+        (caches / name).mkdir()
+        os.environ[name] = str(caches / name)
     late, count = np.zeros((2, 2, 2), int), 0
     print(f"{'':<30} {'wall, s':^20} {'cpu, s':^20}")
     heads = ("NEURON", "first", "next") * 2
@@ -251,6 +254,7 @@ def print_times(args, scripts):
         count += 1
         shown = " ".join(f"{t:6.2f}" for t in row)
         print(f"{name:<30.30} {shown} {steps:>8}  {marks}", flush=True)
+    shutil.rmtree(caches)
     for k, what in enumerate(("wall", "cpu")):
         for j, when in enumerate(("first", "next")):
             print(f"{what}, {when}: {late[k, j, 0]} of {count} late, {late[k, j, 1]} very late")
