@@ -22,6 +22,7 @@ MOST = 1 << 25  # potentials of all sections and steps, 256 MB; above, PyFibers'
 def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Run a fiber with one amplitude of the stimulus, as `ScaledStim.run_sim`."""
     from neuron import h
+    from pyfibers import ScaledStim
 
     call = signature(original).bind(*arguments, **named)
     call.apply_defaults()
@@ -29,7 +30,11 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     stim, fiber = options["self"], options["fiber"]
     is_variable, ranks = h.CVode().active(), h.ParallelContext().nhost()
     prepare, stop, steps = stim.pre_run_setup, stim.tstop, stim.n_timesteps
+    update = "update_extracellular"
+    is_own = private(stim, update) is not private(ScaledStim, update)
     if is_variable or ranks > 1 or not _ends_at_zero(stim) or "pre_run_setup" in vars(stim):
+        return original(*arguments, **named)
+    if is_own:  # a subclass applies potentials in its own way
         return original(*arguments, **named)
     if not 0 < steps * len(fiber.sections) <= MOST:
         return original(*arguments, **named)

@@ -14,13 +14,21 @@ fiber.potentials = np.array(
 fiber.record_vm()
 
 
+class Halved(ScaledStim):
+    """Stimulus whose potentials are half as high."""
+
+    @staticmethod
+    def _update_extracellular(fiber, e_stims):
+        ScaledStim._update_extracellular(fiber, 0.5 * np.asarray(e_stims))
+
+
 def waves(t):
     return float(0.5 <= t < 0.6), 0.05 * np.sin(40 * t)
 
 
-def stimulus(**options):
+def stimulus(made=ScaledStim, **options):
     waveform = [lambda t: waves(t)[0], lambda t: waves(t)[1]]
-    return ScaledStim(waveform=waveform, dt=0.005, tstop=2.0, **options)
+    return made(waveform=waveform, dt=0.005, tstop=2.0, **options)
 
 
 def run(amplitude, use_exit_t=0.0, stim=None, **options):
@@ -54,6 +62,7 @@ CASES = {
     "each step": lambda: run(-2.0, exit_func=first_spike, exit_func_interval=1),
     "exit_t": lambda: run(-2.0, 0.9),
     "threshold": lambda: find(None),
+    "own update": lambda: run(-2.0, stim=stimulus(Halved)),
     "late": lambda: run(-2.0, stim=stimulus(t_init_ss=-201.0, dt_init_ss=8.0)),
 }
 rows, steps = {}, {}
