@@ -51,7 +51,8 @@ def register() -> None:
 def installed() -> Path | None:
     """Return the library of `intel-opencl-rt` in this environment, or None."""
     name = _NAMES.get(sys.platform)
-    roots = dict.fromkeys((sys.prefix, sys.base_prefix, site.getuserbase()))
+    of_system = os.path.join(sys.base_prefix, "local")  # where Debian's and Fedora's pip installs
+    roots = dict.fromkeys((sys.prefix, sys.base_prefix, of_system, site.getuserbase()))
     paths = (Path(root, name) for root in roots if root and name)
     return next((path for path in paths if path.is_file()), None)
 

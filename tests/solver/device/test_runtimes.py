@@ -67,6 +67,15 @@ def test_what_is_left_alone(environment, tmp_path, monkeypatch, case):
     assert os.environ["OCL_ICD_VENDORS"] == told
 
 
+def test_a_distribution_installs_into_local(environment, tmp_path, monkeypatch):
+    """Python of Debian, Fedora and Colab has the prefix /usr; its pip installs into /usr/local."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    assert runtimes.installed() != environment
+    environment.parent.parent.rename(tmp_path / "local")
+    assert runtimes.installed() == tmp_path / "local" / "lib" / "libintelocl.so"
+
+
 def test_windows_names_the_library(environment, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     library = tmp_path / "prefix" / "Library" / "bin" / "intelocl64.dll"
