@@ -172,6 +172,8 @@ def caches() -> list[Finding]:
 
 
 def choice() -> list[Finding]:
+    if not _all():
+        return []  # which `platforms` reports
     try:
         device = devices.choose(dtype="float32")
     except DeviceError as error:

@@ -74,7 +74,7 @@ def test_no_icd(monkeypatch):
 
     monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setattr(cl, "get_platforms", none)
-    found = only_fault(doctor.platforms())
+    found = only_fault(doctor.opencl())
     assert found.what == "no OpenCL platform was found"
     assert "pip install '.[cpu]'" in found.advice
     assert doctor.precisions() == doctor.processors() == list(doctor.solves()) == []
