@@ -357,7 +357,7 @@ def with_code_run(app: Sphinx, docname: str, source: list[str]) -> None:
     found = outputs.outputs_of(page, warn, app.config.run_pages)
     stem = docname.replace("/", "-")
     if "```python" in source[0]:
-        file = Path(app.doctreedir) / "notebooks" / f"{page.stem}.ipynb"
+        file = Path(app.doctreedir) / "notebooks" / f"{docname}.ipynb"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(outputs.notebook(source[0], found), "utf-8")
         link = f"{{download}}`Download as a notebook <{os.path.relpath(file, base)}>`"
