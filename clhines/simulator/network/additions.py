@@ -182,7 +182,7 @@ class Additions:
         return sources
 
     def shown(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources that users see: gids, if cells have them."""
+        """Translate source numbers to the numbers that users see: gids, if the cells have them."""
         gids = self._parts.gids
         if gids is None:
             return numbers
@@ -344,7 +344,7 @@ def _as_gids(name: str, values: object) -> np.ndarray:
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Expand one value to all instances, or check that there is one each."""
+    """Expand a single value to all instances, or check that there is one for each."""
     values = values if len(values) != 1 else np.repeat(values, len(places))
     if len(values) != len(places):
         raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")

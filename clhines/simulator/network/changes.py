@@ -37,9 +37,10 @@ class ParameterValue:
 
 @dataclass(eq=False)
 class Changes:
-    """All differences from the network.
+    """A simulation's new parameters, weights and events; None: those of the network.
 
-    `stored` are parameters, by mechanism and name, that have one value per instance in memory.
+    `parameters` are by group number and name. `stored` has the mechanism and name of parameters for
+    which a run needs memory for one value per instance.
     """
 
     parameters: dict[int, dict[str, ParameterValue]] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Changes:
 
 
 def as_value(group: Group, name: str, value: object) -> ParameterValue:
-    """Check a parameter's new value; a value per cell remains a value per cell."""
+    """Check a parameter's new value. Values by cell are not expanded to instances."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
     check_parameter(mechanism.name, name, program.settable)

@@ -106,7 +106,7 @@ class Group(Deferred):
     parameters : dict of name -> float or (count,) float64
         Can be replaced until a `Simulation` is made of the network.
     in_round : int
-        Nodes of the first round of the network's `Structure`, if the others repeat it; else 0.
+        How many of `nodes` are in each cable's first cell; 0 if no cell repeats them.
     """
 
     network: Any = field(repr=False)
@@ -135,12 +135,12 @@ class Group(Deferred):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the parameters that were set; all, if unknown."""
+        """Names of the parameters that were set; all names if that is unknown."""
         parameters = self.parameters
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
     def freeze(self) -> None:
-        """Make parameter values read-only, as deferred ones are."""
+        """Make parameter values read-only; values that are made later are so already."""
         for array in vars(self).get("parameters", {}).values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
@@ -261,7 +261,10 @@ def check_celsius(name: str, value: float | np.ndarray) -> None:
 def as_parameter(
     mechanism: str, name: str, value: object, count: int, shapes: Mapping[str, int]
 ) -> float | np.ndarray:
-    """Return a number or (count,) float64; `shapes` are other accepted lengths, by name."""
+    """Check a parameter of `count` instances; return a number or (count,) float64.
+
+    `shapes` has other accepted lengths by name, for the error message.
+    """
     array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):
         others = "".join(f", ({size},) by {what}" for what, size in shapes.items())

@@ -58,7 +58,7 @@ _SET = "threshold", "celsius", "gids"  # attributes that users may set
 
 @dataclass(frozen=True, eq=False)
 class CopyNumbers:
-    """A network, and the numbers of its sources and connections in a network of its copies."""
+    """A network, and the numbers that its sources and connections have in each copy of it."""
 
     once: Network
     sources: np.ndarray  # (copies, num_sources) int64
@@ -78,9 +78,9 @@ class Network:
     Parameters
     ----------
     cables : Cable or sequence of Cable, or Structure
-        Repeated in turn for `num_cells` cells; or compartments, see `from_arrays`.
+        Cables, repeated in turn for `num_cells` cells; or a `Structure`, see `from_arrays`.
     num_cells : int, optional
-        Default: one of each.
+        Default: one cell for each cable.
     branched_from : Network, optional
         The network that this one copies; see `Simulation.replicate`.
 
@@ -93,7 +93,7 @@ class Network:
         Node in the middle of each soma, for detecting spikes: in the first section of a branched
         soma; without a soma, the first segment at the root (`Cable.soma`).
     cables : tuple of Cable
-        In turn; empty if the network was made from arrays.
+        Cell k has cable ``k % len(cables)``; empty if the network was made from arrays.
     branched_from : Network or None
     settings : dict of str to float
         NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, for an imported model.
@@ -130,7 +130,7 @@ class Network:
         ----------
         paths : path, or sequence of paths
         num_cells : int, optional
-            The files' cells are repeated in turn; default: one of each.
+            The files' cells are repeated in turn; default: one cell for each file.
         **options
             For `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`; and `repair` for
             `clhines.read_swc`.
@@ -194,9 +194,9 @@ class Network:
     def save(self, path: PathLike) -> None:
         """Write the network to an ``.npz`` file, which `load` reads without NEURON.
 
-        The file contains everything that a simulation needs; `Simulation.save` writes states. It
-        has no cables: a loaded network knows only the places ``all``, ``soma`` and ``dendrites``.
-        Networks with gids, and copies of networks, cannot be saved.
+        The file contains everything that a simulation needs, but no state; see `Simulation.save`.
+        It has no cables: a loaded network knows only the regions ``all``, ``soma`` and
+        ``dendrites``. Networks with gids, and copies of networks, cannot be saved.
         """
         stored.save(self, path, self._inside.celsius)
 
@@ -217,7 +217,7 @@ class Network:
 
     @property
     def area(self) -> np.ndarray:
-        """(n,) float64, µm²: area of each node; 0 at junctions, which have no membrane."""
+        """Area of each node, (n,) float64, µm²; 0 at junctions, which have no membrane."""
         return self._inside.places.area
 
     @property
@@ -227,14 +227,18 @@ class Network:
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """The results of `connect`, except empty ones, in the order of `Simulation.weights`."""
+        """The results of all calls of `connect`, except empty ones, in the order of the calls.
+
+        `Simulation.weights` has the same order.
+        """
         return tuple(self._inside.wiring.connections)
 
     @property
     def threshold(self) -> float | np.ndarray:
-        """Float or (num_cells,) float64, mV: a cell spikes when v at `soma` rises above it.
+        """Threshold, a float or (num_cells,) float64, mV; 10 by default.
 
-        Default: 10. A text with ``spike:`` at the soma uses the threshold of its cell.
+        A cell spikes when v at its `soma` rises above its threshold. If a mechanism there has
+        ``spike: v > X`` in its text, X is the cell's threshold instead.
         """
         return self._inside.threshold
 
@@ -246,9 +250,9 @@ class Network:
 
     @property
     def gids(self) -> np.ndarray | None:
-        """(num_cells,) int64, ascending, or None: numbers of the cells among all MPI ranks.
+        """Numbers of the cells among all MPI ranks, (num_cells,) int64, ascending; or None.
 
-        Needed only if each rank describes its own cells, see `Simulation`, `comm`. Set it once,
+        Needed only if each rank describes its own cells, see `comm` of `Simulation`. Set it once,
         before sources and connections. Then sources of `connect` and `Result.spike_cell` are gids,
         of any rank; all other numbers are local to this network.
         """
@@ -371,15 +375,15 @@ class Network:
     # -- places --------------------------------------------------------------------------------
 
     def nodes(self, cell: ArrayLike | None = None, at: Where = "all") -> np.ndarray:
-        """Return the nodes at a place, as in `insert`, of some cells or of all; (m,) int64.
+        """Return the nodes of a region, in some cells or in all, (m,) int64.
 
-        ``net.nodes(cell=7, at="apical")``. For one place in a section:
-        ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
+        ``net.nodes(cell=7, at="apical")``; `at` is as in `insert`. The node at a position of a
+        section is ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
         """
         return self._inside.places.nodes(cell, at)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
-        """Return a parameter with one value per cell, for any nodes."""
+        """Return one value per cell, (num_cells,), as a parameter for a group at any nodes."""
         return self._inside.places.per_cell(values)
 
     # -- sources, ions and more -------------------------------------------------------------------
@@ -387,7 +391,7 @@ class Network:
     def add_detector(
         self, node: ArrayLike, threshold: ArrayLike = 10.0, refractory: ArrayLike = 0.0
     ) -> Sources:
-        """Detect spikes at nodes, as sources for `connect`: v rises above the threshold.
+        """Add sources for `connect` that spike when v at their node rises above a threshold.
 
         Parameters
         ----------
@@ -410,7 +414,7 @@ class Network:
         return self._inside.added.spike_source(times)
 
     def source_numbers(self, source: object, index: ArrayLike | None = None) -> np.ndarray:
-        """Return the numbers of sources in `Result.spike_cell`.
+        """Return the numbers that sources have in `Result.spike_cell`, (m,) int64.
 
         Parameters
         ----------
@@ -456,7 +460,7 @@ class Network:
         co: ArrayLike | None = None,
         style: ArrayLike | None = None,
     ) -> None:
-        """Set values of an ion at nodes; there it also exists without a mechanism that uses it.
+        """Set values of an ion at nodes. It then exists there even if no mechanism uses it.
 
         Parameters
         ----------
@@ -470,7 +474,8 @@ class Network:
         ci, co : float or (count,) float, mM
             Initial concentrations, inside and outside.
         style : integer or (count,) integer
-            NEURON's bits, as `h.ion_style` returns them; default: by the use in mechanisms.
+            NEURON's bits, as `h.ion_style` returns them; default: as NEURON chooses it from the
+            mechanisms that use the ion.
         """
         nodes = np.flatnonzero(self.area > 0) if nodes is None else nodes
         values = {"e": e, "ci": ci, "co": co, "style": style}
@@ -492,7 +497,8 @@ class Network:
         name : str
             Of the pointer.
         to : integer or (count,) integer, or (Group, str, integer or (count,) integer)
-            Nodes of any cells; or a group, a variable that it sets and keeps, and instances of it.
+            Nodes of any cells; or a group, a variable that its mechanism sets and keeps, and
+            instances of the group.
             A POINTER that the mechanism writes needs the latter. Mechanisms run in the order of
             `insert` and `add`: a POINTER reads the value at that time.
         index : (count,) integer, optional
@@ -661,11 +667,11 @@ class Network:
         rule: Rule | None = None,
         source_index: ArrayLike | None = None,
     ) -> Connections:
-        """Send an event to an instance at each event of a source; the arrays broadcast.
+        """Connect sources to instances: each event of a source is sent to the instance.
 
-        With `Pairs` as `index`, connect by a rule: ``net.connect(np.arange(3200), synapses,
-        clhines.Pairs.bernoulli(0.02), weight=0.006)``. Such connections take 8 bytes each, and 8
-        more for a weight, and for a delay, that is `Drawn`.
+        The arrays broadcast. With `Pairs` as `index`, connect by a rule:
+        ``net.connect(np.arange(3200), synapses, clhines.Pairs.bernoulli(0.02), weight=0.006)``.
+        Such a connection takes 8 bytes, and 8 more for each of weight and delay that is `Drawn`.
 
         Parameters
         ----------
@@ -709,7 +715,7 @@ class Network:
         time: ArrayLike = 0.0,
         weight: ArrayLike | None = None,
     ) -> None:
-        """Send an external event; the arrays broadcast.
+        """Send external events to instances of a group; the arrays broadcast.
 
         Parameters
         ----------

@@ -211,7 +211,7 @@ class Drawn:
         return cls("exponential", _not_negative("scale", scale), 0.0, *_bounds(low, high))
 
     def of_pairs(self, key: tuple[int, ...], source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Draw values for pairs, (m,) float64; `key` is the seed and the purpose of the values."""
+        """Draw a value for each pair, (m,) float64; other numbers in `key` give other values."""
         drawn = np.empty(len(source))
 
         def fill(begin: int) -> None:
@@ -230,7 +230,7 @@ class Drawn:
         return drawn
 
     def _drawn(self, key: tuple[int, ...], pair: np.ndarray) -> np.ndarray:
-        """Draw a value for each pair, (m,) float64, without bounds."""
+        """Draw a value for each pair, (m,) float64, and ignore the bounds."""
         words = np.random.SeedSequence(key).generate_state(4, np.uint64)
         u = _uniform(pair, words[:2])
         if self.distribution == "uniform":
@@ -261,7 +261,11 @@ def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
 def connected(
     pairs: Pairs, call: int, source_cell: np.ndarray, target_cell: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the source and target of each pair, (m,) int32, sorted by source, then target."""
+    """Return sources and targets of a rule's pairs, (m,) int32, sorted by source, then target.
+
+    `call`, the number of the call of `connect`, selects random numbers. Other arguments: the cell
+    of each source and of each target.
+    """
     if pairs.rule == "one_to_one":
         if len(source_cell) != len(target_cell):
             raise InputError(
@@ -290,8 +294,8 @@ def _by_source(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sources and targets of all pairs, sorted by source, then by target.
 
-    Each part has ascending keys ``source * targets + target``. One range of sources is sorted after
-    another, so that less memory is needed.
+    Each of `parts` has ascending keys ``source * targets + target``. To save memory, one range of
+    sources is sorted after another.
     """
     total = sum(map(len, parts))
     ranges = max(1, min(sources, total // (4 * _BLOCK)))
@@ -315,7 +319,11 @@ def _by_source(
 
 @dataclass(frozen=True, eq=False)
 class _PairRows:
-    """The pairs of a rule, row by row; equal numbers of a row and a column are the same cell."""
+    """Makes the pairs of a rule row by row.
+
+    Rows are sources and columns targets; for a fixed in-degree, rows are targets and columns
+    sources. `row_cell` and `column_cell` are the numbers of their cells.
+    """
 
     pairs: Pairs
     call: int
@@ -332,7 +340,10 @@ class _PairRows:
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
-        """Return pairs per row and columns, by block; for in-degrees ``column * rows + row``."""
+        """Return for each block of rows the pairs per row, and the column of each pair.
+
+        For a fixed in-degree: for each block one array of ``column * number of rows + row``.
+        """
         count, columns = len(self.row_cell), len(self.column_cell)
         if self.fixed:
             self._check_columns()
@@ -371,7 +382,7 @@ class _PairRows:
         return (keys,)
 
     def _bernoulli(self, rng: np.random.Generator, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Draw pairs independently: gaps between pairs are geometric."""
+        """Draw each pair independently: the gaps from pair to pair are geometric."""
         pairs, columns = self.pairs, len(self.column_cell)
         place = _chosen(rng, len(rows) * columns, pairs.number)
         counts = np.diff(np.searchsorted(place, columns * np.arange(len(rows) + 1)))
@@ -403,7 +414,7 @@ class _PairRows:
         return p
 
     def _subsets(self, rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
-        """Draw different columns for each row, (rows, number) int32, ascending."""
+        """Draw `number` different columns for each row, (rows, number) int32, ascending."""
         number, columns = int(self.pairs.number), len(self.column_cell)
         cell, excluded = self.row_cell[rows, None], not self.pairs.autapses
         if _DENSE * number > columns:  # take the columns with the lowest random numbers

@@ -230,7 +230,10 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """A rule in steps of `dt`, ms, on NumPy arrays with `RuleText`'s names."""
+    """Advances weights and traces by a rule, in whole steps of `dt`, ms, in NumPy.
+
+    Values are by the names that functions of `RuleText` use.
+    """
 
     rule: Rule
     dt: float
@@ -249,7 +252,7 @@ class Course:
         return value * decay[np.clip(steps, 0, len(decay) - 1)]
 
     def settle(self, values: dict[str, Any], steps: np.ndarray) -> None:
-        """Advance the weight and the traces of connections by `steps`."""
+        """Advance weights and traces of connections by `steps`, (m,), without an event."""
         steps = np.maximum(steps, 0)
         if WEIGHT in self._decays:
             time = self._decays[WEIGHT]
@@ -259,7 +262,7 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    """Return one more than the steps until a trace counts as 0."""
+    """Return the length of a table of decays by step, from 1 until the trace counts as 0."""
     steps = -math.log(_FORGOTTEN) * tau / dt
     if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt

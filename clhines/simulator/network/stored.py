@@ -76,7 +76,7 @@ def unpacked(text: str, arrays: Sequence[np.ndarray], make: Callable[[Structure]
 
 
 def _described(net: Any, put: Put) -> dict[str, object]:
-    """Describe a network for JSON; `put` stores an array and returns its place."""
+    """Describe a network for JSON; `put` stores an array and returns what JSON has instead."""
     parts = inside(net)
     return {
         "format": FORMAT,
@@ -154,7 +154,7 @@ def _described_additions(added: Any, put: Put) -> dict[str, object]:
 
 
 def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
-    """Describe connections, events and the rule; other rules than `STDP` include their text."""
+    """Describe connections, events and the rule; a rule that is no `STDP` has its text, too."""
     rule = None if wiring.rule is None else dict(wiring.rule.parameters)
     if rule is not None and not isinstance(wiring.rule, STDP):
         rule = {"text": wiring.rule.text, "parameters": rule}
@@ -194,7 +194,7 @@ def _value(file: Npz, saved: object) -> Any:
 
 
 def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> Any:
-    """Make a network from `_described`; `get` resolves arrays."""
+    """Make a network from the result of `_described`; `get` returns an array for what `put` did."""
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
     if saved.get("linear"):
@@ -324,7 +324,10 @@ def _add_groups(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> 
 def put_group(
     net: Any, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, Any]
 ) -> Group:
-    """Add a group of any kind; set parameters named like arguments afterwards."""
+    """Add a group of any kind of mechanism.
+
+    Parameters with the name of an argument of `insert` or `add` are set afterwards.
+    """
     arguments = {name: v for name, v in parameters.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":
         group = net.add_artificial(mechanism, len(nodes), **arguments)
@@ -337,7 +340,7 @@ def put_group(
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the single value of a column."""
+    """Return the value that all entries of a column have."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

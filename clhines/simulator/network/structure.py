@@ -1,8 +1,8 @@
 """Structure: the compartments of all cells in a network, from cables or from arrays.
 
-Cells repeat a few cables in turn. One pass through the cables is a round; `NodeValues` stores one
-round's values. `Places` finds nodes by cell and region, and expands values by cell, node or
-distance.
+Cells repeat a few cables in turn: cell k is turn k. One pass through the cables is a round;
+`NodeValues` stores one round's values. `Places` finds nodes by cell and region, and expands values
+by cell, node or distance.
 
     cell      0 1 2 | 3 4 5 | 6          7 turns, 2 whole rounds and a part
     cable     a b c | a b c | a
@@ -38,7 +38,11 @@ _NODE_BYTES = 8 * 8  # in the forest and in the arrays of a `Model`
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Trees and membranes of all cells; array k % len belongs to turn k, for `turns` turns."""
+    """Trees and membranes of all cells.
+
+    Lists have an array for each cable, and cell k has array ``k % len``, for `turns` cells. Without
+    cables, they have one array for all nodes, and `turns` is 1.
+    """
 
     forest: Forest  # each tree rooted at its soma
     soma: np.ndarray
@@ -54,7 +58,7 @@ class Structure:
 
     @cached_property
     def axis(self) -> Axis | None:
-        """Lengths and neighbours of segments; None if unknown."""
+        """Lengths and neighbours of all cells' segments; None if unknown."""
         if not self.cables:
             return self.given_axis
         return Axis.joined([self.cables[k % len(self.cables)].axis for k in range(self.turns)])
@@ -63,17 +67,17 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """Return one round of an array, (m,); all nodes if there is at most one round."""
+        """Return an array for each cable's first cell, (m,); `turns` cells may be fewer."""
         return np.concatenate(getattr(self, name)[: self.turns])
 
     @cached_property
     def in_round(self) -> int:
-        """Number of nodes in a round; 0 if there is at most one round."""
+        """Number of nodes of all cables together; 0 if no cell repeats a cable."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
     def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the nodes of repeated masks, (m,) int64."""
+        """Return the nodes that masks select, one mask per cable, in all cells, (m,) int64."""
         once = np.flatnonzero(np.concatenate(masks[: self.turns]))
         count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
         return repeat_moved(once, count, self.in_round)
@@ -183,7 +187,10 @@ def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
 
 
 class NodeValues:
-    """Read-only values of all nodes, by name; arrays of all rounds are made on demand."""
+    """Read-only values of all nodes, by name.
+
+    Nodes repeat the values of the first ones, which are stored; whole arrays are made on demand.
+    """
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:
         self._once, self.count = dict(once), count
@@ -199,14 +206,14 @@ class NodeValues:
         return self._whole[name]
 
     def at(self, name: str, nodes: np.ndarray, dtype: DTypeLike = np.float64) -> np.ndarray:
-        """Return the values of nodes; -1 is the last one."""
+        """Return the values at `nodes`; -1 is the last node."""
         if name in self._whole:
             return self._whole[name].astype(dtype, copy=False)[nodes]
         once = self._once[name].astype(dtype, copy=False)
         return once[nodes % len(once)]
 
     def once(self, name: str) -> np.ndarray:
-        """Return the values of one round, (m,), read-only."""
+        """Return the values that the nodes repeat, (m,), read-only."""
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
@@ -283,7 +290,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many nodes the first round has, if other rounds repeat it; else 0."""
+        """Return how many of `nodes` are in each cable's first cell; 0 if no cell repeats them."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
@@ -310,7 +317,10 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Expand a parameter, or a function of the distance, µm, to one value per node."""
+        """Expand a parameter's values, or function of the distance, µm, to one value per node.
+
+        A single number stays a number.
+        """
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
                 got = f"is of {len(value.values)} cells"
@@ -353,8 +363,8 @@ class Places:
         return {**sizes, "nodes": self.forest.num_nodes}
 
     def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        """Return the accepted lengths by name, except duplicates and the length of `nodes`."""
-        if not len(nodes) or nodes[0] < 0:  # artificial cells have none
+        """Return other accepted lengths of a parameter, besides ``len(nodes)``, by name."""
+        if not len(nodes) or nodes[0] < 0:  # artificial cells have no nodes
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
         sizes = dict[str, int]()

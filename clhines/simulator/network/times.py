@@ -25,20 +25,20 @@ def as_step(dt: object) -> float:
 
 
 def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
-    """(m,) int64: steps between a spike and its event, as NEURON counts them; delays in ms.
+    """Round delays, ms, as NEURON does: return the steps from a spike to its event, (m,) int64.
 
-    A spike has the time of the end of its step plus 1e-10 ms, which NEURON adds. An event acts in
-    the first step whose middle is not before it: n + 1/2 steps take n + 1.
+    A spike's time is the end of its step plus 1e-10 ms, which NEURON adds. An event acts in the
+    first step whose middle is not before the event: a delay of n + 1/2 steps takes n + 1.
     """
     return np.ceil((delay + SPIKE_LATE) / dt - 0.5).astype(np.int64)
 
 
 def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
-    """(m,) int64: first step whose middle is not before an external event, ms.
+    """Return the first step whose middle is not before an external event, (m,) int64.
 
-    NEURON's clock adds half steps; its rounding decides about events that fall on a middle: at dt =
-    0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. For 2**22 steps the middles
-    are added up likewise.
+    `time` is in ms. NEURON's clock adds half steps; its rounding decides about events that fall on
+    a middle: at dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Up to
+    step 2**22, middles are computed here by the same sums.
     """
     step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     early = np.flatnonzero(step < _CLOCK_STEPS - 1)
@@ -54,7 +54,10 @@ def _ends(dt: float, steps: int) -> np.ndarray:
 
 
 def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
-    """(m,) float64, ms: ends of steps on NEURON's clock, which adds half steps, for 2**22 steps."""
+    """Return the ends of steps, (m,) float64, ms.
+
+    Up to step 2**22 they are sums of half steps, as NEURON's clock.
+    """
     last = int(step.max(initial=0))
     if last >= _CLOCK_STEPS:
         return (step + 1) * dt

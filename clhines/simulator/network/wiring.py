@@ -41,29 +41,29 @@ class Connections:
 
     @property
     def sources(self) -> np.ndarray:
-        """(m,) int64: sources, by their numbers in `Result.spike_cell`."""
+        """Source of each connection, (m,) int64, by its number in `Result.spike_cell`."""
         shown: np.ndarray = inside(self._wiring.network).added.shown(self._column(0))
         return shown.astype(np.int64)
 
     @property
     def targets(self) -> np.ndarray:
-        """(m,) int64: instances of `target`; ``target.nodes[targets]`` are their nodes."""
+        """Instance of `target` of each connection, (m,) int64; its node is in `target.nodes`."""
         return self._column(2).astype(np.int64)
 
     @property
     def weights(self) -> np.ndarray:
-        """(m,) float64, or (m, k) if the mechanism has k weights: in the mechanism's unit."""
+        """Weights in the mechanism's unit, (m,) float64, or (m, k) if it has k weights."""
         rows = self._column(3)
         return (rows[:, 0] if rows.shape[1] == 1 else rows).copy()
 
     @property
     def delays(self) -> np.ndarray:
-        """(m,) float64, ms."""
+        """Delay of each connection, (m,) float64, ms."""
         return self._column(4).copy()
 
     @property
     def where(self) -> slice:
-        """Slice of these weights in `Simulation.weights`, which returns current values."""
+        """Slice of `Simulation.weights`, which returns current values, for these connections."""
         sizes = [rows.size for _, _, _, rows, *_ in self._wiring.calls[: self._number + 1]]
         return slice(sum(sizes[:-1]), sum(sizes))
 
@@ -151,7 +151,7 @@ class Wiring:
         delay: ArrayLike | Drawn,
         rule: Rule | None,
     ) -> Connections:
-        """Add connections by a rule, with constant or drawn weights and delays."""
+        """Add connections by the rule of `Pairs`, with constant or drawn weights and delays."""
         rows = rows_of_weights(0.0 if isinstance(weight, Drawn) else weight, target)
         delays = as_array("delay", 0.0 if isinstance(delay, Drawn) else delay, unit="ms")
         for name, size in (("weight", len(rows)), ("delay", delays.size)):
@@ -213,7 +213,7 @@ class Wiring:
 
     @property
     def calls(self) -> CallColumns:
-        """Source, group, instance, rows of weights, delay and plastic, for each `connect`."""
+        """Columns of each `connect`: source, group, instance, rows of weights, delay, plastic."""
         columns = zip(self.columns, self._weights, strict=True)
         return [(*c[:3], rows, *c[4:]) for c, rows in columns]
 
@@ -240,7 +240,7 @@ class Wiring:
         return wiring
 
     def _reweighed(self, weight: np.ndarray) -> tuple[CallColumns, list[np.ndarray]]:
-        """Return connections and weight rows with new weights, in the order of connections."""
+        """Return the columns of connections, and rows of weights, with new weights `weight`."""
         sizes = [rows.size for rows in self._weights]
         if weight.shape != (sum(sizes),):
             raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
@@ -285,7 +285,7 @@ def weight_or_none(weight: _Weight | None, target: Group, call: str) -> _Weight 
 
 
 def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
-    """(m, k) float64: weights of connections to a mechanism with k weights."""
+    """Check weights of m connections; return (m, k) float64 if the mechanism has k weights."""
     net = target.mechanism.program.net
     width = len(net.weights) if net is not None else 1
     numbers: Any = as_numbers("weight", weight, weight_unit(target))
