@@ -27,14 +27,17 @@ class Enclosing:
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """(n,) bool: nodes that do not enclose others."""
+        """Whether each node encloses no other node, (n,) bool."""
         inner = np.ones(len(self.node), bool)
         inner[self.node[self.node >= 0]] = False
         return inner
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """(layers + 1, m) int64: inner nodes, ascending, then their enclosing nodes by layer."""
+        """Inner nodes, ascending, and in the rows below their enclosing nodes by layer.
+
+        (layers + 1, m) int64; -1: none.
+        """
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):
             rows.append(np.where(rows[-1] < 0, -1, self.node[rows[-1]]))
@@ -100,7 +103,7 @@ def _mask(nodes: np.ndarray, n: int) -> np.ndarray:
 
 
 def _strays(parent: np.ndarray, g_axial: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(n,) bool: nodes with a connection that is not to their own layer at a neighbour."""
+    """Return which nodes are connected to another layer, or not to a neighbour, (n,) bool."""
     n = len(parent)
     layer, column = np.zeros(n, np.int64), inverse(rows[0], n)
     for k, nodes in enumerate(rows):

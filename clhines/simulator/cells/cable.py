@@ -43,7 +43,10 @@ NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
 
 
 def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
-    """(n,) bool: nodes with membrane in the region `word`; axons count as dendrites."""
+    """Return which nodes have membrane in the region `word`, (n,) bool.
+
+    Axons count as dendrites.
+    """
     if not isinstance(word, str) or word not in WORDS:
         raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
     membrane = area > 0
@@ -57,10 +60,11 @@ def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.nda
 
 
 def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.ndarray:
-    """(n,) float64: path length from `origin` to each node.
+    """Return the path length from `origin` to each node, (n,) float64.
 
-    The path from a node climbs until it meets the path from `origin` to the root: in the chain
-    0-1-2 with a branch 1-3 and origin 2, node 3 meets it at 1.
+    `to_parent` is the length from each node to its parent. The path from a node climbs until it
+    meets the path from `origin` to the root: in the chain 0-1-2 with a branch 1-3 and origin 2, the
+    path from node 3 meets it at node 1.
     """
     _, depth = climb(parent, to_parent)
     on_way = np.zeros(len(parent), bool)
@@ -75,10 +79,11 @@ def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.
 def areas_and_resistances(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Integrate over frusta: segments' areas, µm², and resistances of both halves, MΩ.
+    """Return the area of each segment, µm², and the axial resistances of both its halves, MΩ.
 
-    Sort a section's points and the centres and ends of its segments by arc length. Between two of
-    them lies a piece of one frustum, in one half of a segment.
+    Each is the sum over pieces of frusta. The 3-D points of a section and the centres and ends of
+    its segments, sorted by arc length, cut the section into such pieces: each lies in one frustum
+    and in one half of a segment.
 
         points     |-----|-----------|-------|
         cuts       |    .    |    .    |   .  |     . centre, | end
@@ -115,7 +120,10 @@ def areas_and_resistances(
 
 
 def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Section, (m,) int64, and arc length, (m,) float64, µm, of centres and inner ends."""
+    """Return the centres of segments and the ends between segments, in all sections.
+
+    Of each: its section, (m,) int64, and its arc length, (m,) float64, µm.
+    """
     counts = 2 * nseg - 1
     section = np.repeat(np.arange(sections.num_sections), counts)
     k = 1 + np.arange(len(section)) - starts(counts)[section]
@@ -126,7 +134,10 @@ def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def centres(
     sections: Sections, nseg: np.ndarray, first: np.ndarray, junction: np.ndarray, num_nodes: int
 ) -> np.ndarray:
-    """(num_nodes, 3) float64, µm: position of each node on the axis."""
+    """Return the position of each node on the axis of its section, (num_nodes, 3) float64, µm.
+
+    `first` and `junction` are from `_first_nodes`.
+    """
     xyz = sections.points[:, :3].astype(np.float64)
     centre = np.empty((num_nodes, 3))
     centre[0] = xyz[0]  # the root junction, if there is one
@@ -147,11 +158,11 @@ def centres(
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """Lengths and order of a cell's segments, for diffusion along it.
+    """Lengths and order of a cell's segments, for diffusion along the cell.
 
-    `before` lists candidates for the node before each node; as in NEURON, the first of them that
-    has the mechanism is used, -1 being none: the parent; for a section's first segment then the
-    parent's parent, and the first segment of the parent section.
+    A substance diffuses between a node and the node before it: as in NEURON, the first one of
+    ``before[:, node]`` that has the mechanism. These are the parent and, for a section's first
+    segment, the parent's parent and the first segment of the parent section; -1: none.
     """
 
     length: np.ndarray  # (n,) float64, µm, of each segment
@@ -170,7 +181,10 @@ class Axis:
     def of(
         cls, parent: np.ndarray, section: np.ndarray, length: np.ndarray, first_above: np.ndarray
     ) -> Axis:
-        """Make the axis of a cell; `length` and `first_above`, the last row, are by section."""
+        """Make the axis of a cell.
+
+        By section: `length` of its segments, and `first_above`, first segment of its parent.
+        """
         is_first = (parent >= 0) & (section[parent] != section)
         others = np.stack([parent[parent], first_above[section]])
         before = np.concatenate([parent[None], np.where(is_first, others, -1)])
@@ -182,10 +196,10 @@ class Axis:
 class Cable:
     """One cell as nodes: the segments of its sections, and junctions.
 
-    A *junction* is a node without area, where NEURON has one that carries current: at the end of a
-    section with children, after the section's segments; and at the beginning of the root section if
-    others begin there, too (node 0). Other ends of sections have no node: no current flows through
-    them, so their voltage equals the last segment's.
+    A *junction* is a node without area that joins sections, as in NEURON: at the end of a section
+    with children, after the section's segments; and at the beginning of the root section if other
+    sections begin there, too (node 0). Other ends of sections have no node, since no current flows
+    through them: their voltage equals the last segment's.
 
     Attributes
     ----------
@@ -243,9 +257,10 @@ class Cable:
         ax: Axes | None = None,
         path: PathLike | None = None,
     ) -> Figure:
-        """Draw the cell, coloured by `values`, (n,) or (k, n), by node, with a `label`.
+        """Draw the cell, coloured by values at its nodes; see `analysis.draw.plot_morphology`.
 
-        Default: the distance from the soma. See `analysis.draw.plot_morphology`.
+        `values` are (n,), or (k, n) for k pictures; default: the distance from the soma. `label`
+        names the quantity and its unit.
         """
         from clhines.simulator.analysis import draw
 
@@ -256,23 +271,22 @@ class Cable:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return len(self.parent)
 
     @cached_property
     def in_soma(self) -> np.ndarray:
-        """(n,) bool: all segments of the soma."""
+        """Whether each node is a segment of the soma, (n,) bool."""
         return self.sections.soma[self.section] & (self.area > 0)
 
     @cached_property
     def capacitance(self) -> np.ndarray:
-        """(n,) float64, nF: capacitance of each node, 0 at junctions."""
+        """Capacitance of each node, (n,) float64, nF; 0 at junctions."""
         cm = self.cm[self.section] if isinstance(self.cm, np.ndarray) else self.cm
         return 1e-5 * cm * self.area
 
     @cached_property
     def g_total(self) -> np.ndarray:
-        """(n,) float64, µS: sum of each node's axial conductances."""
+        """Sum of the axial conductances at each node, (n,) float64, µS."""
         total = self.g_axial.copy()
         child = np.flatnonzero(self.parent >= 0)
         up = self.parent[child]
@@ -280,7 +294,10 @@ class Cable:
 
     @cached_property
     def first_node(self) -> np.ndarray:
-        """(num_sections,) int64: segment k of section s is node ``first_node[s] + k``."""
+        """First node of each section, (num_sections,) int64.
+
+        Segment k of section s is node ``first_node[s] + k``.
+        """
         return _first_nodes(self.sections, self.nseg)[0]
 
     @cached_property
@@ -292,12 +309,12 @@ class Cable:
 
     @cached_property
     def type(self) -> np.ndarray:
-        """(n,) int64: SWC type of each node's section; 1 soma, 2 axon, 3 basal, 4 apical."""
+        """SWC type of each node's section, (n,) int64: 1 soma, 2 axon, 3 basal, 4 apical."""
         return self.sections.type[self.section]
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """(n,) float64, µm: path length along the axis from node `soma`."""
+        """Path length from node `soma` to each node, along the axis, (n,) float64, µm."""
         half = (self.sections.length / self.nseg)[self.section] / 2
         _, junction = _first_nodes(self.sections, self.nseg)
         length = 2 * half
@@ -307,7 +324,7 @@ class Cable:
         return path_distance(self.parent, length, self.soma)
 
     def nodes(self, at: str = "all") -> np.ndarray:
-        """(m,) int64: nodes with membrane in a region.
+        """Return the nodes with membrane in a region, (m,) int64.
 
         Parameters
         ----------
@@ -318,7 +335,7 @@ class Cable:
         return np.flatnonzero(in_region(at, self.area, self.in_soma, self.type))
 
     def node(self, section: ArrayLike, x: ArrayLike) -> int | np.ndarray:
-        """Return the node at a place of a section, by NEURON's rule.
+        """Return the node at a position of a section, as NEURON numbers positions.
 
         Parameters
         ----------
@@ -384,10 +401,11 @@ class Cable:
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """One backward-Euler step ``A v(t + dt) = b`` of one cell; arrays are (n,) float64.
+    """The linear system ``A v(t + dt) = b`` of one backward-Euler step of one cell.
 
-    `d`, µS: capacitance / dt, membrane conductance and all axial conductances. `u`, µS: minus the
-    axial conductance to the parent, 0 at the root. `constant`, nA: conductance times reversal.
+    Arrays are (n,) float64. `d`, µS: the diagonal, the sum of capacitance / dt, membrane
+    conductance and all axial conductances. `u`, µS: minus the axial conductance to the parent, 0 at
+    the root. `constant`, nA: membrane conductance times reversal potential.
     """
 
     d: np.ndarray
@@ -447,7 +465,7 @@ def discretise(
     d_lambda : float
         Longest segment in units of the length constant at 100 Hz; not used with `max_length`.
     Ra : float or (num_sections,), Ω·cm
-        Axial resistivity; or one for each section of ``sections_of(morphology)``.
+        Axial resistivity of all sections, or of each section of ``sections_of(morphology)``.
     cm : float or (num_sections,), µF/cm²
         Specific membrane capacitance.
     nseg : int or (num_sections,) integer, optional
@@ -507,7 +525,7 @@ def _checked_nseg(sections: Sections, nseg: int | np.ndarray) -> np.ndarray:
 def _assemble(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray, cm: float | np.ndarray
 ) -> Cable:
-    """Give numbers to the segments and junctions of all sections, and connect them."""
+    """Make a node of each segment and junction, and connect the nodes."""
     first, junction = _first_nodes(sections, nseg)
     num_nodes = int(first[-1] + nseg[-1] + (junction[-1] >= 0))
     segment_section = np.repeat(np.arange(sections.num_sections), nseg)
@@ -556,7 +574,10 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
-    """Return the section to which each section is connected, and the place on it, 0 to 1."""
+    """Return the section to which each section is connected, and the position on it, 0 to 1.
+
+    A section at the beginning of another one is connected where that one is.
+    """
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():
         up[at_begin], x[at_begin] = up[up[at_begin]], x[up[at_begin]]
@@ -570,7 +591,7 @@ def _has_root_junction(sections: Sections) -> bool:
 def _node_above(
     sections: Sections, nseg: np.ndarray, first: np.ndarray, junction: np.ndarray
 ) -> np.ndarray:
-    """(num_sections,) int64: the node to which each section's first segment is connected."""
+    """Return the node to which each section's first segment is connected, (num_sections,) int64."""
     up, x = _joints(sections)
     above = np.where(x == 1.0, junction[up], np.where(x == 0.5, first[up] + nseg[up] // 2, 0))
     above[0] = 0 if _has_root_junction(sections) else -1

@@ -61,7 +61,7 @@ def soma_group(cell: Morphology) -> np.ndarray:
 
 
 def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
-    """Reverse the edges from `root` up to the old root; return (n,) int64 parents."""
+    """Make sample `root` the root: reverse the edges above it; return new parents, (n,) int64."""
     end = len(parent)  # a sentinel above the root, and above itself
     above = np.append(np.where(parent < 0, end, parent), end)
     path = np.array([root])  # each pass doubles it, and the length of the steps in `above`
@@ -76,7 +76,7 @@ def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
 
 
 def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """Return parents with the soma as root, if there is one, and which samples are the soma."""
+    """Return parents, rooted at the soma if the cell has one, and which samples are the soma."""
     check_tree(cell.parent, cell.name)
     soma = soma_group(cell)
     if not soma.any():
@@ -86,7 +86,10 @@ def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
-    """Return the soma's samples from end to end, (m,) int64; none if they branch."""
+    """Return the soma's samples in a row from one end to the other, (m,) int64.
+
+    Return none if they branch.
+    """
     inner = np.flatnonzero(soma & at(soma, parent))
     if not inner.size:
         return np.flatnonzero(soma)
@@ -106,7 +109,10 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SampleTree:
-    """Samples as a tree, with the properties that the rules need; arrays of length n."""
+    """Samples as a tree, with the properties on which the rules of sections depend.
+
+    Arrays have an entry for each sample.
+    """
 
     parent: np.ndarray
     root: int
@@ -114,7 +120,7 @@ class SampleTree:
     first: np.ndarray  # child with the smallest id, -1 at tips
     second: int  # the root's second child, or -1
     soma_children: np.ndarray  # number of children of type 1, for samples of type 1
-    shared_begin: np.ndarray  # a section continues into the first child; others leave its beginning
+    shared_begin: np.ndarray  # its section continues into the first child; others leave at 0.0
     goes_on: np.ndarray  # whether the first child is in the same section
 
 
@@ -168,9 +174,9 @@ REPAIRS = (ZERO_RADIUS,)
 def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
     """Interpolate radii of 0 along neurites; return their samples and new radii, µm.
 
-    A radius of 0 before the tip is interpolated between the nearest samples with a radius; a tip
-    may stay 0, as a cone. At the beginning of a neurite the next radius is used. The soma keeps its
-    zeros.
+    A radius of 0 is interpolated between the nearest samples with a radius, on the paths to the
+    root and to a tip; at the beginning of a neurite it is the next radius. Tips, where a neurite
+    may end in a cone, and the soma keep their zeros.
     """
     parent, soma = from_soma(cell)
     n, radius = len(parent), cell.radius
@@ -205,7 +211,10 @@ def _nearest(
     edge: np.ndarray,
     away: bool = False,
 ) -> np.ndarray:
-    """(n, 2) radius and distance of the nearest sample with a radius, above or `away`."""
+    """Return the radius and distance of the nearest sample with a radius, for each sample, (n, 2).
+
+    Search in `order`, towards the root, or `away` from it, within neurites; infinite: none.
+    """
     nearest = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:
         p = int(parent[i])

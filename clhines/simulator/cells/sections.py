@@ -101,7 +101,10 @@ class Sections:
 
     @cached_property
     def needs_middle(self) -> np.ndarray:
-        """(num_sections,) bool: first section of a soma, or a child is connected in the middle."""
+        """Which sections need a segment in the middle, (num_sections,) bool.
+
+        These are the soma's first section, and sections to whose middle a child is connected.
+        """
         needed = np.zeros(self.num_sections, dtype=bool)
         needed[self.parent[self.parent_x == 0.5]] = True
         needed[0] |= self.has_soma
@@ -124,7 +127,10 @@ class Sections:
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
-        """Return the fewest segments of at most `max_length` µm, odd if `needs_middle`."""
+        """Return the smallest number of segments of at most `max_length`, µm, for each section.
+
+        It is odd in sections that need a segment in the middle.
+        """
         max_length = as_positive("max_length", max_length, "um")
         with np.errstate(over="ignore"):
             nseg = self.checked_counts(np.maximum(np.ceil(self.length / max_length), 1))
@@ -134,7 +140,7 @@ class Sections:
     def nseg_by_lambda(
         self, d_lambda: float, Ra: float | np.ndarray, cm: float | np.ndarray
     ) -> np.ndarray:
-        """Return odd numbers of segments by NEURON's d_lambda rule."""
+        """Return the number of segments of each section by NEURON's d_lambda rule, always odd."""
         d_lambda = as_positive("d_lambda", d_lambda)
         diameter = self.points[:, 3].astype(np.float64)
         inside = np.ones(len(diameter) - 1, dtype=bool)  # False between sections: no frustum
@@ -149,7 +155,7 @@ class Sections:
         return self.checked_counts(counts)
 
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
-        """Return numbers of segments as int64; InputError above `MAX_SEGMENTS` in total."""
+        """Return the numbers of segments as int64; InputError if their sum is too large."""
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
             raise InputError(
@@ -228,7 +234,7 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
 
 
 def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
-    """(3, 4) float32: points of the sphere for a single root sample or an outline."""
+    """Return points of a sphere, (3, 4) float32, for a single root sample or an outline."""
     if not outline:
         return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
     xyz = cell.xyz[body]
@@ -241,7 +247,7 @@ def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarra
 
 
 def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
-    """(3, 4) float32: a cylinder along x with the area of a sphere."""
+    """Return the points of a cylinder along x with the area of a sphere, (3, 4) float32."""
     with np.errstate(over="ignore"):  # as NEURON: round to single precision, then add in double
         x, y, z, half = np.array([*centre, radius], np.float32).astype(np.float64).tolist()
         points = [(x + along, y, z, 2 * half) for along in (-half, 0.0, half)]
@@ -253,7 +259,7 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _SectionChains:
-    """Sections as chains of samples, by level, then in file order; section 0 holds the root."""
+    """Sections as chains of samples, sorted by level, then as in the file; 0 holds the root."""
 
     head: np.ndarray  # first sample
     last: np.ndarray  # last sample
@@ -263,7 +269,7 @@ class _SectionChains:
 
 
 def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
-    """Cut the tree into chains; a body of several samples counts as the root alone."""
+    """Cut the tree into chains of samples; of a sphere with samples `body`, keep only the root."""
     n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
     parent = tree.parent
     if len(body) > 1:
@@ -295,7 +301,7 @@ def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
 
 
 def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, np.ndarray]:
-    """Return each section's position on its parent, and whether it lacks the point it leaves."""
+    """Return each section's position on its parent, and whether the parent's point is left out."""
     head, up = chains.head, np.maximum(chains.above, 0)
     leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
     neurite, of_soma = ~tree.is_soma[head], tree.is_soma[head[up]]
@@ -315,7 +321,10 @@ def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, 
 def _cut(
     cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
-    """Make sections of chains and the points that they leave; drop sections without length."""
+    """Make a section of each chain, with a copy of the sample that it leaves as first point.
+
+    Drop sections without length. `ball` has the points of the root section if it is a sphere.
+    """
     chains = _chains(tree, body)
     x, lacks = _connections(tree, chains)
     with np.errstate(over="ignore"):
@@ -396,7 +405,7 @@ def as_positive(name: str, value: object, unit: str | None = None) -> float:
 
 
 def per_section(name: str, value: ArrayLike, num_sections: int, unit: str) -> float | np.ndarray:
-    """Return a positive number, or (num_sections,) float64."""
+    """Check a positive number for all sections, or (num_sections,) of them; return float64."""
     values = as_array(name, value, unit=unit)
     if not values.ndim:
         return as_positive(name, values.item())

@@ -183,7 +183,7 @@ def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
 
 
 def _row_quickly(fields: list[bytes]) -> Row | None:
-    """Convert a usual row; return None if `_row_strictly` must check it."""
+    """Convert a line's fields to numbers; return None if only `_row_strictly` can decide."""
     i, t, x, y, z, r, p = fields
     try:
         row = int(i), int(t), int(p), float(x), float(y), float(z), float(r)
@@ -204,7 +204,7 @@ def _row_strictly(fields: list[bytes], line: int, name: str) -> Row:
 
 
 def _whole(text: bytes, column: str, line: int, name: str) -> int:
-    """Read a whole number exactly, also from 1.0e+00, without rounding through a float."""
+    """Read a whole number exactly, also from a text such as 1.0e+00, without a float."""
     try:
         value = Decimal("nan") if b"_" in text else Decimal(text.decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError):

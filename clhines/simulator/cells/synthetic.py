@@ -32,15 +32,15 @@ def ring_cell(
 ) -> Morphology:
     """Make a cell of the ring-network benchmark (Huber 2018): random branches, shorter outwards.
 
-    Stems at the soma are level 0. At its end a branch splits into two branches of the next level,
-    with its level's branching probability (one for all levels, or one each); otherwise it continues
+    `stems` branches at the soma are level 0. At its end a branch splits into two branches of the
+    next level with the branching probability, one for all levels or one for each; else it continues
     as one branch. So every path from the soma to a tip has `levels` branches. Branches are
     straight, with `compartments` equidistant samples. Siblings leave on opposite sides, 25 to 55
-    degrees off their parent; a continuing branch turns by at most 10 degrees. A stem has one more
-    sample, at the surface of the soma, which is a single sample at the origin.
+    degrees off their parent; a continuing branch turns by at most 10 degrees. The soma is a single
+    sample at the origin; a stem has one more sample, at the soma's surface.
 
-    `branch_lengths`, µm: of the first and the last level, linear in between. `radii`, µm: at the
-    soma and at tips, linear along the path.
+    `branch_lengths`, µm, are those of the first and the last level, linear in between. `radii`, µm,
+    are those at the soma and at tips, linear along the path.
     """
     compartments = as_whole_number("compartments", compartments, 1, MAX_NODES)
     lengths = positive_numbers("branch_lengths", branch_lengths, 2)
@@ -94,13 +94,13 @@ def _sampled(
 
 
 def sample_cells() -> list[Morphology]:
-    """Make the six built-in cells, used if the user names no file.
+    """Make the six built-in cells, for users without a file.
 
     Returns
     -------
     list of Morphology
-        Ring-network cells of different shapes with a few hundred samples each, always the same:
-        lengths and radii in µm, names ``sample-0`` to ``sample-5``.
+        Cells by `ring_cell`, always the same, of different shapes with a few hundred samples each;
+        in µm; names ``sample-0`` to ``sample-5``.
     """
     shapes: list[tuple[int, float | tuple[float, ...], int, int]] = [
         # levels, branching probability, samples per branch, stems
@@ -141,7 +141,10 @@ def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarra
 def _directions(
     rng: np.random.Generator, branch_parent: np.ndarray, level: np.ndarray
 ) -> np.ndarray:
-    """Turn each branch away from its parent; (num_branches, 3) float64 unit vectors."""
+    """Draw the direction of each branch, a unit vector, (num_branches, 3) float64.
+
+    It deviates from the parent's direction; stems are spread evenly.
+    """
     num = branch_parent.size
     direction = np.empty((num, 3))
     second = np.zeros(num, dtype=bool)  # second of two siblings, which are adjacent
@@ -177,7 +180,7 @@ def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.
 def grow(
     rng: np.random.Generator, levels: int, probability: float | Sequence[float], stems: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Grow branches level by level; return each one's parent (-1 for stems) and level, int64."""
+    """Grow branches level by level; return parents (-1 for stems) and levels of branches, int64."""
     levels = as_whole_number("levels", levels, 1, MAX_NODES)
     p = _probability_of_levels(probability, levels)
     parents = [np.full(stems, -1, dtype=np.int64)]
