@@ -1,4 +1,4 @@
-"""Parameters of a population: the model's groups, divided by the parameters that set them."""
+"""Divide the groups of a population's model into pieces with the same parameters."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class ParameterGroups:
-    """The groups of a model, divided into pieces so that a parameter sets whole pieces."""
+    """The groups of a model, cut into pieces, so that a parameter sets all instances of a piece."""
 
-    groups: list[Group]
-    instances: list[np.ndarray]  # of each piece, as numbers in its group
-    of_parameter: list[list[int]]  # pieces, by parameter
+    groups: list[Group]  # the pieces
+    instances: list[np.ndarray]  # of each piece, by their numbers in the model's group
+    of_parameter: list[list[int]]  # for each parameter: numbers of its pieces
 
 
 @dataclass(frozen=True, eq=False)
 class _Setting:
-    """A parameter that sets a variable of some instances of a group."""
+    """A population's parameter, by number, that sets a variable of instances of a group."""
 
     parameter: int
     variable: str
-    mask: np.ndarray  # (count,) bool
+    mask: np.ndarray  # (count,) bool: which instances
 
 
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
-    """Divide a model's groups into pieces with the same parameters."""
+    """Cut each group of a model into pieces of instances that the same parameters set."""
     settings = _settings_by_group(model, parameters)
     divided = ParameterGroups([], [], [[] for _ in parameters])
     for group in model.groups:
@@ -64,18 +64,18 @@ def _settings_by_group(
 
 
 def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
-    """Yield sets of instances with the same parameters, and these parameters."""
+    """Yield sets of instances that the same parameters set, with these settings."""
     if not settings:
         yield np.arange(len(group)), []
         return
-    sorts, piece = np.unique([s.mask for s in settings], axis=1, return_inverse=True)
-    for p in range(sorts.shape[1]):
+    different, piece = np.unique([s.mask for s in settings], axis=1, return_inverse=True)
+    for p in range(different.shape[1]):
         members = np.flatnonzero(piece.reshape(-1) == p)
-        yield members, [s for s, is_set in zip(settings, sorts[:, p], strict=True) if is_set]
+        yield members, [s for s, is_set in zip(settings, different[:, p], strict=True) if is_set]
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group of some instances; variables of parameters get one value per instance."""
+    """Return a group of the instances `members`; `set_variables` get one value per instance."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables
@@ -86,7 +86,7 @@ def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
 
 
 def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups with a parameter's variable, and masks: which instances it sets."""
+    """Return the groups that a population's parameter sets, and masks of their instances."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "

@@ -55,16 +55,17 @@ _SHARE = 0.4  # most of a device's memory that a batch may take
 
 
 class Population:
-    """N parameter sets x P protocols of one model.
+    """Simulates one model with N sets of parameters, each under P protocols.
 
-    The first `evaluate` makes the simulations of a batch. Later calls set values and return to t =
-    0, without planning or compiling.
+    The first `evaluate` makes the simulations of a batch of sets. Later calls set values in them
+    and return to t = 0, without planning or compiling.
 
     Parameters
     ----------
     model : Network
-        One cell with everything that all sets share; it is not changed. Sources of events, ions,
-        pointers, played values and random streams are copied with it; noise differs between copies.
+        One cell with everything that all sets share; it is not changed. Its sources of events,
+        ions, pointers, played values and random streams are copied for each set and protocol; noise
+        differs between copies.
     parameters : mapping of str to tuple
         Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, at)`` for some nodes of a
         membrane mechanism, as in `Network.insert`.
@@ -72,19 +73,20 @@ class Population:
         Name to ``{"stop": ms, "stimuli": [{"amp": nA, "delay": ms, "dur": ms, "at": node}, ...]}``:
         current clamps. Default of `at`: the soma; of `dur`: until the end.
     dt : float, optional, ms
-        Default: 0.025, or NEURON's for an imported model; likewise `v_init` and `secondorder`.
+        Default: 0.025, or NEURON's value for an imported model. Likewise for `v_init` and
+        `secondorder`, which are options.
     record : int, optional
         Node whose voltage is recorded. Default: the middle of the soma.
     batch : int, optional
         Sets simulated at once. Default: the sets of the first `evaluate`, or as many as fit into
         memory.
     features : iterable of str, optional
-        Compute these of `simulator.analysis.FEATURES` on the device and store no voltages. They
-        refer to the first stimulus of a protocol, or else to the model's only IClamp. Their spikes
-        are peaks above -20 mV, whatever the model's threshold.
+        Names in `simulator.analysis.FEATURES`, to be computed on the device instead of storing
+        voltages. They refer to the first stimulus of a protocol, or else to the model's only
+        IClamp. Their spikes are peaks above -20 mV, whatever the model's threshold.
     stop_early : bool
-        Simulate protocols with different stops separately, each until its stop. Default: all
-        together until the last stop. Features always do so. Cells at rest are simulated, too.
+        Simulate protocols with different stops separately, each until its stop, as is always done
+        for features. Default: all together until the last stop.
     devices : sequence of device, optional
         Devices, as in `Simulation`, that simulate batches in parallel.
     comm : mpi4py.MPI.Comm, optional
@@ -98,7 +100,8 @@ class Population:
     names, protocols : tuple of str
     batch : int or None
     simulation : Simulation or None
-        The first one: cell ``set * P + protocol``.
+        The simulation of a batch, the first one of several; with all protocols in it, a set under a
+        protocol is cell ``set * P + protocol``.
 
     Raises
     ------
@@ -328,7 +331,7 @@ class Population:
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
-        """Yield results for sets `begin` to `end`, a batch at a time."""
+        """Yield the results of sets `begin` to `end`, batch by batch; show a progress bar."""
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
             for part in self._batches_of(values, begin, end):
@@ -375,7 +378,7 @@ def _check_arguments(model: object, parameters: object, protocols: object) -> No
 
 
 def _check_columns(sets: Mapping[str, object], names: Sequence[str]) -> None:
-    """Refuse named parameter sets with missing or unknown names."""
+    """Raise InputError if named parameter sets have unknown names, or lack names."""
     for name in sets:
         if name not in names:
             raise InputError(

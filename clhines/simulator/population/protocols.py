@@ -24,7 +24,10 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 def by_step(
     model: Network, protocols: Mapping[str, Protocol], dt: float
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """Return each protocol's stop in steps, and each clamp's values by protocol."""
+    """Return the stop of each protocol, in steps, and values of each clamp by name, (P,).
+
+    Protocols use as many clamps as the one with most stimuli; unused clamps have duration 0.
+    """
     stops, lists = [], []
     for name, protocol in protocols.items():
         if not isinstance(protocol, Mapping) or not {*protocol} <= {"stop", "stimuli"}:
@@ -73,7 +76,10 @@ def stimulus_windows(
     features: Sequence[str],
     paths: Iterable[ParameterPath],
 ) -> dict[str, np.ndarray]:
-    """Return, by protocol, the stimulus of features: the protocol's first, or the model's clamp."""
+    """Return values by name, (P,), of the stimulus to which features refer in each protocol.
+
+    It is the protocol's first stimulus or, without stimuli, the model's only current clamp.
+    """
     if not features:
         return {}
     windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
@@ -91,7 +97,7 @@ def stimulus_windows(
 def _own_clamp(
     model: Network, protocol: str, features: Sequence[str], paths: Iterable[ParameterPath]
 ) -> dict[str, float]:
-    """Return amplitude, delay and duration of a model's only current clamp."""
+    """Return the model's only current clamp, values by name, or raise InputError."""
     clamps = list[dict[str, float]]()
     for group in (g for g in model.groups if g.mechanism.name in CLAMPS):
         delay = "del" if "del" in group.parameters else "delay"  # NEURON's, and the built-in one's

@@ -51,9 +51,10 @@ class PopulationResult:
 
     @property
     def num_spikes(self) -> np.ndarray:
-        """(N, P) int64: spikes in `spike_time`, which are crossings of the model's threshold.
+        """Number of spikes of each set under each protocol, (N, P) int64.
 
-        The feature ``spike_count`` counts eFEL's peaks above -20 mV instead.
+        Spikes are those in `spike_time`, crossings of the model's threshold. The feature
+        ``spike_count`` counts eFEL's peaks above -20 mV instead.
         """
         shape = self.v.shape[:2]
         both = self.spike_set * shape[1] + self.spike_protocol
@@ -70,7 +71,7 @@ class PopulationResult:
         )
 
     def spikes(self, number: int, protocol: int | str) -> np.ndarray:
-        """(j,) float64, ms: spike times of one set under one protocol.
+        """Return the spike times of one set under one protocol, (j,) float64, ms.
 
         Parameters
         ----------
