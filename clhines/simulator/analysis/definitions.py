@@ -19,7 +19,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Sums and extremes in a window of each trace, (m,) float64, mV."""
+    """Sum, smallest and largest sample in one window of each trace, (m,) float64, mV."""
 
     sums: np.ndarray
     smallest: np.ndarray
@@ -28,11 +28,12 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Times `t`, ms, ascending, stimuli and spikes of traces, without samples.
+    """What features need of m traces: times, stimuli, spikes, and sums in windows.
 
-    `stim_start`, `stim_end` and `current` are (m,). `peaks`, `minima` after them, and both voltages
-    are lists. `windows`: sums and extremes in the order in which features request windows. Without
-    `windows` all values are NaN, and `requested` collects begin and end of each window.
+    `t`, ms, are the times of all samples, ascending. `peaks` and `minima` have samples for each
+    trace: peaks of spikes, and the minimum after each. Features request windows of samples, which
+    `requested` collects, begin and end; `windows` has their sums in the same order. Without
+    `windows`, values from them are NaN: a first pass finds out which windows are needed.
     """
 
     t: np.ndarray
@@ -53,27 +54,27 @@ class Traces:
         return self.windows[len(self.requested) - 1] if self.windows else Window(none, none, none)
 
     def mean(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: mean over ``v[k, begin[k]:end[k]]``; NaN if empty."""
+        """Return the mean of ``v[k, begin[k]:end[k]]`` for each trace k, mV; NaN if empty."""
         nonempty, sums = begin < end, self._window(begin, end).sums
         return np.where(nonempty, sums / np.where(nonempty, end - begin, 1), np.nan)
 
     def smallest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: smallest in ``v[k, begin[k]:end[k]]``; NaN if empty."""
+        """Return the smallest of ``v[k, begin[k]:end[k]]`` for each trace k, mV; NaN if empty."""
         return np.where(begin < end, self._window(begin, end).smallest, np.nan)
 
     def largest(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(m,) float64, mV: largest in ``v[k, begin[k]:end[k]]``; NaN if empty."""
+        """Return the largest of ``v[k, begin[k]:end[k]]`` for each trace k, mV; NaN if empty."""
         return np.where(begin < end, self._window(begin, end).largest, np.nan)
 
     def of(self, feature: Callable[[Traces], _Value]) -> _Value:
-        """Return a feature; compute it once."""
+        """Return a feature of these traces, which is computed once and then kept."""
         if feature not in self.done:
             self.done[feature] = feature(self)
         return cast("_Value", self.done[feature])
 
 
 def first_from(t: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """(m,) int64: first sample at or after each time; ``len(t)`` if none."""
+    """Return the first sample at or after each of `times`, (m,) int64; ``len(t)`` if none."""
     return np.searchsorted(t, times, side="left")
 
 
@@ -125,7 +126,7 @@ def maximum_voltage(traces: Traces) -> np.ndarray:
 
 
 def voltage_deflection(traces: Traces) -> np.ndarray:
-    """Mean of five samples shortly before the end of the stimulus, minus the mean before it."""
+    """Mean of five samples near the end of the stimulus, minus the mean before the stimulus, mV."""
     t = traces.t
     before = first_from(t, traces.stim_start)
     after = np.searchsorted(t, traces.stim_end, side="right")
@@ -168,7 +169,7 @@ def time_to_last_spike(traces: Traces) -> np.ndarray:
 
 
 def inv_time_to_first_spike(traces: Traces) -> np.ndarray:
-    """1000 / `time_to_first_spike`, Hz."""
+    """Inverse of `time_to_first_spike`, Hz."""
     return 1000.0 / traces.of(time_to_first_spike)
 
 
@@ -226,7 +227,7 @@ def doublet_isi(traces: Traces) -> np.ndarray:
 
 
 def adaptation_index(traces: Traces) -> np.ndarray:
-    """Mean ``(b - a) / (b + a)`` of successive intervals, without the first tenth of spikes."""
+    """Mean ``(b - a) / (b + a)`` of successive intervals a, b; skips the first tenth of spikes."""
     during = traces.of(_during)
     skipped = (during.counts * _SKIPPED_FRACTION + 0.5).astype(np.int64)
     skipped = np.minimum(skipped, _SKIPPED_MOST)
@@ -242,7 +243,7 @@ def adaptation_index(traces: Traces) -> np.ndarray:
 
 
 def ahp_depth(traces: Traces) -> RaggedArray:
-    """Minima after peaks, minus `voltage_base`, mV; empty if that is NaN."""
+    """Minimum after each peak, minus `voltage_base`, mV; empty if `voltage_base` is NaN."""
     base, minima = traces.of(voltage_base), traces.minima_v
     depth = RaggedArray(minima.offsets, minima.values - base[minima.rows])
     return depth.where(~np.isnan(depth.values))
@@ -271,7 +272,7 @@ def ohmic_input_resistance_vb_ssse(traces: Traces) -> np.ndarray:
 
 
 def sag_amplitude(traces: Traces) -> np.ndarray:
-    """`steady_state_voltage_stimend` minus `minimum_voltage`, mV; for negative deflections."""
+    """`steady_state_voltage_stimend` minus `minimum_voltage`, mV; NaN for positive deflections."""
     sag = traces.of(steady_state_voltage_stimend) - traces.of(minimum_voltage)
     return np.where(traces.of(voltage_deflection_vb_ssse) <= 0, sag, np.nan)
 

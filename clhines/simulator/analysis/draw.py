@@ -155,7 +155,7 @@ def _traces(
     names: Sequence[str] | None,
     is_beside: bool = True,
 ) -> str:
-    """Draw records with a legend; return a note if lines are left out."""
+    """Draw records with a legend; return a note if some lines are left out, or ''."""
     lines, label, others = result.traces(record)
     default = [name for *_, names_of_record in lines for name in names_of_record]
     names = default if names is None else list(names)
@@ -338,7 +338,7 @@ def _outlines(ends: np.ndarray, diameters: np.ndarray) -> np.ndarray:
 def _drawn(
     axes: Axes, outlines: np.ndarray, width: np.ndarray, values: np.ndarray
 ) -> PolyCollection:
-    """Draw frusta, thin ones first; an edge in the same colour closes gaps between neighbours."""
+    """Draw frusta, thin ones first, coloured by `values`; edges close gaps between neighbours."""
     from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
 

@@ -30,7 +30,10 @@ from clhines.simulator.common.checks import names_parameters
 
 @dataclass(frozen=True, eq=False)
 class WindowSums:
-    """Sums and extremes, (windows, m) float64, mV, in the windows of `Features.windows`."""
+    """Segments of m traces, and sums and extremes in the windows of `Features.windows`.
+
+    These are (windows, m) float64, mV.
+    """
 
     segments: TraceSegments
     sums: np.ndarray
@@ -41,9 +44,8 @@ class WindowSums:
 class Features:
     """Features of voltages that a run computes: ``sim.record("v", nodes, reduce=Features(...))``.
 
-    They equal `extract`'s (eFEL's definitions, without interpolation) for a trace sampled at every
-    step. The device finds sums and extremes in windows and a few samples per spike during the run;
-    no trace is stored.
+    They equal the features that `extract` computes of a trace with a sample for every step. During
+    the run the device keeps sums and extremes in windows and a few samples per spike, but no trace.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ class Features:
         return f"Features({', '.join(self.names)})"
 
     def windows(self, t: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first sample of each window, and the one after its last.
+        """Return the begin and end of each window of samples that the features need.
 
         Parameters
         ----------
@@ -122,7 +124,7 @@ class Features:
         return begin, end
 
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
-        """Return (m,) arrays or `RaggedArray` by name; see `extract`."""
+        """Compute the features: (m,) arrays or `RaggedArray` by name, as `extract` returns."""
         segments = sums.segments
         stimuli = checked_stimuli(t, segments.count, self._begin, self._end, self._current)
         spikes = segments.peaks(), segments.peak_voltages(), *segments.minima(len(t))
@@ -130,7 +132,7 @@ class Features:
         return self._computed(Traces(t, *stimuli, *spikes, tuple(windows)))
 
     def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:
-        """Return NaN and empty lists, for a failed run."""
+        """Return the features of a failed run, by name: NaN or empty lists."""
         t, none = np.arange(3.0), np.zeros(count)
         values = self._computed(_without_spikes(t, none, np.ones(count), none))
         return {
@@ -139,7 +141,7 @@ class Features:
         }
 
     def _of_none(self, t: np.ndarray, count: int) -> Traces:
-        """Return traces without spikes or windows; they note the windows that features request."""
+        """Return traces without spikes, which collect the windows that features request."""
         stimuli = checked_stimuli(t, count, self._begin, self._end, self._current)
         return _without_spikes(t, *stimuli)
 
@@ -166,7 +168,7 @@ def extract(
     stimulus_current: ArrayLike | None = None,
     threshold: float = -20.0,
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Compute features of traces by eFEL's definitions and default settings, from all samples.
+    """Compute features of traces by eFEL's definitions, with its default settings.
 
     eFEL first interpolates each trace to steps of 0.1 ms; here the samples are used as they are.
 

@@ -38,16 +38,19 @@ REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 
 @dataclass(frozen=True, eq=False)
 class TraceSegments:
-    """Segments, by trace and time: samples, int64, -1 for none, and their voltages `_v`."""
+    """Segments of traces, sorted by trace and time.
+
+    Samples are int64, -1 for none; arrays with ``_v`` have their voltages, mV.
+    """
 
     row: np.ndarray  # trace
     kind: np.ndarray  # `FIRST`, `UP` or `DOWN`
     begin: np.ndarray
     top: np.ndarray  # first of the largest samples
-    before: np.ndarray  # first of the smallest before the top; inf: none
-    after: np.ndarray  # first of the smallest from the top on
+    before: np.ndarray  # first of the smallest samples before the top
+    after: np.ndarray  # first of the smallest samples from the top on
     any_rest: np.ndarray  # first sample with neither of the next two below it
-    rest: np.ndarray  # likewise, from the top on
+    rest: np.ndarray  # first such sample from the top on
     top_v: np.ndarray
     before_v: np.ndarray
     after_v: np.ndarray
@@ -65,7 +68,10 @@ class TraceSegments:
         return lists_of(rows, first_extreme(-self.top_v[None], none, begin, end), self.count)
 
     def peaks(self) -> RaggedArray:
-        """Return samples of peaks: the first largest between crossings up and down, as in eFEL."""
+        """Return the peaks of each trace as samples, by eFEL's definition.
+
+        A peak is the first largest sample between a crossing upwards and one downwards.
+        """
         highest = self._highest
         return RaggedArray(highest.offsets, self.top[highest.values])
 
@@ -74,10 +80,10 @@ class TraceSegments:
         return RaggedArray(highest.offsets, self.top_v[highest.values])
 
     def minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
-        """Return the sample of the minimum after each peak, and its voltage.
+        """Return the minimum after each peak, as a sample of traces with `length`, and its voltage.
 
-        It is the first sample with neither of the next two below it, or else the smallest before
-        the next peak; none at the end of the trace.
+        It is the first sample with neither of the next two below it, or else the smallest sample
+        before the next peak. A minimum at the end of the trace is left out.
         """
         peak, rows = self._highest.values, self._highest.rows
         begin = self.top[peak]
@@ -100,7 +106,10 @@ class TraceSegments:
         return minima, RaggedArray(minima.offsets, v[kept])
 
     def _next_rest(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first `rest` sample after each peak, and its voltage."""
+        """Return the first sample after each peak with neither of the next two below it.
+
+        Return also its voltage; without such a sample, `length` and NaN.
+        """
         number = np.arange(len(self.row))
         with_any = np.where(self.any_rest < 0, len(number), number)
         following = np.minimum.accumulate(np.append(with_any, len(number))[::-1])[::-1]
@@ -129,7 +138,7 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
     following = following_local(v).reshape(-1)
 
     def extreme(values: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Return flat indices of the first smallest samples; -1 for an empty range."""
+        """Return the flat index of the smallest value of each range, the first one; -1: empty."""
         place, nonempty = np.full(len(first), -1), np.flatnonzero(first < stop)
         none = np.zeros(len(nonempty), np.int64)
         place[nonempty] = first_extreme(values[None], none, first[nonempty], stop[nonempty])
@@ -150,7 +159,11 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
 
 
 def packed(segments: TraceSegments) -> np.ndarray:
-    """(k, m) float64: counts of closed and of all segments, `INTEGERS`, `REALS`; NaN fills up."""
+    """Write segments as an array, a column for each trace, (k, m) float64.
+
+    Rows 0 and 1 count segments: closed ones, and all. Then follow `INTEGERS` and `REALS` of the
+    trace's first segment, of its second, and so on; NaN fills up.
+    """
     number = np.bincount(segments.row, minlength=segments.count)
     fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
     most = int(number.max(initial=0))
@@ -162,7 +175,10 @@ def packed(segments: TraceSegments) -> np.ndarray:
 
 
 def joined(blocks: list[np.ndarray]) -> TraceSegments:
-    """Join `packed` segments of a run's chunks; only the last chunk's open segments count."""
+    """Join the `packed` segments of a run's chunks.
+
+    A chunk ends with open segments, which the next chunk has again; keep those of the last one.
+    """
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
     tables, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for k, block in enumerate(blocks):

@@ -16,7 +16,7 @@ from clhines.simulator.common.checks import spread
 
 
 def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64: reduce ``v[k, begin[k]:end[k]]``; NaN if empty."""
+    """Reduce ``v[k, begin[k]:end[k]]`` for each trace k, to (m,) float64; NaN if empty."""
     reductions, nonempty = np.full(len(v), np.nan), np.flatnonzero(begin < end)
     length = v.shape[1]
     if not len(nonempty):
@@ -30,7 +30,7 @@ def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) 
 
 
 def summed(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64, mV: sum of ``v[k, begin[k]:end[k]]``, in a kernel's order."""
+    """Return the sum of ``v[k, begin[k]:end[k]]`` for each trace k, added in a kernel's order."""
     sums, size = np.full(len(v), np.nan), v.shape[1] + 1
     windows, which = np.unique(begin * size + end, return_inverse=True)
     for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):
@@ -41,7 +41,7 @@ def summed(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def checked_traces(v: ArrayLike, t: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Check voltages, (m, k), and their times, (k,)."""
+    """Check voltages, mV, and their times, ms; return them as (m, k) and (k,) float64."""
     rows, times = np.atleast_2d(as_real("v", v, "mV")), as_real("t", t, "ms")
     if times.ndim != 1 or len(times) < 3 or not (np.diff(times) > 0).all():
         raise InputError(f"t has shape {times.shape}; expected (k,) ascending times, 3 or more")
@@ -57,9 +57,9 @@ def checked_stimuli(
     stim_end: ArrayLike | None,
     current: ArrayLike | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA.
+    """Return begin and end of each trace's stimulus, ms, and its current, nA: (count,) float64.
 
-    Without a stimulus: begin and end of the trace.
+    Without a stimulus, return begin and end of the trace.
     """
     stim_start = t[0] if stim_start is None else stim_start
     stim_end = t[-1] if stim_end is None else stim_end
@@ -119,12 +119,12 @@ class RaggedArray:
 
     @property
     def counts(self) -> np.ndarray:
-        """(m,) int64: number of values of each trace."""
+        """Number of values of each trace, (m,) int64."""
         return np.diff(self.offsets)
 
     @property
     def rows(self) -> np.ndarray:
-        """(count,) int64: the trace of each value."""
+        """Trace of each value, (count,) int64."""
         return np.repeat(np.arange(len(self)), self.counts)
 
     def where(self, kept: np.ndarray) -> RaggedArray:
@@ -132,7 +132,7 @@ class RaggedArray:
         return lists_of(self.rows[kept], self.values[kept], len(self))
 
     def reduced(self, ufunc: np.ufunc, empty: float = np.nan) -> np.ndarray:
-        """(m,) float64: reduce each list; `empty` if it has no values."""
+        """Reduce the values of each trace, to (m,) float64; `empty` if it has no values."""
         reductions = np.full(len(self), empty)
         nonempty = np.flatnonzero(self.counts)
         if len(nonempty):
@@ -140,7 +140,7 @@ class RaggedArray:
         return reductions
 
     def at(self, k: int) -> np.ndarray:
-        """(m,) float64: value k of each list, from the end if negative; NaN if too short."""
+        """Return value k of each trace, (m,) float64; NaN if it has fewer. -1 is the last one."""
         values = np.full(len(self), np.nan)
         long = self.counts > k if k >= 0 else self.counts >= -k
         base = self.offsets[:-1] if k >= 0 else self.offsets[1:]
@@ -149,12 +149,15 @@ class RaggedArray:
 
 
 def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
-    """Return the lists of `count` rows; `rows` are sorted."""
+    """Make the ragged array of `count` traces from values and their traces, `rows`, sorted."""
     return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
 
 
 def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pair crossings up and down, as samples: row, entry of `ups`, entry of `downs`."""
+    """Pair each trace's crossings upwards with later ones downwards; both are samples.
+
+    Return for each pair the trace, its entry in `ups.values` and its entry in `downs.values`.
+    """
     later = downs.values >= ups.at(0)[downs.rows]  # False without a crossing upwards, NaN
     entry = np.flatnonzero(later)
     downs_after = lists_of(downs.rows[later], entry, len(downs))
@@ -167,7 +170,10 @@ def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray
 
 
 def following_local(v: np.ndarray) -> np.ndarray:
-    """(m, k) int64: from each sample on, the first with neither of the next two below it, or k."""
+    """Return, for each sample of (m, k), the next one with neither of the following two below it.
+
+    It may be the sample itself; k: there is none. (m, k) int64.
+    """
     length = v.shape[1]
     sample = np.arange(length - 2)
     local = (v[:, 1:-1] >= v[:, :-2]) & (v[:, 2:] >= v[:, :-2])
@@ -179,7 +185,10 @@ def following_local(v: np.ndarray) -> np.ndarray:
 def first_extreme(
     v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """(count,) int64: first smallest sample in each nonempty interval."""
+    """Return the smallest sample of each nonempty interval, the first one, (count,) int64.
+
+    An interval is ``v[rows[j], begin[j]:end[j]]``.
+    """
     sizes = end - begin
     if not len(sizes):
         return np.zeros(0, np.int64)

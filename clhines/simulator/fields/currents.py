@@ -36,9 +36,9 @@ BREAKPOINT {{ i = scale*amp*value(t{which}) }}
 def driven_currents(
     parent: np.ndarray, g_axial: np.ndarray, around: Enclosing | None, potential: np.ndarray
 ) -> np.ndarray:
-    """(k, n) float64, nA: currents into nodes due to extracellular potentials, (k, n), mV.
+    """Return the currents into nodes that extracellular potentials drive, (k, n) float64, nA.
 
-    `parent`, (n,), and the conductances `g_axial` to it, µS, are the network's.
+    `potential` is (k, n), mV; `g_axial` is the conductance from each node to its `parent`, µS.
     """
     currents, outside = np.zeros(potential.shape), potential.copy()
     if around is not None:
@@ -57,7 +57,10 @@ def driven_currents(
 def field_mechanism(
     name: str, t: ArrayLike, y: ArrayLike, continuous: bool
 ) -> tuple[Mechanism, int]:
-    """Return a point process with current ``scale*amp*y(t)``, and the number of waveforms."""
+    """Make a point process with current ``scale*amp*y(t)``; return also the number of waveforms.
+
+    `t` and `y` are as in `Network.field`.
+    """
     times, values = as_real("t", t, "ms"), as_real("y", y)
     rows = np.atleast_2d(values)
     if times.ndim != 1 or not len(times) or rows.ndim != 2 or rows.shape[1] != len(times):
@@ -87,9 +90,9 @@ def field_of(
     of_cell: ArrayLike | None,
     continuous: bool,
 ) -> tuple[Mechanism, np.ndarray, dict[str, Any]]:
-    """Return the mechanism of `Network.field`, its nodes and parameters.
+    """Return the mechanism of `Network.field`, its nodes and its parameters.
 
-    `cells` are the trees, the conductances of nodes to their parents, µS, and the layers.
+    `cells`: forest, conductance from each node to its parent, µS, and nodes around others.
     """
     (forest, g_axial, around), values = cells, as_real("potential", potential, "mV")
     n = forest.num_nodes

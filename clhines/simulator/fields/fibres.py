@@ -116,17 +116,17 @@ NODE_FH = """
 
 @dataclass(frozen=True, eq=False)
 class Fibres:
-    """Compartments of axons along x, and their mechanisms.
+    """Axons along x: their compartments and mechanisms.
 
     Attributes
     ----------
     arrays : dict
-        Arguments of `Network.from_arrays`; the soma, which detects spikes, is the last node of
-        Ranvier but one.
+        Arguments of `Network.from_arrays`. `soma`, which detects spikes, is the last but one node
+        of Ranvier of each axon.
     geometry : Geometry
         The middle of each axon is at 0.
     ranvier : (fibres, nodes) int64
-        Nodes with channels.
+        Nodes of Ranvier by their numbers in the network; without myelin, all compartments.
     inserted : tuple of (text or name, nodes, parameters)
         Arguments of `Network.insert`.
     v_init : float, mV
@@ -147,9 +147,9 @@ class Fibres:
 
 
 def _moved(begin: np.ndarray, end: np.ndarray, at: ArrayLike | None) -> np.ndarray:
-    """Return compartment ends, (2, fibres, m, 3) float64, centred along x, then shifted to `at`.
+    """Return both ends of each compartment, (2, fibres, m, 3) float64, µm.
 
-    `begin` and `end` are (fibres, m), along x.
+    `begin` and `end` are (fibres, m), along x. The middle of each axon moves to `at`.
     """
     number = len(begin)
     shift = np.zeros((number, 3)) if at is None else as_real("at", at, "um")
@@ -169,7 +169,7 @@ def _diameters(diameters: ArrayLike) -> np.ndarray:
 
 
 def _chain(count: int, each: int) -> np.ndarray:
-    """Return the parents of `count` chains of `each` compartments, rooted at their first ones."""
+    """Return the parents in `count` chains of `each` nodes; the first node of each is a root."""
     parent = np.arange(each) - 1
     every: np.ndarray = parent + each * np.arange(count)[:, None]
     every[:, 0] = -1
@@ -177,7 +177,7 @@ def _chain(count: int, each: int) -> np.ndarray:
 
 
 def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> Fibres:
-    """Make McIntyre's myelinated axons; the space below the myelin is a layer.
+    """Make McIntyre's myelinated axons; the space below the myelin is a layer of nodes.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
 
 
 def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
-    """Return (m,) arrays for one axon's compartments, from a row of the table."""
+    """Return arrays by name, (m,), for the compartments of one axon, from its row of `TABLE`."""
     fibre, axon, node, apart, flut, lamellae = row.tolist()
     stin = (apart - _NODE_LENGTH - 2 * _MYSA_LENGTH - 2 * flut) / 6
     of_kind = {
@@ -278,7 +278,7 @@ def senn(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> 
     Parameters
     ----------
     diameters : (fibres,) float, µm
-        Axon diameters are 0.7 times, node distances 100 times these.
+        Diameters with myelin. The axon's diameter is 0.7 of it; nodes are 100 times it apart.
     nodes, at
         As in `myelinated`.
     """
@@ -331,7 +331,7 @@ def _bare(
     v_init: float,
     cm: float = 2.0,
 ) -> Fibres:
-    """Make axons without layers, all compartments with the same membrane."""
+    """Make axons whose compartments all have the same membrane, and no layers around them."""
     n, each = begin.shape
     ranvier = np.arange(n * each).reshape(n, each)
     arrays = {

@@ -45,12 +45,12 @@ class Geometry:
 
     @property
     def centre(self) -> np.ndarray:
-        """(n, 3) float64, µm."""
+        """Centre of each segment, (n, 3) float64, µm."""
         return (self.begin + self.end) / 2
 
     @classmethod
     def of_cable(cls, cable: Cable) -> Geometry:
-        """Return the segments of a cell; radii follow from the membrane area."""
+        """Return the segments of a cell, with the radii of cylinders of the same membrane area."""
         sections = cable.sections
         xyz = sections.points[:, :3].astype(np.float64)
         begin, end = cable.xyz.copy(), cable.xyz.copy()
@@ -69,7 +69,7 @@ class Geometry:
         return cls(begin, end, radius)
 
     def of(self, nodes: np.ndarray) -> Geometry:
-        """Return the segments of these nodes, (m,) int64."""
+        """Return the segments of some nodes, (m,) int64."""
         return Geometry(self.begin[nodes], self.end[nodes], self.radius[nodes])
 
     @classmethod
@@ -107,7 +107,10 @@ class Geometry:
 def geometry_of(
     cables: Sequence[Cable], count: int, shift: ArrayLike | None, turn: ArrayLike | None
 ) -> Geometry:
-    """Return the positions of nodes in `count` cells that repeat cables; see `Network.geometry`."""
+    """Return the positions of all nodes of `count` cells, which repeat the cables in turn.
+
+    `shift` and `turn` are as in `Network.geometry`.
+    """
     if not cables:
         raise InputError("the network has no cables; expected a Geometry of its nodes")
     shifts = np.zeros(3) if shift is None else as_real("shift", shift, "um")

@@ -57,7 +57,7 @@ class Medium:
 
     @property
     def scale(self) -> np.ndarray:
-        """(3,) float64: factors that scale lengths to a homogeneous medium of conductivity 1."""
+        """Factors, (3,) float64, by which lengths scale to a medium of conductivity 1."""
         return 1 / np.sqrt(np.asarray(self.sigma))
 
     @property
@@ -67,12 +67,12 @@ class Medium:
 
     @property
     def image(self) -> float:
-        """Strength of a source's image behind the surface."""
+        """Strength of the image of a source behind the surface, relative to the source."""
         sigma = float(np.asarray(self.sigma)[0])
         return (sigma - self.above) / (sigma + self.above)
 
     def below(self, name: str, positions: np.ndarray) -> np.ndarray:
-        """Check that positions, (k, 3), are not above the surface."""
+        """Return positions, (k, 3), or raise InputError if one is above the surface."""
         high = positions[:, 2] > (np.inf if self.surface is None else self.surface)
         if high.any():
             k = int(np.argmax(high))
@@ -114,10 +114,10 @@ def disk_potential(
     normal: ArrayLike = (0.0, 0.0, 1.0),
     medium: Medium | None = None,
 ) -> np.ndarray:
-    """Return the potential of an equipotential disk that delivers 1 µA, from both sides together.
+    """Return the potential of an equipotential disk that delivers 1 µA.
 
-    If the disk lies in an insulating surface, all current leaves on one side (Newman 1966, J
-    Electrochem Soc 113:501; Wiley and Webster 1982, IEEE Trans Biomed Eng 29:381).
+    The current leaves from both sides; if the disk lies in an insulating surface, from one side
+    (Newman 1966, J Electrochem Soc 113:501; Wiley and Webster 1982, IEEE Trans Biomed Eng 29:381).
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def disk_potential(
     centre : (3,) float, µm
     radius : float, µm
     normal : (3,) float
-        Of its plane, in which the conductivities must be equal.
+        Normal of the disk's plane; conductivities in the plane must be equal.
 
     Returns
     -------
@@ -243,7 +243,10 @@ def line_matrix(at: Geometry, electrodes: ArrayLike, medium: Medium | None = Non
 
 
 def _along(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the mean of 1/distance along lines, for electrodes off the lines."""
+    """Return the mean of 1/distance from an electrode, over the points of each line.
+
+    No electrode is on a line.
+    """
     way, to = end - begin, electrode - begin
     length = np.linalg.norm(way, axis=-1)
     long = length > 0
@@ -267,7 +270,10 @@ def _matrix(
     medium: Medium | None,
     mean: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Return potentials at electrodes; `mean` computes the mean of 1/distance along segments."""
+    """Return the potentials at electrodes due to 1 nA from each segment, (k, n) float64, mV.
+
+    `mean` returns the mean of 1/distance between electrodes and the points of segments.
+    """
     medium, places = medium or Medium(), _centres(at)
     if not isinstance(medium, Medium):
         raise InputError(f"medium is {type(medium).__name__}; expected a Medium")
@@ -290,7 +296,7 @@ def _matrix(
 
 
 def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the distance of each electrode from each segment's axis."""
+    """Return the distance from each electrode to each segment's axis, (k, n) float64."""
     way, to = end - begin, electrode - begin
     square = (way**2).sum(-1)
     share = np.divide((way * to).sum(-1), square, out=np.zeros(to.shape[:2]), where=square > 0)
@@ -300,7 +306,7 @@ def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.n
 
 
 def _check_apart(what: str, distance: np.ndarray, radius: np.ndarray, first: int = 0) -> None:
-    """Refuse an electrode inside a segment, or at a point."""
+    """Raise InputError if an electrode is inside a segment, or coincides with a point."""
     wrong = (distance < radius) | (distance == 0)
     if wrong.any():
         k, j = np.argwhere(wrong)[0]

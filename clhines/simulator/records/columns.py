@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RecordColumns:
-    """Places of a record; their names are made on demand."""
+    """The nodes, instances or rows that a record's columns stand for; makes names on demand."""
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # node in its cell, row, or instance
@@ -34,7 +34,7 @@ class RecordColumns:
         return len(self.number)
 
     def names(self) -> list[str]:
-        """Return a name for each column; see `Result.columns`."""
+        """Return the name of each column, as `Result.columns` describes names."""
         names = [f"{self.kind} {k}" for k in self.number.tolist()]
         if self.is_soma is not None:
             here = "" if self.cell is not None else "soma"
@@ -48,7 +48,10 @@ class RecordColumns:
 def columns_of(
     network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
 ) -> RecordColumns:
-    """Return the columns of a record of nodes, of instances, or of a matrix with `rows` rows."""
+    """Describe the columns of a record at nodes `at`, of instances of a group, or of a matrix.
+
+    `rows` counts the rows of the matrix; None: there is no matrix.
+    """
     if rows is not None:
         return RecordColumns("row", np.arange(rows))
     if isinstance(at, Group):
@@ -69,7 +72,7 @@ def columns_of(
 
 @unchangeable("another record(): a recording stays as it is")
 class Recording(int):
-    """A record's number, from `Simulation.record`: the key to its values in a result.
+    """The number of a record, from `Simulation.record`; ``result[recording]`` has its values.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class FeaturesSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class FeatureWindows:
-    """The features of a record, and their windows in a run."""
+    """The features of a record, and the windows of samples that they need in a run."""
 
     features: Features
     begin: np.ndarray  # (windows, width) sample numbers; 0 is the first of the run
@@ -76,7 +76,7 @@ class FeatureWindows:
         return replace(self, begin=self.begin[:, columns], end=self.end[:, columns])
 
     def values(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
-        """Compute the features of a run from the results of `take` for its chunks."""
+        """Compute the features of a run; `chunks` has the results of `take` for all its chunks."""
         size = 3 * len(self.begin)
         sums = chunks[-1][:size].reshape(3, len(self.begin), chunks[-1].shape[1])
         segments = joined([chunk[size:] for chunk in chunks])
@@ -84,7 +84,7 @@ class FeatureWindows:
 
 
 class HostFeatures:
-    """Features on the host, which stores all rows; see `DeviceFeatures`."""
+    """Computes features on the host, as `DeviceFeatures` does; it keeps all rows."""
 
     def __init__(self, windows: FeatureWindows) -> None:
         self._windows, self._rows = windows, list[np.ndarray]()
@@ -104,7 +104,7 @@ class HostFeatures:
 
 
 class DeviceFeatures:
-    """Features on a device, from one chunk of rows after another."""
+    """Computes features on a device, from one chunk of rows after another."""
 
     def __init__(self, windows: FeatureWindows, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self._windows, self._queue, self._dtype = windows, queue, np.dtype(dtype)
@@ -121,7 +121,7 @@ class DeviceFeatures:
         self._make_room(_ROOM)
 
     def _empty_state(self) -> tuple[cla.Array, cla.Array]:
-        """Return room for the open segment, its samples and the trace's last three."""
+        """Return memory for each trace's open segment and the trace's last three samples."""
         integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
 
@@ -138,10 +138,10 @@ class DeviceFeatures:
         kernel.launch_columns(self._queue, self._width, rows, most)
 
     def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:
-        """Add rows, the first of them after `first` steps; wait for the device.
+        """Add `rows` rows, the first one after `first` steps of the run; wait for the device.
 
-        Return (k, width) float64: sums, smallest and largest values of the windows so far, then
-        segments as in `segments.packed`: closed in these rows, and open after them.
+        Return (k, width) float64: sum, smallest and largest value of each window so far, then the
+        segments that these rows close or leave open, as `segments.packed` writes them.
         """
         first -= self._windows.first
         stride = int(array.shape[1])

@@ -31,10 +31,11 @@ class Clamps:
 class Membrane:
     """Computes membrane currents, nA and outward, from rows of voltages.
 
-    Neighbours of node j are entries ``begin[j]:begin[j + 1]`` in `neighbour_column` and
-    `node_column`, which number columns of `sampled` nodes, and in the axial conductance `g`, µS.
-    Electrodes of node j, numbered through all `clamps`, are ``clamp[clamp_begin[j]:clamp_begin[j +
-    1]]``. InputError: an electrode's current depends on voltage, or is not available.
+    A row has the voltages of the `sampled` nodes. The axial connections of recorded node j are
+    entries ``begin[j]:begin[j + 1]`` of `node_column` and `neighbour_column`, columns of both
+    voltages, and of `g`, their conductance, µS. Electrodes are numbered through all `clamps`; those
+    of node j are ``clamp[clamp_begin[j]:clamp_begin[j + 1]]``. InputError: an electrode's current
+    depends on voltage, or is not available.
     """
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
@@ -58,7 +59,7 @@ class Membrane:
         self._find_clamps(nodes if model.layers is None else model.layers.injected(nodes))
 
     def _find_clamps(self, nodes: np.ndarray) -> None:
-        """Find the electrodes at nodes; a repeated node repeats its electrodes."""
+        """Find the electrodes at `nodes`; if a node occurs twice, so do its electrodes."""
         clamp_nodes, columns, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
         for k, kind in enumerate(self._model.kinds):
             if not is_electrode(kind.mechanism):
@@ -68,7 +69,7 @@ class Membrane:
             if number.any():
                 instance, output = ranges(first, number), self._output(k)
                 column = np.arange(len(instance))
-                if not output and not kind.mechanism.uses_noise:  # those of equal values are one
+                if not output and not kind.mechanism.uses_noise:  # compute equal ones once
                     parameters = [np.zeros(kind.count), *kind.arrays().values()]
                     values = np.stack([a[instance] for a in parameters], axis=1)
                     _, at, column = np.unique(
@@ -86,9 +87,9 @@ class Membrane:
     def joints(
         self, order: np.ndarray, index: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return `begin`, columns, `g`, `clamp_begin` and `clamp` of nodes in an order.
+        """Return `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and `clamp`.
 
-        Columns are places in `index`, if any.
+        Recorded nodes are in this `order`. If there is an `index`, column k is ``index[k]``.
         """
         columns = self.neighbour_column, self.node_column
         other, own = (a if index is None else index[a] for a in columns)
@@ -119,9 +120,10 @@ class Membrane:
         return ""
 
     def currents(self, steps: np.ndarray, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """(rows, c) float64, nA: inward currents of all electrodes in these steps.
+        """Return the inward currents of all electrodes in some steps, (rows, c) float64, nA.
 
-        `outputs` are rows of these steps. Electrodes with equal parameters have one column.
+        `outputs` are rows of recorded currents in these steps, for `clamps` with an output.
+        Electrodes with equal parameters share a column.
         """
         currents, output = [np.zeros((len(steps), 0))], iter(outputs)
         for clamps in self.clamps:
@@ -129,7 +131,7 @@ class Membrane:
         return np.hstack(currents)
 
     def _current(self, clamps: Clamps, steps: np.ndarray) -> np.ndarray:
-        """(rows, c) float64, nA: currents that depend only on time and noise."""
+        """Compute inward currents that depend only on time and noise, (rows, c) float64, nA."""
         model = self._model
         kind = model.kinds[clamps.kind]
         t: Any = np.maximum((steps + 0.5) * model.dt, 0.0)[:, None]
@@ -143,7 +145,11 @@ class Membrane:
 
 
 def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the axial connections of nodes: node, nodes of both voltages, conductance, µS."""
+    """Return all axial connections, each from both of its nodes.
+
+    Of each: the node, the nodes with the voltages at its two ends, and its conductance, µS. In
+    layers, current also flows from the enclosing nodes of both ends.
+    """
     layers = model.layers
     if layers is None:
         below = np.flatnonzero(model.forest.parent >= 0)

@@ -29,11 +29,11 @@ NO_COLUMNS = RecordColumns("", np.zeros(0, np.int64))
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A request to record: a variable at places, and the reduction of its values."""
+    """A request to record a variable of nodes or instances, and to reduce its values."""
 
     name: str  # variable
     kind: int  # of the variable, or `VOLTAGE`, `ION` or `MEMBRANE`
-    index: np.ndarray  # (r,) int64: natural nodes, or instances of the kind
+    index: np.ndarray  # (r,) int64: nodes in natural order, or instances of the kind
     every: int = 1  # steps from one recorded row to the next
     reduce: str = ""  # one of `REDUCTIONS`, `FEATURES`, or empty: rows are kept
     threshold: float = 0.0  # for ``count`` and ``crossings``
@@ -55,23 +55,26 @@ class Record:
 
     @property
     def values_per_step(self) -> int:
-        """Approximate maximum of values on the device per step of a chunk."""
+        """Most values on the device per step of a chunk, approximately."""
         per_place = 2 if self.kind == MEMBRANE else 1
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
-        """Return how many steps precede each row that a run from `begin` to `end` records."""
+        """Return, for each row that a run from `begin` to `end` records, the steps before it."""
         first = begin + 1 if begin else 0
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
     def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
-        """Return a record of some columns, with other place numbers."""
+        """Return this record for some of its columns, numbered by `index` in `kind`."""
         windows = None if self.windows is None else self.windows.of_columns(columns)
         return replace(self, index=index, kind=kind, windows=windows)
 
 
 def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
-    """Return the records of a run of `steps` from `begin`; reduced ones are new objects."""
+    """Return the records of a run of `steps` steps from `begin` on.
+
+    Reduced records are new objects, so that their reductions start again.
+    """
 
     def of_run(record: Record) -> Record:
         if record.features is None:
@@ -84,7 +87,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether it records instances' current, and that is not a variable of their kind."""
+    """Whether a record is of a mechanism's current that is not one of its variables."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)
@@ -100,10 +103,10 @@ def has_bare_current(mechanism: Mechanism) -> bool:
 def chunk_of(
     records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int, memory: int = 0
 ) -> int:
-    """Check that a run fits the host's memory; return the steps of a chunk, whole epochs.
+    """Return the steps of a chunk, whole epochs, so that its rows fit into the device's memory.
 
-    A chunk's rows take up to `ROOM`, or a 64th of a GPU's `memory`: combining more rows at once
-    reads a matrix less often.
+    They take up to `ROOM` bytes, or a 64th of a GPU's `memory`: combining more rows at once reads a
+    matrix less often. Raise HostMemoryError if the run's rows do not fit into the host's memory.
     """
     step_bytes = sum(record.values_per_step for record in records) * itemsize
     if step_bytes * max(steps, epoch) < _FEW:

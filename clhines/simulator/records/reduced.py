@@ -85,8 +85,8 @@ class ReducedSpec(TemplateSpec):
 class View:
     """Rows of a record on a device: columns of a (rows, stride) array, from `column` on.
 
-    If the rows are `whole`, the columns are the places of the nodes, `places`. Kernels that write
-    no such rows give no places.
+    `places` are the positions of the recorded nodes in the engine's order of nodes; None: the
+    engine does not tell. If the rows are `whole`, they have all nodes in that order.
     """
 
     array: cla.Array
@@ -100,9 +100,10 @@ class View:
 
 
 class Reducer:
-    """Reduces the rows of one record; if `plain`, it returns the rows of its one source.
+    """Reduces the rows of one record.
 
-    Engines sample the `sources`: the record itself; for `MEMBRANE`, voltages and electrodes.
+    Engines sample its `sources`, which are records, too: the record itself or, for a membrane
+    current, voltages and currents of electrodes. If it is `plain`, it returns the rows as sampled.
     """
 
     def __init__(self, record: Record, model: Model) -> None:
@@ -119,17 +120,26 @@ class Reducer:
         self.plain &= record.every == 1 and not record.reduce
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
-        """Return values at the beginning of a step, (1, width); crossings continue from them."""
+        """Return the record's values at the beginning of a step, (1, width), from `samples`.
+
+        Crossings in the step are found by comparison with them.
+        """
         raise NotImplementedError
 
     def recorded_rows(self, first: int, rows: int) -> tuple[int, int]:
-        """Return the first recorded row and their number; row 0 is the end of step `first`."""
+        """Return the first of `rows` rows that is recorded, and how many are recorded.
+
+        Row 0 is the end of step `first`.
+        """
         begin = -(first + 1) % self.record.every
         return begin, max(0, -(-(rows - begin) // self.record.every))
 
 
 def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: float) -> np.ndarray:
-    """(most, width): ascending values of each column from the top, then `fill`."""
+    """Return the values of each column in a table, (most, width), ascending, then `fill`.
+
+    `column` has the column of each value; `most` is the largest number of values in a column.
+    """
     order = np.lexsort((values, column))
     number = np.bincount(column, minlength=width)
     packed = np.full((int(number.max(initial=0)), width), fill, values.dtype)
@@ -227,10 +237,11 @@ class DeviceReducer(Reducer):
         return program.build(self._queue.context, self._spec)
 
     def _of_places(self, view: View) -> tuple[list[cla.Array], cla.Array | None]:
-        """Return the tables of `membrane`, and the matrix, for the columns of a view.
+        """Return the tables of `Membrane.joints`, and the matrix, for the columns of a view.
 
-        Combined nodes come in the order of their places: neighbours in rows that are whole are read
-        together. Other rows keep this order, so that sums are rounded in the same way.
+        Before a linear combination, nodes are sorted by their places, so that neighbours in a whole
+        row are read together. Rows that are not whole keep this order, so that sums have the same
+        bits.
         """
         places, index = view.places, view.places if view.whole else None
         if self._tables is None or self._tables[0] is not places:
@@ -250,7 +261,7 @@ class DeviceReducer(Reducer):
         return self._tables[1:]
 
     def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
-        """Enqueue a kernel with one work-item per column; integer arguments become ``int``."""
+        """Enqueue a kernel with a work-item per column and `rows` rows; int becomes int32."""
         typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = width or self.width if name != "membrane" else len(self.record.index)
         launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
@@ -276,9 +287,10 @@ class DeviceReducer(Reducer):
     ) -> np.ndarray:
         """Reduce a chunk's rows; wait for the device.
 
-        The first row is the end of step `first`; `outputs` are electrodes' rows. Return (rows,
-        width); or (1, width): extreme, sum (float64) or count (int64) so far; or (k, width) int64:
-        steps at which each column crosses in these rows, filled up with -1.
+        The first row is the end of step `first`; `outputs` are rows of electrodes' currents. Return
+        (rows, width); for a reduction (1, width), the extreme, sum (float64) or count (int64) so
+        far; for ``crossings`` (k, width) int64, the steps at which each column crosses in these
+        rows, filled up with -1; for features what `DeviceFeatures.take` returns.
         """
         begin, kept = self.recorded_rows(first, rows)
         reduce = self.record.reduce
@@ -309,7 +321,11 @@ class DeviceReducer(Reducer):
         recorded_rows: tuple[int, int, int],
         outputs: Sequence[np.ndarray],
     ) -> tuple[View, bool]:
-        """Compute membrane currents and linear combinations; return also whether there are any."""
+        """Compute membrane currents and linear combinations from sampled rows, if there are any.
+
+        `recorded_rows` are the first, the interval and the number of recorded rows. Return the rows
+        and whether they were computed.
+        """
         begin, every, kept = recorded_rows
         mapped, (joints, matrix) = False, self._of_places(view)
         if self.membrane is not None:
@@ -331,7 +347,10 @@ class DeviceReducer(Reducer):
     def _combined(
         self, values: cla.Array, matrix: cla.Array, kept: int, rows_of: tuple[int, ...]
     ) -> cla.Array:
-        """Compute linear combinations of rows: partial sums first, then their sum."""
+        """Compute linear combinations of rows, by partial sums, which are then added.
+
+        `rows_of`: first row, interval of rows, stride and first column of `values`.
+        """
         assert self.record.matrix is not None
         spec, (width, terms) = self._spec, self.record.matrix.shape
         padded = width + -width % spec.lanes
@@ -394,7 +413,7 @@ _Kind = TypeVar("_Kind", bound=Reducer)
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers of a run's records; a record that continues keeps its reducer."""
+    """The reducers of a run's records. A record keeps its reducer from chunk to chunk."""
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:
         self._make = make
@@ -407,11 +426,14 @@ class Reducers(Generic[_Kind]):
 
     @property
     def sources(self) -> list[Record]:
-        """Records to sample for all reducers, one after another."""
+        """The records that an engine samples: the sources of all reducers, one after another."""
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
-        """(1, width) values of each record at the beginning of a step, from all `sources`."""
+        """Return each record's values at the beginning of a step, (1, width).
+
+        `samples` are of all `sources`.
+        """
         return [reducer.now(part, step) for reducer, part in self.with_samples(samples)]
 
     def with_samples(

@@ -17,7 +17,7 @@ from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
 
 
 class RecordedRows:
-    """Rows of a run's records; memory is kept while records are the same and rows fit."""
+    """Memory for the rows of a run's records; kept while records are the same and rows fit."""
 
     def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
@@ -25,7 +25,7 @@ class RecordedRows:
         self.forget_room()
 
     def forget_room(self) -> None:
-        """Allocate again for the next chunk, because records may lie elsewhere."""
+        """Allocate memory again for the next chunk, because variables may lie elsewhere."""
         self._begun = -1, list[Record]()  # allocated rows, and their records
         self._room, self._views = list[View](), list[View]()
         self._rows = -1
@@ -36,7 +36,10 @@ class RecordedRows:
         records: Sequence[Record],
         room_for: Callable[[int, list[Record]], list[View]],
     ) -> None:
-        """Begin a chunk; `room_for` allocates rows for the sources of records."""
+        """Begin a chunk of `rows` rows.
+
+        `room_for` allocates rows for records: it returns a `View` of the rows of each.
+        """
         room, begun = self._begun
         same = rows <= room and len(records) == len(begun)
         if not (same and all(a is b for a, b in zip(records, begun, strict=True))):
@@ -50,7 +53,7 @@ class RecordedRows:
 
     @property
     def every(self) -> int:
-        """Return of how many steps records keep one at least; engines need not write others."""
+        """Interval in steps of the rows that records need; engines need not write other rows."""
         each = [reducer.record for reducer in self.reducers.each]
         return gcd(*(1 if r.reduce else r.every for r in each)) or 1
 
@@ -62,11 +65,11 @@ class RecordedRows:
 
     @property
     def arrays(self) -> list[cla.Array]:
-        """Arrays that `kept` reads."""
+        """The arrays that `kept` will read."""
         return [view.array for view in self._views]
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
-        """Return the reduced rows of each record; each array is read once."""
+        """Reduce the rows of each record; `values_of` reads an array, each one once."""
         each, rows = self.reducers.each, self._rows
         whole = all([r.plain for r in each if r.record.kind < 0])
         host: dict[int, np.ndarray] = {}
