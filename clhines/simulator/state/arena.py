@@ -52,9 +52,9 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeats the arrays of one copy on a device.
+    """Repeats arrays of one copy of a network for all copies, on a device.
 
-    `gather` maps places of the solver's order to nodes of all copies.
+    `gather` has the node, among all copies, at each place of the solver's order.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Tiler:
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
     def tile(self, once: np.ndarray, whole: cla.Array, begin: int, step: int) -> None:
-        """Repeat (rows, n) values into `whole` from `begin` on.
+        """Write (rows, n) values of one copy for all copies into `whole`, from entry `begin` on.
 
-        Integers grow by `step` from copy to copy.
+        In each row the copies follow each other. Integers grow by `step` from copy to copy.
         """
         if not once.size:
             return
@@ -98,7 +98,10 @@ class Tiler:
         return packed
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
-        """Expand (k, n) `neighbours` of one copy to `reference.placed_neighbours` of all."""
+        """Expand (k, n) neighbours of one copy's nodes to places of neighbours of all copies.
+
+        They are as `reference.placed_neighbours` returns them.
+        """
         gather, places, n = self._gather, len(self._gather), of_one.shape[1]
         place = cla.empty(self.queue, n * self.copies, np.int32)
         self._kernels["invert_places"](
@@ -117,7 +120,11 @@ class Tiler:
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
-        """Write the active node of each place, and each active node's place from `begin` on."""
+        """Write the number of the active node at each place into `active`, and the reverse.
+
+        `number` has the active node's number of each node of a copy, or -1. The places of active
+        nodes are written to `ints`, from entry `begin` on.
+        """
         numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
         self._kernels["find_places"](
@@ -139,7 +146,9 @@ _FETCHED = 1 << 20  # numbers up to which one transfer beats one per region
 
 
 class Arena:
-    """Regions one after another in one array on a device; `tiler` repeats those of one copy.
+    """Regions by name, one after another, in one array on a device.
+
+    If `tiler` is given, it repeats regions of one copy for all copies.
 
     | v | state m | state h | ... |      offset["state m"] = where it begins
     """
@@ -160,7 +169,7 @@ class Arena:
         self._size += -self._size % size
 
     def room(self, name: str, shape: tuple[int, ...]) -> int:
-        """Add a region whose values come later; return its offset."""
+        """Add a region without values, which are set later; return its offset."""
         self.offset[name], self._shape[name] = self._size, shape
         self._size += prod(shape)
         return self.offset[name]
@@ -193,7 +202,10 @@ class Arena:
             self._parts.append((at, np.asarray(values, self.dtype)))
 
     def put(self, queue: cl.CommandQueue, onto: cla.Array | None = None) -> cla.Array:
-        """Copy all regions to the device, or into `onto`; regions cannot be added afterwards."""
+        """Copy all regions into a new array on the device, or into `onto`; return the array.
+
+        Regions cannot be added afterwards.
+        """
         if self._size >= 2**31:
             raise DeviceMemoryError(
                 f"the variables and events take {self._size} numbers; expected less than 2**31"
@@ -229,7 +241,10 @@ class Arena:
         return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
-        """Return a copy on the host, by one transfer; this arena itself if it is large."""
+        """Return an arena whose regions one transfer has brought to the host.
+
+        Return this arena if it is large, so that each region is transferred when it is read.
+        """
         if self._parts or self._size > _FETCHED:
             return self
         arena = copy(self)
@@ -253,12 +268,12 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _part_of(self, begin: int, size: int) -> int | None:
-        """Return the part that is exactly this region, while regions are not joined."""
+        """Return the number of the part in `_parts` that is exactly this region, or None."""
         parts = [(at, len(values)) for at, values in self._parts]
         return parts.index((begin, size)) if (begin, size) in parts else None
 
     def _joined(self) -> np.ndarray:
-        """Join all regions, and one number more, on the host."""
+        """Join all regions on the host, with one number more at the end."""
         if len(self._parts) == 1 and len(self._parts[0][1]) > self._size:
             return self._parts[0][1]
         whole = np.zeros(self._size + 1, self.dtype)

@@ -1,4 +1,4 @@
-"""Changes of a run on one device: parameters, constants, weights and the kept start."""
+"""Change a run on one device in place: parameters, constants, weights, and the kept start."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Place of a parameter's values, of all instances of a kind, on a device."""
+    """Where a device has the values of a parameter of all instances of a kind."""
 
     array: cla.Array
     offset: int
-    key: Hashable = ()  # the same for parameters with the same `places`
-    # place, less `offset`, and instance, (m,) each; None: one number serves all instances
+    key: Hashable = ()  # parameters with equal `places` have equal keys
+    # returns entries of the array after `offset`, and the instance of each, (m,) both; None: one
+    # number serves all instances
     places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
 
@@ -65,11 +66,11 @@ class Spread:
         self._written = deque[cl.Event | None](maxlen=8)
 
     def takes(self, storage: Storage, by: str) -> bool:
-        """Whether it can write there; without places, only one value for all."""
+        """Whether `put` can write there: without places, only one value for all instances."""
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
-        """Enqueue new values for the instances of a group, by its number."""
+        """Enqueue a write of new values for the instances of group number `group`."""
         numbers = value.numbers.astype(self.dtype)
         if storage.places is None:
             self._set(storage, 0, numbers[:1])
@@ -96,7 +97,7 @@ class Spread:
         self._written.append(set_soon(storage.array, storage.offset + first, numbers, self.queue))
 
     def of_each(self, group: int, value: ParameterValue) -> np.ndarray:
-        """Values of the instances of a group, or one for all."""
+        """Return the value of each instance of a group, or one value for all."""
         if value.by == "all":
             return value.numbers
         if (group, value.by) not in self._sources_of_each:
@@ -113,7 +114,7 @@ class Spread:
         offset: int = 0,
         single: bool = False,
     ) -> None:
-        """Enqueue ``target[at + offset] = numbers[source]``; `at` may be empty."""
+        """Enqueue ``target[at + offset] = numbers[source]``; `single`: one number for all."""
         if not at.size:
             return
         values = cla.to_device(self.queue, np.ascontiguousarray(numbers, self.dtype))
@@ -129,7 +130,7 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Places of a group's instances, and their indices in the group."""
+        """Return entries of the storage that hold a group's instances, and their index in it."""
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]
@@ -151,7 +152,7 @@ _SPARE_BITS = 8  # the present unit may waste so many of the largest sum's 62 bi
 class DeviceChanges:
     """Changes parameters, constants and weights of a run on one device in place.
 
-    Methods return False if they cannot; then another run is needed.
+    A method returns False if it cannot do that; then a new run is needed.
     """
 
     def __init__(self, run: Any) -> None:
@@ -199,7 +200,7 @@ class DeviceChanges:
         return bool(self.run.set_constants(d, b, g))
 
     def set_weights(self, weight: np.ndarray) -> bool:
-        """Replace all weights, if the integer unit in use still fits."""
+        """Replace all weights, if their sums fit the integer unit that is in use."""
         grid, connections = self.run.grid, self.model.connections
         if grid is None or grid.delivery is None or connections.rule is not None:
             return False
@@ -215,7 +216,7 @@ class DeviceChanges:
 
 
 def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
-    """Whether the start depends on a parameter, beyond values that the first step sets again."""
+    """Whether the initial state depends on a parameter, not only values that each step sets."""
     spike = mechanism.program.spike
     names = {name, HELD_STEPS} if spike is not None and name == spike.refractory else {name}
     if names & mechanism.compiled.start_uses:
@@ -229,10 +230,10 @@ def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
 def with_other_events(
     saved: dict[str, np.ndarray], before: Model, model: Model, num_sources: int
 ) -> dict[str, np.ndarray]:
-    """Replace the external events of `before` by those of `model` in a saved state.
+    """Change a state of model `before` to one of `model`, which has other external events.
 
-    At exact times each external event is a source, after the first `num_sources`, with one
-    connection, after all others.
+    At exact times an external event is a source with one connection. These sources come after the
+    first `num_sources`, and their connections after all others.
     """
     if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
         return saved

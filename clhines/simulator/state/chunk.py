@@ -1,4 +1,4 @@
-"""Results of some steps, and the spikes pending after them."""
+"""Results of a chunk of steps, and spikes whose events are pending after it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceR
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Results of a chunk; events from all sources, sorted by time, then source."""
+    """Results of a chunk of steps; events of all sources are sorted by time, then source."""
 
     spike_step: np.ndarray  # step of each event; -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
-    # (num_cells,), for the soma's voltage: 1 + first step after which it is not finite, or
-    # -1 - first step after which it is `RUNAWAY` or more, or 0
+    # (num_cells,), of the soma's voltage: 1 + first step after which it is not finite;
+    # -1 - first step after which it is `RUNAWAY` or more; else 0
     failed: np.ndarray
     values: RecordRows
     spike_time: np.ndarray  # ms
@@ -47,13 +47,13 @@ class Chunk:
     def of_steps(
         cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
-        """Return a chunk of events at the ends of steps -1 ... 2**31 - 1, in any order."""
+        """Make a chunk of events at the ends of steps, -1 to 2**31 - 1, in any order."""
         step, source, t = by_step(step, source, dt)
         return cls(step, source, failed, values, t)
 
 
 def runaways(v: np.ndarray, failed: np.ndarray, step: int) -> np.ndarray:
-    """Update `Chunk.failed` after a step that ends with the somas' voltages `v`, mV."""
+    """Return `Chunk.failed` after one more step, at whose end the somas' voltages are `v`, mV."""
     beyond = np.where(failed == 0, -1 - step, failed)
     marks = np.where(np.abs(v) < RUNAWAY, failed, np.where(np.isfinite(v), beyond, step + 1))
     return np.where(failed > 0, failed, marks)
@@ -70,7 +70,7 @@ def by_step(
 
 
 def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
-    """Return the steps whose ends are nearest to times, int64; -1 for t = 0."""
+    """Return the steps whose ends are nearest to times `t`, ms, int64; -1 for t = 0."""
     return np.ceil(t / dt - 0.5).astype(np.int64) - 1
 
 
@@ -84,10 +84,11 @@ def check_room(count: int, room: int, last: int) -> None:
 
 
 class UnderWay:
-    """Spikes whose events may be pending: from the last `max_delay` steps, known from `since` on.
+    """Spikes of the last `max_delay` steps, whose events may be pending.
 
     NEURON reads a weight when it delivers an event; here weights are summed when a cell spikes.
-    After a change of weights the sums are formed again, exactly, from these spikes.
+    After a change of weights the sums are computed again, exactly, from these spikes. Spikes before
+    step `since` are unknown.
     """
 
     def __init__(self, since: int = -1, step: ArrayLike = (), cell: ArrayLike = ()) -> None:
@@ -98,7 +99,7 @@ class UnderWay:
         return len(self._step)
 
     def note(self, chunk: Chunk, model: Model, step: int) -> None:
-        """Add the spikes of a chunk that ends when `step` begins."""
+        """Add the spikes of a chunk that ends at the beginning of `step`; drop older ones."""
         if not len(chunk.spike_step) and not len(self._step):
             return
         least = step - 1 - model.connections.max_delay
@@ -111,12 +112,12 @@ class UnderWay:
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
 
     def copies(self, sources: np.ndarray) -> UnderWay:
-        """Return the spikes of all copies; `sources`, (copies, s), numbers their sources."""
+        """Return the spikes of all copies; row k of `sources` numbers the sources of copy k."""
         steps = np.tile(self._step, len(sources))
         return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
-        """Raise InputError if sums, when `step` begins, may include unknown spikes."""
+        """Raise InputError if pending sums at the beginning of `step` may have unknown spikes."""
         last = self.since + model.connections.max_delay
         if self.since >= 0 and step <= last and incoming.any():
             raise InputError(
@@ -126,7 +127,10 @@ class UnderWay:
             )
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
-        """Return the sums when `step` begins, (slots, num_targets) int64."""
+        """Sum new weights of pending events at the beginning of `step`, in multiples of `unit`.
+
+        (slots, num_targets) int64.
+        """
         grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
         begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]
         sent = grid.order[ranges(begin, count)]

@@ -1,4 +1,4 @@
-"""Choices made once for a whole network, and shapes of its state's arrays."""
+"""Choices for a whole network, which its parts share, and shapes of its state's arrays."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MAX_EPOCH = 256  # most steps between two deliveries of spikes
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Everything outside a cell that can change the bits of its results.
+    """Choices that can change the bits of a cell's results but depend on other cells.
 
-    A network gives the same bits in one process and in any number of parts. So every choice that
-    looks at more than one cell is made here, for the whole network, and passed to the parts.
-    Engines derive the rest from `network` and the device: vector lanes, segment length, solver.
+    A network gives the same bits in one process and in any number of parts. So every such choice is
+    made here, for the whole network, and passed to the parts. Engines derive all other choices from
+    `network` and the device: vector lanes, segment length, solver.
     """
 
     network: Model  # of the whole network
@@ -30,14 +30,14 @@ class Decisions:
     slots: int  # rows of the ring of events; step s uses row ``s % slots``
     scale: float  # unit of the integer weights, a power of two; sums fit in int64
     constant_factors: bool  # conductances change at roots only
-    inflow: bool  # constant mechanisms exist, or may come
-    # (num_cells,) int64, or None: the cells of `network` by gid, if a rank has described only its
-    # own cells; these come first in `network`
+    inflow: bool  # there are constant mechanisms, or `set` may add some
+    # (num_cells,) int64, the cells of `network` by gid, if each rank has described only its own
+    # cells, which come first in `network`; else None
     by_gid: np.ndarray | None = None
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
-        """Decide for the whole network; InputError if the weights fit no common unit."""
+        """Make the choices for a network; InputError if its weights fit no common unit."""
         return cls(
             network=network,
             split=split,
@@ -74,7 +74,7 @@ def slots_of(least: int, most: int) -> int:
 
 
 def external_sums(model: Model) -> np.ndarray:
-    """(num_targets,) float64: largest sum of external events in one step."""
+    """Return the largest sum of external events of each target in one step, (num_targets,)."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     each = np.bincount(where.reshape(-1), np.abs(events.weight), len(key))
@@ -89,7 +89,10 @@ def incoming_scale(model: Model) -> float:
 
 
 def scale_of(total: float, most: float, target: int) -> float:
-    """Return the unit for the largest sum, `total` at `target`, and the largest weight `most`."""
+    """Return the unit of integer weights, for the largest sum and the largest weight `most`.
+
+    The largest sum is `total`, at `target`, which the error names.
+    """
     return unit_of(total, most, target) if most else float(2.0 ** (np.frexp(total)[1] - 62))
 
 
@@ -99,7 +102,7 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Return the length of an array's axis; see `Field`."""
+    """Return the length of an axis of a state's array, with an entry per `per`; see `Field`."""
     if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net
         assert net is not None

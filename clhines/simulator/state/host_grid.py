@@ -22,7 +22,10 @@ def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Advance the plastic connections of a saved state to `step`, without an event."""
+    """Return a saved state whose plastic connections are advanced to `step`, without an event.
+
+    Weights with ``dw/dt`` are otherwise as of the last event.
+    """
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:
         return saved
@@ -40,7 +43,10 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
 
 
 class HostGrid:
-    """NumPy version of `Grid`; `incoming` is (slots, num_targets) int64."""
+    """Delivers events in whole steps, in NumPy, as `Grid` does on a device.
+
+    `incoming`, (slots, num_targets) int64, has sums of integer weights; step s uses slot s % slots.
+    """
 
     def __init__(self, model: Model, decisions: Decisions) -> None:
         self.model, self.slots, self.scale = model, decisions.slots, decisions.scale
@@ -60,7 +66,10 @@ class HostGrid:
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each kind, its instances that receive events in a step, and summed weights."""
+        """Yield each kind with events in a step, its instances that receive them, and the sums.
+
+        Then clear the step's sums.
+        """
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))
         weight = np.rint(events.weight[now] / self.scale).astype(np.int64)
@@ -74,7 +83,7 @@ class HostGrid:
         slot[:] = 0
 
     def send(self, step: int, sources: np.ndarray) -> None:
-        """Deliver the spikes of a step, from all sources at once."""
+        """Deliver the spikes of all `sources` that spike in a step, and change plastic weights."""
         connections = self.model.connections
         sent = self.connections_of(sources)
         rule = connections.rule
@@ -100,7 +109,10 @@ class HostGrid:
             self._change(REWARD, np.arange(self.model.connections.count), step, reward)
 
     def _change(self, event: str, connections: np.ndarray, step: int, reward: float = 0.0) -> None:
-        """Change the plastic connections among these, at an event."""
+        """Apply the rule's actions for an event (``pre``, ``post``, reward) to `connections`.
+
+        Connections that are not plastic do not change.
+        """
         grid, course, rule = self.model.connections, self._course, self._course.rule
         plastic = connections[grid.plastic[connections]]
         values = {**course.constants, REWARD: reward, "w_": self.weight[plastic]}
@@ -121,7 +133,7 @@ class HostGrid:
         check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
-        """Return the traces of cells in a step, by their names in actions."""
+        """Return the traces of cells `at` in a step, by the names that actions use."""
         names = self._course.rule.kept[side]
         elapsed = step - self._last[side][at] if names else at
         return {

@@ -17,10 +17,10 @@ from clhines.simulator.model.model import Model, Played
 
 
 def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, float], ...]:
-    """Return (entry, share) pairs; the value at time `t`, ms, is their weighted sum.
+    """Return pairs of an entry of ``played.y`` and a share, whose sum is the value at `t`, ms.
 
-    `number` entries have been delivered. No pairs: no value yet. As NEURON does, extrapolate from
-    the last two delivered entries and the next queued one.
+    `number` entries have been delivered; without pairs there is no value yet. An interpolated value
+    is, as NEURON's, on the line through the last delivered entry and the next one.
     """
     times = played.t
     if not played.continuous:
@@ -34,13 +34,13 @@ def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, floa
 
 
 def value_after(played: Played, number: int, t: float) -> float:
-    """Return the value at time `t`, ms, after `number` entries; NaN: no value yet."""
+    """Return the value at time `t`, ms, when `number` entries are delivered; NaN: none yet."""
     parts = [float(share * played.y[k]) for k, share in shares_after(played, number, t)]
     return sum(parts[1:], parts[0]) if parts else float("nan")
 
 
 def entries_until(played: Played, t: float) -> int:
-    """Count the entries up to a time, ms."""
+    """Return how many entries have times up to `t`, ms."""
     return int(np.searchsorted(played.t, t, side="right"))
 
 
@@ -63,27 +63,27 @@ class PlayedValues:
                 self._set(played, number, played.t[number - 1])
 
     def begin(self, t: float) -> None:
-        """Mark the entries up to a time, ms, as delivered; set nothing."""
+        """Count the entries up to time `t`, ms, as delivered; set no values."""
         self._came = [entries_until(played, t) for played in self._played]
 
     def at(self, t: float, middle: float) -> None:
-        """Set values in the middle of a step, ms; interpolated ones for its end, `t`."""
+        """Set values in the middle of a step; interpolated values are those of its end, `t`, ms."""
         self.begin(middle)
         for played, number in zip(self._played, self._came, strict=True):
             if played.continuous or t <= middle:  # others are queued, and follow the states
                 self._set(played, number, t)
 
     def has(self, k: int) -> bool:
-        """Whether queued values are played into a kind."""
+        """Whether values are played into kind `k` in the order of the event queue."""
         return k in self._of_kind
 
     def before(
         self, k: int, here: np.ndarray, until: float, due: np.ndarray, sent: np.ndarray
     ) -> None:
-        """Deliver the entries of a kind that precede its events and are due until `until`, ms.
+        """Set played values of kind `k` that are due by `until`, ms, and precede its next events.
 
-        `here`, (count,) bool, selects instances. `due` and `sent`, (count,), ms, are the times of
-        their next events.
+        `here`, (count,) bool, selects instances. `due` and `sent`, (count,), ms, are the times at
+        which the next event of each is due and was sent.
         """
         for number in self._of_kind.get(k, ()):
             played = self._played[number]
@@ -105,4 +105,4 @@ class PlayedValues:
             self._parameters[played.kind][played.parameter][played.instance] = value
 
     def note(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Note that a value is set, as the weighted sum `shares`; for gradients."""
+        """Do nothing; gradients override it, to note how a value is computed from ``played.y``."""

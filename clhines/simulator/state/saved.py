@@ -96,12 +96,12 @@ def write(
 
 
 def _settings(model: Model) -> str:
-    """Return the settings on which a state depends besides the network, for messages."""
+    """Return the settings on which a state depends besides the network, as a text."""
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
 def _difference(saved_settings: str, model: Model) -> str:
-    """Say how a saved state differs from a model: in settings, or in the network.
+    """Say, for an error, how a saved state differs from a model: in settings or in the network.
 
     `saved_settings` is empty for files of earlier versions, which have no settings.
     """
@@ -116,7 +116,10 @@ def _difference(saved_settings: str, model: Model) -> str:
 def read(
     path: PathLike, model: Model, dtype: np.dtype, digest: str
 ) -> tuple[int, dict[str, np.ndarray]]:
-    """Read a state: its step and all `members`. InputError if it does not fit this network."""
+    """Read a state; return its step and arrays. InputError if it does not fit the model.
+
+    `digest` is the model's `signature`.
+    """
     with Npz(path, _WHAT) as file:
         if file.header("network")[1] == np.uint8:  # the text of a network
             raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
@@ -189,7 +192,7 @@ def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
-    """Return the least and the largest valid values of an array; None: no bound."""
+    """Return the smallest and the largest valid value of an array; None: no bound."""
     if field.key == "failed":  # a failed run cannot be saved
         return 0, 0
     if field.key == "held":
@@ -209,7 +212,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
-    """Return the bounds of pending sums: the weights of all sources together."""
+    """Return the bounds of pending sums: no sum exceeds all weights to its target together."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)
@@ -241,7 +244,7 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
 
 
 def _check_rings(where: str, arrays: Mapping[str, np.ndarray], model: Model, least: float) -> None:
-    """Raise InputError for a cursor outside its ring, or an event that is overdue."""
+    """Raise InputError if a cursor is outside its ring, or an event is due before `least`, ms."""
     netcons, size = model.netcons, ring_sizes(model)
     source, cursor = netcons.source, arrays["cursor"]
     lag = arrays["count"][source] - cursor

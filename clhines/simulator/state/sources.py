@@ -29,13 +29,15 @@ MOST_STEPS = 2**13  # of delay for which a ring has room; a longer one may overf
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Tables for exact times. Targets are the instances of all kinds with NET_RECEIVE.
+    """Tables of sources, connections and targets for events at exact times.
 
-    `target` is (m,), by connection. `order` sorts connections by target, stably; `first`,
-    (num_targets + 1,), delimits each target's. `ring`: initial times, ms, of spike trains, `count`
-    of each source. `layers`: targets of a layer depend, within a step, only on earlier layers.
-    `apart`: all events of a step precede the currents of all nodes. `tight`: some ring has less
-    room than its longest delay needs.
+    Targets are the instances of all `kinds` with NET_RECEIVE; those of kind k begin at
+    ``first_target[k]``. `target`, (m,), is each connection's. `order` sorts connections by target,
+    stably; `first`, (num_targets + 1,), delimits those of each target. Source s has the entries
+    from ``ring_first[s]`` of `ring`, ``ring_size[s]`` of them; at the start they hold the times of
+    spike trains, ms, and `count` is their number. `layers`: targets of a layer depend, within a
+    step, only on earlier layers. `apart`: all events of a step precede the currents of all nodes.
+    `tight`: a ring has less room than its longest delay needs.
     """
 
     kinds: tuple[int, ...]
@@ -53,15 +55,16 @@ class Wires:
     tight: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """Ring sizes with room for `steps` more of artificial cells: (num_sources,) int64."""
+        """Return ring sizes, (num_sources,) int64; artificial cells have room for `steps` more."""
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
 
 
 def steps_between(model: Model, chosen: np.ndarray) -> int | None:
-    """Count steps that a launch may take before an event sent in it, by `chosen`, is due.
+    """Return how many steps a launch may take before an event that is sent in it is due.
 
-    None: no limit. 0: an event may be due in the step that sends it. An event that an instance
-    sends just after the middle of a step may be due, by rounding, exactly at a middle.
+    `chosen`, (m,) bool, are the connections that count. None: no limit. 0: an event may be due in
+    the step that sends it. An event that an instance sends just after the middle of a step may be
+    due, by rounding, exactly at a middle.
     """
     if not chosen.any():
         return None
@@ -77,7 +80,7 @@ def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
 
 
 def steps_of_cells(model: Model) -> int | None:
-    """Return `steps_between` of connections among cells, without artificial cells."""
+    """Return `steps_between` for connections out of a cell; artificial cells do not count."""
     sends = model.sources.is_emitted | model.sources.is_detected
     sent = (sends & ~artificial_sources(model))[model.netcons.source]
     return steps_between(model, sent & ~within_cells(model))
@@ -86,7 +89,10 @@ def steps_of_cells(model: Model) -> int | None:
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:
-    """Copy ring entries, after `count` events, from rings of `sizes` to rings of `others`."""
+    """Copy the latest entries of all rings, which have `sizes`, to rings of sizes `others`.
+
+    `count` is the number of events that each source has sent.
+    """
     if np.array_equal(sizes, others):
         return ring
     kept = np.minimum(np.minimum(sizes, others), count)
@@ -98,7 +104,7 @@ def moved_rings(
 
 
 def wires_of(model: Model) -> Wires:
-    """Return the tables of a model; InputError if events circulate without delay."""
+    """Return the tables of a model; InputError if instances send in a circle within a step."""
     kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
     counts = np.array([model.kinds[k].count for k in kinds], np.int64)
     first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))
@@ -196,17 +202,20 @@ TOLERANCE = 1e-10  # steps before the end of a bin from which NEURON moves event
 
 
 def detected(model: Model) -> np.ndarray:
-    """(m,) bool: connections whose source is a threshold crossing."""
+    """Return which connections have a detector of threshold crossings as source, (m,) bool."""
     return model.sources.is_detected[model.netcons.source]
 
 
 def has_second_round(model: Model) -> bool:
-    """Whether an event sent within a step may be due in the same bin."""
+    """Whether an event that is sent within a bin may be due in the same bin."""
     return bool((~detected(model) & (model.netcons.delay < 0.5 * model.dt)).any())
 
 
 def bin_end(then: np.ndarray, begin: float, dt: float) -> np.ndarray:
-    """End of a step's bin, ms, for events sent `then`, with the rounding of NEURON's clock."""
+    """Return the end of a step's bin, ms, for events sent at times `then`, ms, (k,) float64.
+
+    `begin`, ms, is the beginning of the step; the end is rounded as NEURON's clock.
+    """
     middle = begin + 0.5 * dt
     drift = ((middle + 0.5 * dt) - begin) - dt
     return (middle - TOLERANCE * dt) - drift * np.rint((middle - then) / dt)

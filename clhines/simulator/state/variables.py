@@ -1,6 +1,6 @@
 """Every value of a network that changes, in NumPy, and calls of mechanisms' blocks.
 
-The reference works on `Variables`; runs on devices take their start from them.
+The reference works on `Variables`; runs on devices take their initial values from them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ BlockFunction = tuple[list[Argument], list[Argument], Callable[..., Any] | None]
 
 @dataclass(eq=False)
 class Queue:
-    """Self events of the instances of a kind, in the order sent, and their WATCH conditions."""
+    """Self events of a kind's instances, in the order of sending, and their WATCH conditions."""
 
-    time: np.ndarray  # (capacity, count), when due, ms
+    time: np.ndarray  # (capacity, count), when the event is due, ms
     flag: np.ndarray  # (capacity, count)
-    sent: np.ndarray  # (capacity, count), ms
-    connection: np.ndarray  # (capacity, count), the one whose event sent it; -1: none
+    sent: np.ndarray  # (capacity, count), when it was sent, ms
+    connection: np.ndarray  # (capacity, count), whose event made the instance send it; -1: none
     size: np.ndarray  # (count,), pending events
     last: np.ndarray  # (count,), latest event with flag 1, which net_move moves; -1: none
     armed: np.ndarray  # (watches, count)
@@ -72,7 +72,7 @@ class BlockCall:
     t: dict[str, float | np.ndarray]
     flag: np.ndarray | None = None
     weight_at: np.ndarray | None = None  # place of the event's first weight; -1: none
-    other_at: np.ndarray | None = None  # likewise of the connection that FOR_NETCONS visits
+    other_at: np.ndarray | None = None  # place of the first weight that FOR_NETCONS visits
     step: int = 0
     sums: np.ndarray | None = None  # summed weights of events in whole steps
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
@@ -96,12 +96,12 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 class Variables:
     """All values that change in a network, or in a part of one.
 
-    A part needs the `decisions` of the whole network. `once` is the model of nodes and instances:
-    `model`, or one of its equal copies. `remote_v`, mV: voltages of nodes on other ranks.
-    `failed`: see `Chunk.failed`. `wanted`: recorded outputs. `parameters`, `states` and `outputs`
-    have one dict per kind of (count,) float64 by name. `ions`: (n,) by variable, such as ``cai``,
-    and ``dica`` for the slope. `drawn`: how many numbers each Random123 stream has given, by
-    (kind, name).
+    A part needs the `decisions` of the whole network. `once` is the model whose nodes and instances
+    have values here: `model`, or one of its equal copies. `remote_v`, mV: voltages of nodes on
+    other ranks. `failed`: see `Chunk.failed`. `wanted`: names of recorded outputs, by kind.
+    `parameters`, `states` and `outputs` have a dict for each kind: (count,) float64 by name.
+    `ions`: (n,) by variable, such as ``cai``, and ``dica`` for the slope of a current. `drawn`: how
+    many numbers each Random123 stream has given, by (kind, name).
     """
 
     starts_currents = True  # False: nothing that lasts depends on the first currents
@@ -162,7 +162,7 @@ class Variables:
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
-        """Instances of each kind in rounds; in a round each ion variable is written once."""
+        """Instances of each kind in rounds, so that a round writes each ion variable once."""
         return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
 
     @cached_property
@@ -203,7 +203,7 @@ class Variables:
 
     @cached_property
     def singles(self) -> list[list[tuple[str, bool]]]:
-        """Each kind's parameters: name, and whether one number serves all instances."""
+        """For each kind, its parameters: name, and whether one number serves all instances."""
         played = {(p.kind, p.parameter) for p in self.model.played}
         return [
             [(n, n in kind.singles and (k, n) not in played) for n in kind.mechanism.parameters]
@@ -217,7 +217,10 @@ class Variables:
                 outputs.setdefault(name, np.zeros(kind.count))
 
     def declared(self, k: int) -> tuple[str, ...]:
-        """Return the wanted outputs that the mechanism declares; the bare current is not one."""
+        """Return the recorded outputs of kind `k` that its mechanism declares.
+
+        A current that is not a variable is recorded, but not declared.
+        """
         if not self.wanted[k]:
             return ()
         declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}
@@ -268,10 +271,13 @@ class Variables:
     def note_call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall, values: list[object]
     ) -> None:
-        """Note a call and the values that the block reads, before it changes any; for gradients."""
+        """Do nothing; gradients override it, to note the values that a block reads."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
-        """Return a block's arguments and NumPy function; None if it sets nothing wanted."""
+        """Return a block's arguments that it reads and sets, and its NumPy function.
+
+        The function is None if the block sets nothing.
+        """
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)
@@ -311,7 +317,7 @@ class Variables:
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
 
     def _pointed(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
-        """Return the states or voltages that pointers refer to."""
+        """Return the states or voltages to which pointers of `instances` refer."""
         if (k, name) in self.model.read:
             to = self.model.read[k, name]
             return self.states[to.kind][to.state][to.instance[instances]]
@@ -330,7 +336,7 @@ class Variables:
         return np.where(place < 0, 0.0, padded[place])
 
     def place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
-        """(r,) int64: place of a weight of each event's connection; -1: no connection."""
+        """Return the place of weight `name` of each event's connection, (r,) int64; -1: none."""
         at = call.weight_at if role == "weight" else call.other_at
         net = self.model.kinds[k].mechanism.program.net
         assert net is not None and at is not None  # a weight is of an event
@@ -375,7 +381,7 @@ class Variables:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
 
     def _add_current(self, kind: Kind, name: str, value: np.ndarray, instances: np.ndarray) -> None:
-        """Add to an ion's current or its slope, per area."""
+        """Add the currents of instances, or their slopes, to an ion's variable, per area."""
         node, per_area = kind.node[instances], 1.0
         if kind.mechanism.kind == "point":
             per_area = 1.0 / (DENSITY * self.model.area[node])
@@ -414,7 +420,7 @@ class Variables:
                 self.call(k, block, instances, BlockCall(self.v_of(k, instances), dict(t)))
 
     def v_of(self, k: int, instances: np.ndarray) -> np.ndarray:
-        """Voltages of instances, mV; 0 for artificial cells."""
+        """Return the voltages of instances, mV; 0 for artificial cells."""
         kind = self.model.kinds[k]
         artificial = kind.mechanism.kind == "artificial"
         return np.zeros(len(instances)) if artificial else self.v[kind.node[instances]]
@@ -446,7 +452,7 @@ class Variables:
         return kinds[one.family][one.kind], one.name
 
     def copy(self) -> Variables:
-        """Copy the containers but share the arrays; replace arrays one by one."""
+        """Copy the containers but share the arrays, which the caller replaces one by one."""
         copied = copy(self)
         copied.functions = {}  # they depend on the model, and it may be replaced
         vars(copied).pop("rounds", None)  # likewise
@@ -463,7 +469,7 @@ class Variables:
         return copied
 
     def save(self, real: DTypeLike = np.float64, copy: bool = True) -> dict[str, np.ndarray]:
-        """Return all arrays of the schema, by their names in a file."""
+        """Return all arrays of `Model.schema`, by their names in a file."""
         schema = self.model.schema
         return {f.key: self.array(f).astype(f.dtype_in(real), copy=copy) for f in schema}
 
@@ -509,9 +515,9 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
 
 
 class Copies:
-    """Map indices of one copy to indices among all copies.
+    """Maps indices of one copy of a network to indices among all copies.
 
-    `sources` and `connections` are (copies, n) int64.
+    `sources` and `connections`, (copies, n) int64, are the numbers of each copy's.
     """
 
     def __init__(
@@ -530,9 +536,9 @@ class Copies:
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
     def places(self, field: Field) -> np.ndarray | None:
-        """Return the indices of a field's entries among all copies, (copies, m) int64.
+        """Return the index of each entry of a field in each copy, (copies, m) int64.
 
-        None: the copies follow each other.
+        None: all entries of one copy follow those of the copy before.
         """
         key = field.per, field.kind
         if key not in self._known:
@@ -567,7 +573,7 @@ class Copies:
         return _entries(offsets(old), starts(new)[sources])
 
     def tiled(self, field: Field, values: np.ndarray) -> np.ndarray:
-        """Expand an array of one copy to all copies."""
+        """Expand a field's array of one copy to all copies."""
         at = self.places(field)
         if at is None and not field.refers:
             return np.tile(values, self.count)
@@ -586,25 +592,31 @@ class Copies:
 
 
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return entries of ranges: `first` delimits them in one copy, `begin` starts all."""
+    """Return the entries of consecutive ranges in each copy, (copies, m) int64.
+
+    `first` delimits the ranges in one copy; `begin`, (copies, ranges), has their first entries.
+    """
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])
 
 
 def alike(model: Model) -> Copies:
-    """Return the map from one copy to all of a model whose copies are equal."""
+    """Return the map from one copy to all copies, for a model of equal copies."""
     assert model.alike is not None
     return Copies(model.once, model, model.alike.sources, model.alike.connections)
 
 
 def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Expand a saved state of one copy to all copies, unless it is of all already."""
+    """Expand a saved state of one copy to all copies; a state of all copies stays."""
     whole = len(saved["v"]) == model.forest.num_nodes
     return saved if whole else alike(model).state(saved)
 
 
 def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
-    """Expand rings, connections and queues to all copies; per-node and per-instance values stay."""
+    """Return variables with rings, connections and queues of all copies of `model`.
+
+    Values by node and by instance stay those of one copy.
+    """
     variables_here, copies = variables.copy(), alike(model)
     variables_here.model, variables_here.wires = model, wires
     for one in variables.model.schema:
@@ -614,7 +626,7 @@ def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
 
 
 def whole(variables: Variables) -> Variables:
-    """Expand node and instance values to all copies."""
+    """Return variables with values by node and by instance of all copies."""
     once, model = variables.once, variables.model
     if once is model:
         return variables
@@ -629,7 +641,7 @@ def whole(variables: Variables) -> Variables:
 
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:
-    """Expand events and failures of one copy at the start to all copies."""
+    """Expand a chunk of one copy, with the events of the start, to all copies."""
     if model.alike is None:
         return early
     source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
