@@ -57,7 +57,7 @@ _NOT_SPLIT = {  # needs of networks that ranks cannot split, and the refusals
 
 
 def check_options(options: Iterable[str], parameters: Iterable[str]) -> None:
-    """Refuse unknown `Solver` options; suggest also `parameters` of `Simulation`."""
+    """Raise InputError for an option that no `Solver` has; suggest `parameters`, too."""
     solver = [name for name in signature(Solver).parameters if name not in ("forest", "options")]
     solver_options = {*solver, *(name for row in METHODS.values() for name in row.options)}
     expected = [name for name in parameters if name not in ("self", "options")]
@@ -78,7 +78,10 @@ class EngineRun:
 
 
 def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
-    """Return the engines to try on a ``gpu``, ``cpu`` or ``host``; InputError if none fits."""
+    """Return engines by this name that support `needs` on a device, in the order to try them.
+
+    `device` is ``gpu``, ``cpu`` or ``host``. InputError if there is none.
+    """
     engines = [e for e in ENGINES if e.name == name]
     if name in ("auto", FAMILY):
         engines = [e for e in ENGINES if e.on == device or (not e.on and name == "auto")]
@@ -89,7 +92,7 @@ def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
 
 
 def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, device: str) -> str:
-    """Name the needs that no engine of `engines` supports, and other engines that do."""
+    """Return the error: which needs `engines` do not support, and engines that support all."""
     others = [repr(e.name) for e in ENGINES if e.supports(needs) and e.runs_on(device)]
     expected = listed(others or ["a network without"])
     lacking = min((needs & e.lacks for e in engines), key=len) if needs <= ALL else needs - ALL
@@ -102,7 +105,7 @@ def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, 
 
 
 def described() -> list[tuple[str, str, str, str, str]]:
-    """Return name, devices, description, missing needs and limits of each engine, as text."""
+    """Return a row of texts for each engine: name, devices, description, missing needs, limits."""
     rows = []
     for e in ENGINES:
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
@@ -156,7 +159,10 @@ def make_own(
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
-    """Use engine steps on all ranks if one needs it: its cells are too large for epochs."""
+    """Return this rank's run and engine, or engine steps if another rank needs it.
+
+    A rank needs engine steps if a cell is too large for epochs.
+    """
     by_steps = ranks.gather_numbers([engine == "steps"])[:, 0]
     with ranks.agreed():
         if by_steps.any() and engine.startswith(FAMILY):
@@ -166,14 +172,14 @@ def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str
 
 
 def check_split(needs: frozenset[str]) -> None:
-    """Refuse to split a network whose parts interact within a step."""
+    """Raise InputError for needs of a network whose parts would interact within a step."""
     for word, name in _NOT_SPLIT.items():
         if word in needs:
             raise InputError(refusal(name))
 
 
 def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[Engine]:
-    """Return the engines to try; none for a user's function."""
+    """Return the engines to try, in order; none if the user's function makes the run."""
     needs, device = model.needs, "host"
     if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}
@@ -190,7 +196,7 @@ def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[En
 
 
 def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
-    """Make the run of the first engine that can; return also its name."""
+    """Make the run of the first engine that supports the job; return also the engine's name."""
     refusals = list[str]()
     for engine in engines:
         phase(f"planning for engine {engine.name}")
@@ -209,9 +215,10 @@ def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
 
 
 def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) -> Run:
-    """Make a run of this rank's own network, joined to others, by the first engine that can.
+    """Make the run of a rank whose network exchanges events with those of other ranks.
 
-    `is_shared`: the ranks of this machine share one device; a GPU then simulates all their cells.
+    `joints` say how they are connected. `is_shared`: the ranks of this machine share one device; a
+    GPU then simulates all their cells in one run.
     """
     needs = job.model.needs
     joints.ranks.agree(None)  # if a rank has failed before, all learn it here
@@ -238,7 +245,7 @@ _Described = tuple[str, list[np.ndarray], Ends, np.ndarray, RankLayout]
 
 
 def _on_one_device(job: Job, engine: str, joints: Joints) -> OneDeviceRun | None:
-    """Run all ranks' networks on rank 0's device; return None if that is not supported."""
+    """Make a run of all ranks' networks on rank 0's device; None if that is not supported."""
     ranks, model, reason = joints.ranks, job.model, ""
     outbox = Outbox(joints, model)
     with joints.agreed():
@@ -288,7 +295,10 @@ def make_reference(job: Job) -> Reference:
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
-    """Return the request for engine steps; DeviceError if the user named an engine."""
+    """Return the request for engine steps, after `error` of a kernel of another engine.
+
+    DeviceError if the user has named the engine.
+    """
     assert request.queue is not None  # all engines of `FAMILY` have one
     reason = str(error).splitlines()[0]
     if isinstance(error, BuildError):  # its text shows the source

@@ -51,7 +51,7 @@ class RunCourse:
         self._timed_from = self._begin, self._clock  # step and time, for the speed of the bar
 
     def run(self, chunk: int, show: bool) -> Result:
-        """Advance to the end in chunks of `chunk` steps; `show` a progress bar."""
+        """Advance to the end in chunks of `chunk` steps; show a progress bar if `show`."""
         dt, progress, interrupted = self._runner.model.compiled.dt, self._progress, False
         progress.at_start, ranks = False, self._runner.ranks
         show = show and self._runner.is_first
@@ -84,7 +84,10 @@ class RunCourse:
         return result
 
     def _advance(self, count: int) -> None:
-        """Advance by a chunk and note it, or that its steps are lost."""
+        """Advance by a chunk of `count` steps and keep its results.
+
+        If that fails, the simulation has no state to continue from.
+        """
         runner, progress = self._runner, self._progress
         try:
             with naming_memory(runner.model.network, count):
@@ -141,7 +144,7 @@ class RunCourse:
         )
 
     def _warn_of_runaways(self, failed: np.ndarray) -> None:
-        """Warn about the first cell whose voltage exceeded `RUNAWAY` in a chunk."""
+        """Warn of the first cell whose voltage exceeded `RUNAWAY`; `failed` is a chunk's."""
         if not (self._runner.is_first or self._runner.apart):
             return
         step = -1 - int(failed[failed < 0].max())
@@ -154,12 +157,12 @@ class RunCourse:
         )
 
     def _named(self, cell: int) -> str:
-        """Return a cell's number, with its gid if it has one."""
+        """Return a cell's number for a message, with its gid if it has one."""
         gids = self._runner.model.network.gids
         return f"{cell}" if gids is None else f"{cell} (gid {gids[cell]})"
 
     def _simulation_error(self, failed: np.ndarray) -> SimulationError:
-        """Return the error for a voltage that is not finite, still without a result."""
+        """Return the error for a voltage that is not finite; its result is set later."""
         model, cell = self._runner.model.compiled, int(np.flatnonzero(failed == self._failed)[0])
         node, t = int(model.soma[cell]), self._failed * model.dt
         self._progress.broken = message = (

@@ -47,12 +47,12 @@ __all__ = [
 
 
 def start_arrays(model: Model, dtype: DTypeLike) -> dict[str, np.ndarray]:
-    """Return the initial state of a model with exact times, as `Run.save` does."""
+    """Return the initial state of a model with exact times, arrays by name as from `Run.save`."""
     return start_model(model, wires_of(model))[0].save(np.dtype(dtype))
 
 
 def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first entry and the size of each source's ring in a state, (sources,) int64."""
+    """Return where the ring of each source begins in a state, and its size, (sources,) int64."""
     size = ring_sizes(model)
     return starts(size), size
 

@@ -12,9 +12,10 @@ _LATER = "the run stops at the end of this chunk; Ctrl-C again stops it at once,
 
 
 class InterruptDelay:
-    """Delays Ctrl-C in its block; a second one raises KeyboardInterrupt.
+    """Delays Ctrl-C during a ``with`` block; a second Ctrl-C raises KeyboardInterrupt.
 
-    Only the main thread receives signals, and only Python's own handler is replaced.
+    This works in the main thread only, and only if Python's own handler is installed. `say`: tell
+    the user.
 
     Attributes
     ----------

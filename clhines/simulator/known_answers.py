@@ -1,6 +1,6 @@
-"""Small networks whose voltages the host computes, too: engines' self-tests.
+"""Self-tests of engines: small networks whose voltages the host computes, too.
 
-`solver.device.trust` runs them.
+`solver.device.trust` runs them on a new device.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _NMODL = """
 
 
 def epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells by epochs, on GPUs; NMODL with exact times needs float64."""
+    """Test engine ``epochs-gpu``; return the problem, or ''. NMODL needs float64."""
     texts = [_CHANNEL, _NMODL] if devices.has_fp64(queue.device) else [_CHANNEL]
     return _network("epochs-gpu", texts, queue, dtype)
 
 
 def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells by blocks, on CPUs; with vectors only."""
+    """Test engine ``epochs-cpu`` if its vectors compute right; return the problem, or ''."""
     if not trust.is_right(queue.device, "blocks", dtype):
         return ""
     texts = [_CHANNEL, _NMODL] if devices.has_fp64(queue.device) else [_CHANNEL]
@@ -57,7 +57,10 @@ def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
 
 
 def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Compare voltages of cells that excite each other with the host's; errors are damped."""
+    """Compare the voltages of an engine with the host's; return the problem, or ''.
+
+    `texts` are mechanisms of cells that excite each other. Rounding errors are damped.
+    """
     from clhines.simulator.mechanisms.mechanism import Mechanism
     from clhines.simulator.simulation import Simulation
 
@@ -100,7 +103,7 @@ PROBLEMS: dict[str, trust.Problem] = {
 
 
 def main() -> None:
-    """Test the default device, in a process started for that; other processes find the result."""
+    """Test the default device, and store the result for other processes."""
     from clhines.core.errors import ClhinesError
     from clhines.solver.device import devices
 

@@ -33,8 +33,8 @@ class Recordings:
     def __init__(self, runner: Runner, dtype: np.dtype) -> None:
         self._runner, self._dtype = runner, dtype
         self._records: list[Record] = []
-        self.any_computed = False  # whether the host computes one from rows and parameters
-        self.any_beside_v = False  # whether one is not a voltage
+        self.any_computed = False  # whether the host computes a record from rows and parameters
+        self.any_beside_v = False  # whether a record is not of a voltage
 
     def __len__(self) -> int:
         return len(self._records)
@@ -47,7 +47,7 @@ class Recordings:
         label: str | None,
         **reduction: Any,
     ) -> Recording:
-        """Add a record; see `Simulation.record`, and `with_reduction` for `reduction`."""
+        """Add a record; arguments are those of `Simulation.record`, `label` is its `name`."""
         network, model = self._runner.model.network, self._runner.model.compiled
         if not isinstance(at, Group):
             at = network.nodes(at=at)
@@ -72,7 +72,10 @@ class Recordings:
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
-        """Return the records of a run, and the steps per chunk; check their memory."""
+        """Return the records of a run of `steps` from `begin`, and the steps of a chunk.
+
+        HostMemoryError if their rows do not fit into memory.
+        """
         runner, model = self._runner, self._runner.model.compiled
         records = for_run(self._records, begin, steps, model.dt)
         exchanges = runner.ranks.size > 1 or model.has_sums
@@ -84,7 +87,10 @@ class Recordings:
         return records, chunk_of(records, steps, self._dtype.itemsize, chunk, epoch, memory)
 
     def first_values(self, records: list[Record], step: int) -> list[Chunk]:
-        """Return the values at t = 0; crossings start from the values before any run."""
+        """Return a chunk with the records' values at t = 0, before the first step; else none.
+
+        Before any run, crossings take the values from which they start.
+        """
         if step and not any(r.follows for r in records):
             return []
         values = self._runner.run.now(records, step)

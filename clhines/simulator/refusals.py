@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 
 class Refusal(NamedTuple):
-    """A sentence with fields in braces, and an alternative; empty if none is known."""
+    """A sentence with fields in braces, and an alternative for the user; empty if there is none."""
 
     sentence: str
     way_out: str = ""
 
 
 class Sentence(str):
-    """A sentence of the catalogue with its fields filled in."""
+    """A sentence of the catalogue with its fields filled in, its id and its alternative."""
 
     __slots__ = ("id", "way_out")
     id: str
@@ -38,18 +38,18 @@ def _sentence(text: str, id_: str, way_out: str) -> Sentence:
 
 
 def refusal(id_: str, /, **fields: object) -> Sentence:
-    """Return a sentence of the catalogue."""
+    """Return the sentence of the catalogue with this id, with its fields filled in."""
     entry = REFUSALS[id_]
     return _sentence(entry.sentence.format(**fields), id_, entry.way_out)
 
 
 def id_of(text: str) -> str:
-    """Return the id of a sentence, or an empty string."""
+    """Return the id of a sentence of the catalogue; empty for other texts."""
     return text.id if isinstance(text, Sentence) else ""
 
 
 def sentence_of(error: Exception) -> Sentence:
-    """Return the sentence with which an error was raised."""
+    """Return the sentence of the catalogue with which an error was raised, or its message."""
     first = error.args[0] if error.args else ""
     return first if isinstance(first, Sentence) else refusal("network.message", message=error)
 

@@ -145,7 +145,7 @@ class Result:
     def traces(
         self, record: int | str | None = None
     ) -> tuple[list[tuple[np.ndarray, np.ndarray, list[str]]], str, list[str]]:
-        """Return records as lines of a picture.
+        """Return the lines that a picture of records has.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Result:
         return lines, label, [self._short(k) for k in others]
 
     def _drawn(self) -> list[int]:
-        """Return the records to draw: voltages, or else all in the unit of the first."""
+        """Return the numbers of records to draw: voltages, or else all in the unit of the first."""
         rows = [k for k, t in enumerate(self.times) if len(t)]
         first = next((k for k in rows if self.variables[k] == "v"), rows[0] if rows else None)
         if first is None:
@@ -195,7 +195,7 @@ class Result:
         return f"{name} (features)" if k in self.features else name
 
     def _named(self, k: int, short: bool = False) -> list[str]:
-        """Return names of a record's columns; if `short`, without the record's name."""
+        """Return names of a record's columns; with the record's name before, unless `short`."""
         name, columns = self.names[k], self._records[k].columns.names()
         if self.names.count(name) > 1:
             name = f"{k} {name}"
@@ -247,10 +247,10 @@ def joined_result(
     source_names: Callable[[np.ndarray], np.ndarray],
     dtype: np.dtype,
 ) -> Result:
-    """Join a run's chunks; if it has `failed`, drop the last steps of the last chunk.
+    """Join a run's chunks to a result; if the run has `failed`, without the steps after that.
 
-    `steps`: steps before the run, before its failure or end, and until its requested end.
-    `source_names` maps source numbers to users' numbers; records have this `dtype`.
+    `steps`: steps before the run, until its failure or end, and until its requested end.
+    `source_names` maps source numbers to the numbers that users see. Records have this `dtype`.
     """
     begin, last, end = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
@@ -309,7 +309,10 @@ def _reduced(
     failed: bool,
     dtype: np.dtype,
 ) -> np.ndarray:
-    """Return a record's reduction over a run, from reductions up to the end of each chunk."""
+    """Return a record's reduction over a run; `blocks` has the reductions until each chunk's end.
+
+    `steps`: steps before the run, and until its failure or end.
+    """
     begin, last = steps
     reduce, width = record.reduce, record.width
     if reduce == "crossings":  # of steps before `last`

@@ -41,7 +41,10 @@ _changing: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_changing", defa
 
 @contextmanager
 def with_memory_for(mechanism: str, name: str) -> Iterator[None]:
-    """Plan simulations for several values of a parameter, so that the first ones do not."""
+    """Plan simulations, made in this block, with memory for one value of a parameter per instance.
+
+    Otherwise the first change of the parameter would plan them again.
+    """
     token = _changing.set(_changing.get() | {(mechanism, name)})
     try:
         yield
@@ -56,7 +59,10 @@ class Staleness(IntEnum):
 
 
 class CurrentModel:
-    """The network of a simulation as arrays; `compiled`, the latest model, may be stale."""
+    """The network of a simulation as a model, with its changes.
+
+    `compiled` is the latest model; it may lack changes.
+    """
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
         self.network, self.settings = network, dict(settings)
@@ -67,13 +73,13 @@ class CurrentModel:
 
     @property
     def current(self) -> Model:
-        """The model with all changes; compiled again if stale."""
+        """The model with all changes; compiled again if there are new ones."""
         if self._staleness:
             self.replace(self.compile_changes())
         return self.compiled
 
     def compile_changes(self) -> Model:
-        """Return the model with all changes; keep `compiled`."""
+        """Return the model with all changes, and leave `compiled` as it is."""
         net, settings = self.network, self.settings
         if not self._staleness:
             return self.compiled
@@ -138,7 +144,7 @@ class Progress:
 
 @dataclass
 class PendingChanges:
-    """Changes that the run, or its model, does not have yet."""
+    """Changes of values that the run in use, or its model, does not have yet."""
 
     without_memory: list[str] = field(default_factory=list)  # parameters that need a new run
     initial_states: set[tuple[int, str]] = field(default_factory=set)  # group, state
@@ -149,7 +155,7 @@ class PendingChanges:
 
 
 class Runner:
-    """The run of a simulation; `moved`: its state has changed since it was made."""
+    """Holds the run of a simulation; `moved`: the run has left the start that it was made with."""
 
     def __init__(
         self, model: CurrentModel, ranks: Ranks, request: Request, overlap: bool | None
@@ -159,7 +165,7 @@ class Runner:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process reads, writes and prints."""
+        """Whether this process is the rank that reads and writes files, and prints."""
         return self.ranks.rank == 0
 
     @property
@@ -194,7 +200,10 @@ class Runner:
         self.model.replace(model)
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Go to the start of a model with other values, see `Restarts`; False if the run cannot."""
+        """Let the run go to the start of a model with other values; False if it cannot.
+
+        See `Restarts`.
+        """
         run = self.run
         if not isinstance(run, Restarts) or not run.restart(model, in_place):
             return False
@@ -224,7 +233,7 @@ class Runner:
 
     @property
     def saved_unit(self) -> float:
-        """Unit of pending events in saved arrays: that of a new simulation."""
+        """Unit of pending events in saved arrays: the one that a new simulation would use."""
         return incoming_scale(self.model.current) if self.model.compiled.has_sums else self.unit
 
     def save(self) -> dict[str, np.ndarray]:
@@ -235,7 +244,7 @@ class Runner:
         self.run.load(in_unit(saved, unit, self.unit))
 
     def weights(self, step: int) -> np.ndarray:
-        """(m,) float64: all weights at the beginning of a step, in the order of `connect`."""
+        """Return all weights at the beginning of a step, (m,) float64, as `Simulation.weights`."""
         weights, model = self.run.weights(), self.model.compiled
         grid_weights, exact_weights = np.split(weights, [len(model.numbers)])
         rule = model.connections.rule
@@ -251,7 +260,7 @@ class Runner:
     def advance(
         self, step: int, count: int, records: Sequence[Record], cost: dict[str, float]
     ) -> Chunk:
-        """Take a chunk; use engine steps if the device rejects the kernels of the first one."""
+        """Advance by a chunk. If the device rejects kernels of the first one, use engine steps."""
         tried, self._tried = self._tried, True
         at_start, self.moved = not self.moved, True
         if tried or self.ranks.size > 1 or not self.engine_run.engine.startswith(FAMILY):

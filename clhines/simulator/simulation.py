@@ -54,7 +54,7 @@ _HOST = "the host, NumPy"
 
 
 def collective(method: _Method) -> _Method:
-    """Make a method `exclusive`; MPI ranks, which all call it, first compare its name."""
+    """Decorate a method that all MPI ranks call: ranks first compare its name; see `exclusive`."""
 
     @functools.wraps(method)
     def met(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -178,7 +178,10 @@ class Simulation(Holder):
     def _overlaps(
         self, current: CurrentModel, on_host: bool, arguments: dict[str, object]
     ) -> bool | None:
-        """Whether spikes are exchanged during an epoch; ranks' arguments must be equal."""
+        """Return whether ranks exchange spikes during an epoch; None: decided later.
+
+        Raise InputError if `arguments` differ between ranks.
+        """
         if self.ranks.size == 1:
             check_complete(self.network)
             return False
@@ -197,7 +200,7 @@ class Simulation(Holder):
 
     @property
     def step(self) -> int:
-        """Steps taken so far."""
+        """Number of steps since t = 0."""
         return self._progress.step
 
     @property
@@ -221,7 +224,7 @@ class Simulation(Holder):
         return self._runner.engine_run.chunk
 
     def _check_together(self, what: str) -> None:
-        """Raise InputError, on all ranks, if each rank has described its own cells."""
+        """Raise InputError if each rank has described its own cells, as `what` is not for that."""
         if self._apart:
             raise InputError(
                 f"{what} is for one process, or ranks that all describe the whole network; here "
@@ -293,7 +296,7 @@ class Simulation(Holder):
         return course.run(chunk, show)
 
     def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
-        """Compare ranks' arguments; return the smallest chunk if each rank has its own records."""
+        """Compare arguments among ranks; return the smallest chunk if ranks' records differ."""
 
         def arguments() -> dict[str, object]:
             digest = "" if self._apart else digest_of(records)
@@ -503,13 +506,16 @@ class Simulation(Holder):
 
     @collective
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: current voltages in natural order."""
+        """Return the current voltages in natural order, (n,) of the dtype, mV."""
         self._updates.settle()
         return self.runner.voltages()
 
     @collective
     def weights(self) -> np.ndarray:
-        """(m,) float64: current weights of all connections; ``sim.weights()[c.where]`` of `c`."""
+        """Return the current weights of all connections, (m,) float64.
+
+        ``sim.weights()[c.where]`` are those of `c`, a result of `Network.connect`.
+        """
         self._updates.settle()
         return self._runner.weights(self.step)
 
@@ -603,14 +609,14 @@ class Simulation(Holder):
         self._go_on(step, checked, "arrays were not set")
 
     def _go_on(self, step: int, saved: dict[str, np.ndarray], failure: str) -> None:
-        """Continue at a step from saved arrays; `failure`: the message if that fails."""
+        """Continue at a step from saved arrays; after an error, later calls report `failure`."""
         self._progress.broken, self._progress.at_start = failure, False
         self._runner.load(saved, self._runner.saved_unit)
         self._progress.go_to(int(self.ranks.gather_numbers([step])[0, 0]))
 
 
 def leave_warnings(simulation: Simulation) -> None:
-    """Let the caller of a simulation issue warnings about runaway voltages."""
+    """Turn off warnings about runaway voltages, because a simulation's caller gives them."""
     simulation._warns = False
 
 
@@ -621,7 +627,10 @@ def take_state(
     unit: float,
     spikes: UnderWay | None = None,
 ) -> None:
-    """Continue at a step from a state of `Run.save`, with its unit of events and pending spikes."""
+    """Let a simulation continue at a step from a state of another run's `save`.
+
+    `unit` is that of its pending events; `spikes` are those whose events may be pending.
+    """
     simulation._take_state(step, saved, unit, spikes)
 
 

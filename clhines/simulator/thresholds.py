@@ -28,7 +28,7 @@ _STEP = 2.0  # factor of amplitudes until a cell fires
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Result of `find_thresholds`.
+    """Amplitudes at which cells fire, the result of `find_thresholds`.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ def find_thresholds(
     network : Network
         Cells that do not interact.
     group : Group
-        Its amplitudes are changed; for example from `Network.field`.
+        The stimulus, whose parameter `name` is the amplitude; for example from `Network.field`.
     at : (num_cells,) integer
         A node of each cell, in order, so far from the electrode that only a propagated spike
         reaches it.
@@ -80,7 +80,7 @@ def find_thresholds(
     duration : float, ms
         Of each run.
     after : float, ms
-        Rises count from here on.
+        Count only rises after this time.
     level : float, mV
     tolerance : float
         Largest relative difference between `amplitude` and `below`.
@@ -157,7 +157,7 @@ class _Trial:
         self.runs = 0
 
     def fires(self, amplitude: np.ndarray) -> np.ndarray:
-        """(num_cells,) bool: cells that fire at their amplitudes."""
+        """Return which cells fire at their amplitudes, (num_cells,) bool."""
         simulation, network = self._simulation, self._simulation.network
         simulation.set(self._group, **{self._name: network.per_cell(amplitude)})
         simulation.reset()
@@ -170,7 +170,10 @@ class _Trial:
     def bracket(
         self, below: np.ndarray, most: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return amplitudes that fire, NaN if none does, and smaller ones that do not."""
+        """Return for each cell an amplitude at which it fires, and a smaller one at which not.
+
+        The first is NaN if a cell does not fire up to `most`. `below` is the smallest to try.
+        """
         above = np.full(len(below), np.nan)
         while True:
             climbs = np.isnan(above) & (below < most)

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class NetworkValues:
-    """Checked values of the whole network; None: unchanged."""
+    """Checked new values that are not of a group; None: unchanged."""
 
     v_init: float | np.ndarray | None = None
     weight: np.ndarray | None = None
@@ -140,7 +140,7 @@ class Updates:
             pending.without_memory.append(f"{mechanism.name}: {', '.join(without_memory)}")
 
     def _put(self, device: DeviceChanges, group: Group, name: str, value: ParameterValue) -> bool:
-        """Change a parameter, and the steps of a refractory time, in place; False if it cannot."""
+        """Change a parameter, or a refractory time's steps, on the device; False if it cannot."""
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:
             steps = refractory_steps(value.numbers, self._model.compiled.dt)
@@ -149,7 +149,7 @@ class Updates:
         return device.set_parameter(number, name, value)
 
     def _settle_values(self) -> None:
-        """Apply changed parameters: plan again if necessary, or sum constants again."""
+        """Bring changed parameters to the run; make a new run if it cannot change them."""
         runner, model, pending = self._runner, self._model, self._runner.pending
         device = runner.on_device
         if pending.without_memory:
@@ -208,7 +208,7 @@ class Updates:
             raise
 
     def _put_weights(self, weight: np.ndarray) -> bool:
-        """Change weights, and pending events, in place; False if it cannot."""
+        """Change weights and pending events on the device; False if it cannot."""
         run, device = self._runner.run, self._runner.on_device
         if device is None or weight.shape != self._model.compiled.connections.weight.shape:
             return False
@@ -230,7 +230,7 @@ class Updates:
     def _with_weights(
         self, saved: dict[str, np.ndarray], weight: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return a state whose pending events have new weights."""
+        """Return a saved state whose pending events have new weights."""
         if "incoming" not in saved:  # on other ranks, and in networks with exact times
             return saved
         model, unit, progress = self._model.compiled, self._runner.unit, self._progress
@@ -240,7 +240,7 @@ class Updates:
     # -- runs ----------------------------------------------------------------------------------
 
     def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
-        """Make a run with all changes; continue from the same state."""
+        """Make a run with all changes, which continues from the state of the run in use."""
         runner = self._runner
         keep = not (self._progress.at_start or self._progress.broken)
         saved = runner.run.save() if keep else {}
@@ -273,9 +273,9 @@ class Updates:
         runner.load(saved, runner.unit)
 
     def settle(self, first_currents: bool = True) -> None:
-        """Apply all changes to the run, before it is used.
+        """Bring all changes to the run, before it is used.
 
-        With `first_currents` also initial values that the first step sets again, such as currents.
+        `first_currents`: also to initial values that the first step sets again, such as currents.
         """
         self._settle_values()
         pending = self._runner.pending
@@ -307,7 +307,7 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
 
 
 def _group_here(network: Network, group: object) -> Group:
-    """Return the network's group, for itself or for the original of which it has copies."""
+    """Return the network's group for a group of it, or of the network of which it has copies."""
     if not isinstance(group, Group):
         raise InputError(
             f"group is {type(group).__name__}; expected a Group, from insert() or add()"

@@ -9,17 +9,17 @@ from numpy.typing import DTypeLike
 
 
 def once(values: np.ndarray) -> np.ndarray:
-    """Return the first value if a broadcast array stores only one, else all values."""
+    """Return the first value, (1,), of a broadcast array, which stores only that; else all."""
     return values[:1] if not values.strides[0] else values
 
 
 def each(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
-    """Apply a function to each value, (m,); a broadcast array is computed and stored once."""
+    """Apply a function to values, (m,); for a broadcast array compute and store one value."""
     return np.broadcast_to(function(once(values)), values.shape)
 
 
 def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
-    """Concatenate (m,) arrays; a single array is not copied, equal values are stored once."""
+    """Concatenate 1-D arrays; do not copy a single array, and store equal values once."""
     parts = [part for part in parts if len(part)] or [np.zeros(0, dtype)]
     if len(parts) == 1:
         return each(lambda values: values.astype(dtype, copy=False), parts[0])
@@ -30,7 +30,10 @@ def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
 
 
 def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the smallest member of each one's component, (count,) int64; pairs a, b join them."""
+    """Return the smallest number in the component of each number, (count,) int64.
+
+    Pairs ``a[k], b[k]`` connect numbers 0 to count - 1 to components.
+    """
     least = np.arange(count)
     while True:
         smaller = np.minimum(least[a], least[b])

@@ -66,7 +66,10 @@ def _check_names(
 
 
 def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
-    """Decorate a class so that setting an attribute raises `InputError` with advice."""
+    """Decorate a class so that setting an attribute raises `InputError` with `advice`.
+
+    A function maps object, name and value to the advice.
+    """
 
     def decorate(cls: _Class) -> _Class:
         def refuse(self: object, name: str, *value: object) -> None:
@@ -84,7 +87,7 @@ def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable
 def spread(
     name: str, value: object, count: int, writable: bool = True, unit: str | None = None
 ) -> np.ndarray:
-    """Expand one number to (count,) float64, or check `count` numbers; copy if `writable`."""
+    """Check a number, or `count` of them; return (count,) float64, a copy if `writable`."""
     array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
@@ -95,7 +98,7 @@ def spread(
 def broadcast(
     values_by_name: Mapping[str, object], units: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
-    """Return 1-D arrays of equal length; `units` are by name."""
+    """Broadcast arrays by name to 1-D arrays of equal length; `units` has those of texts."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
         for name, values in values_by_name.items()

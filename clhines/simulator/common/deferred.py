@@ -29,23 +29,22 @@ class Deferred:
 
 
 def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
-    """Return an object with `values`; functions in `made` make other attributes on demand."""
+    """Make an object with attributes `values`; functions in `made` make further ones on demand."""
     new = kind.__new__(kind)
     vars(new).update(values, _made=made)
     return new
 
 
 class Repeated:
-    """Values of one copy, an array or values by name, that are repeated for all copies on demand.
+    """Repeats an array of one copy, or arrays by name, for `count` copies, when it is called.
 
-    From copy to copy `step` is added to integers; single numbers stay.
+    From copy to copy `step` is added to an array of integers; single numbers stay.
     """
 
     def __init__(self, once: Any, count: int, step: int = 0) -> None:
         self._once, self._count, self._step = once, count, step
 
     def __call__(self) -> Any:
-        """Return the values of all copies, read-only."""
         once, count = self._once, self._count
         if isinstance(once, Mapping):
             return {name: Repeated(value, count)() for name, value in once.items()}
@@ -57,9 +56,10 @@ class Repeated:
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return the places of m items in blocks of `sizes`, copy by copy, (copies, m) int64.
+    """Return the place of each item of each copy, (copies, m) int64.
 
-    ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``: block 0 of both copies, then block 1.
+    The m items of a copy are in blocks of `sizes`; all copies of a block follow each other:
+    ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``.
     """
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)

@@ -216,7 +216,7 @@ def number_in(text: str, unit: str) -> float | None:
 
 
 def unit_powers(text: str, unit_text: str) -> list[tuple[str, int]]:
-    """Return the names and exponents of a unit."""
+    """Return the names and exponents of which unit `text` is the product."""
     if not _GRAMMAR.fullmatch(text):
         if re.search(r"/[^()/]*[A-Za-z0-9]\s*[* ]\s*[A-Za-z]", text):
             _fail(
@@ -251,7 +251,7 @@ def _named(name: str, unit_text: str) -> Scaled:
 
 @lru_cache(maxsize=1)
 def all_names() -> dict[str, Scaled]:
-    """Return every name with its unit: bases, without and with a prefix."""
+    """Return all names of units, with and without a prefix, and their sizes and dimensions."""
     units = {base: UNITS[base] for base in BASES}
     for prefixes, bases in ((PREFIXES, SYMBOLS), (LONG_PREFIXES, WORDS)):
         for prefix, base in product(prefixes, bases):
@@ -298,7 +298,7 @@ def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
 
 
 def _text(parts: dict[str, int]) -> str:
-    """Write a product of powers in `parse`'s grammar, with names for conductances."""
+    """Write a product of powers, exponents by unit, in `parse`'s grammar; join conductances."""
     parts = dict(parts)
     powers: list[tuple[str, int]] = []
     for current, conductance in (("nA", "uS"), ("mA/cm2", "S/cm2")):

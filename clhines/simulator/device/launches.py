@@ -18,7 +18,10 @@ _WHOLE = int, np.integer
 
 
 class BoundKernel:
-    """A kernel with all its arguments; `changing` numbers the ones that change between launches."""
+    """A kernel with all its arguments.
+
+    `changing` has the positions of arguments that `change` sets between launches.
+    """
 
     def __init__(
         self,
@@ -91,13 +94,16 @@ class BoundKernel:
     def launch_columns(
         self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
     ) -> None:
-        """Enqueue it for `width` columns, at most `most` per work-group, and `rows` rows."""
+        """Enqueue the kernel with a work-item for each of `width` columns and `rows` rows.
+
+        A work-group has at most `most` columns.
+        """
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 
 
 class SideBySide:
-    """Queues for concurrent launches; the first launch uses `queue` itself."""
+    """Enqueues up to `count` launches concurrently; the first one on `queue`."""
 
     def __init__(self, queue: cl.CommandQueue, count: int) -> None:
         self._queue = queue
@@ -106,7 +112,7 @@ class SideBySide:
     def launch(
         self, launches: Sequence[Callable[[cl.CommandQueue, list[cl.Event] | None], cl.Event]]
     ) -> None:
-        """Enqueue each launch on its queue; later work on `queue` waits for all."""
+        """Call each launch with a queue and events to wait for; later work on `queue` waits."""
         first, *others = launches
         begin, ends = [], []
         if others:

@@ -36,7 +36,7 @@ def copied(a: cla.Array, queue: cl.CommandQueue) -> cla.Array:
 
 
 def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> None:
-    """Copy an array onto another one of equal size, or enqueue that."""
+    """Copy an array onto another one of equal size: at once on the host, else by the queue."""
     to_host, from_host = host_of(target), host_of(source)
     if to_host is not None and from_host is not None:
         queue.finish()
@@ -51,7 +51,7 @@ def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> N
 def read_parts(
     parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
 ) -> list[np.ndarray]:
-    """Wait once; return the values of arrays from one index to another."""
+    """Return values of several arrays, each from one index to another; wait for them once."""
     values, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
     for a, begin, end in parts:
         host = host_of(a)
@@ -63,7 +63,7 @@ def read_parts(
 
 
 def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
-    """Wait once for all enqueued work; copy buffers from some offsets on."""
+    """Copy buffers, from an offset on, into host arrays; wait once for all enqueued work."""
     events = []  # kept: a dropped event waits for its copy
     for k, (data, place, host) in enumerate(others, 1):  # blocking only the last one
         last = k == len(others)
@@ -74,7 +74,7 @@ def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.
 
 
 class Reads:
-    """Copies small arrays to the host with one wait; `zeros` places them in one buffer."""
+    """Copies small arrays to the host with one wait; arrays from `zeros` share a buffer."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device
@@ -88,7 +88,7 @@ class Reads:
             self._page = cl.Buffer(queue.context, access, _SLOTS * _SLOT_BYTES)
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> cla.Array:
-        """Return zeros on the device; they replace the earlier array with this name."""
+        """Return an array of zeros on the device, in place of an earlier one with this name."""
         dtype = np.dtype(dtype)
         if self._page is None or math.prod(shape) * dtype.itemsize > _SLOT_BYTES:
             return within_reach(self._queue, shape, dtype)
@@ -100,7 +100,7 @@ class Reads:
         return a
 
     def wait(self, arrays: Iterable[cla.Array]) -> None:
-        """Wait for all enqueued work; copy small `arrays` in place of the earlier ones."""
+        """Wait for all enqueued work; copy small `arrays` for `get`, and drop earlier copies."""
         self._copies, page = {}, None
         others = list[tuple[cl.Buffer, int, np.ndarray]]()
         shared = list[tuple[np.ndarray, np.ndarray]]()

@@ -27,24 +27,24 @@ PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """Everything that the batches of a population share; `model` is one cell."""
+    """Everything that the batches of a population share: model, protocols, and what to record."""
 
-    model: Network
+    model: Network  # one cell
     compiled: Model
     pieces: ParameterGroups
     names: tuple[str, ...]  # of the parameters, as in `Simulation.set`
     protocols: tuple[str, ...]
     stops: np.ndarray  # (P,), in steps
-    stimuli: list[dict[str, np.ndarray]]  # for each clamp, values by name, (P,)
-    node: int  # recorded
-    features: tuple[str, ...]  # instead of voltages
-    windows: dict[str, np.ndarray]  # (P,): the stimulus to which features refer
+    stimuli: list[dict[str, np.ndarray]]  # for each clamp: values by name, (P,)
+    node: int  # whose voltage is recorded
+    features: tuple[str, ...]  # to record instead of voltages
+    windows: dict[str, np.ndarray]  # the stimulus to which features refer: values by name, (P,)
     dt: float
 
 
 @dataclass(frozen=True, eq=False)
 class BatchResults:
-    """Results for sets from `first` on, under the protocols `columns`."""
+    """Results of a batch: of parameter sets from number `first` on, under protocols `columns`."""
 
     first: int
     columns: np.ndarray
@@ -57,7 +57,10 @@ class BatchResults:
 
 
 class Batch:
-    """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``."""
+    """A simulation of `size` parameter sets, each under the protocols `columns`.
+
+    Set s under protocol ``columns[k]`` is cell ``s * len(columns) + k``.
+    """
 
     def __init__(
         self, recipe: Recipe, columns: np.ndarray, size: int, options: Mapping[str, Any]
@@ -95,12 +98,12 @@ class Batch:
         self.simulation = sim
 
     def _set(self, values: np.ndarray) -> None:
-        """Set the parameters of all cells from (size, parameters) values."""
+        """Set the parameters of all cells; `values`, (size, parameters), are by set."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         for k, groups in enumerate(self._groups):
             each = np.repeat(values[:, k], several)
             for group in groups:
-                if group.mechanism.kind == "artificial":  # without cells, but equal in each copy
+                if group.mechanism.kind == "artificial":  # its instances are in no cell
                     value: object = np.repeat(each, len(group) // len(each))
                 else:
                     value = sim.network.per_cell(each)
@@ -109,7 +112,7 @@ class Batch:
     def gradient(
         self, values: np.ndarray, kept: int, loss: PopulationLoss
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss of the first `kept` sets, and its derivatives; see `run`."""
+        """Return the loss of each of the first `kept` sets, and its derivatives by parameters."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()
@@ -137,7 +140,10 @@ class Batch:
         return losses, by_parameter[:kept]
 
     def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
-        """Simulate (size, parameters) values; return `kept` sets, numbered from `first`."""
+        """Simulate sets with `values`, (size, parameters); return results of the first `kept`.
+
+        `first` is the number of the first set in the population.
+        """
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()
@@ -160,7 +166,7 @@ class Batch:
             step = np.rint(result.t / recipe.dt)
             for k, stop in enumerate(stops.tolist()):
                 v[:, k, step > stop] = np.nan
-        cells = result.spike_cell < kept * several  # the rest fills up the batch
+        cells = result.spike_cell < kept * several  # other cells only fill up the batch
         of_set, column = np.divmod(result.spike_cell[cells], several)
         time = result.spike_time[cells]
         before_stop = np.ceil(time / recipe.dt - 0.5) <= stops[column]
@@ -181,7 +187,10 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 def joined_features(
     results: Sequence[BatchResults], number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Join features of batches: (N, P) arrays, or `RaggedArray` with N * P entries."""
+    """Join the features of batches: (number, several) arrays by name, or a `RaggedArray`.
+
+    `number` counts sets and `several` protocols; a `RaggedArray` has an entry for each pair.
+    """
     names = results[0].features if results else {}
     joined: dict[str, np.ndarray | RaggedArray] = {}
     for name in names:
