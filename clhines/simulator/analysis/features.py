@@ -116,8 +116,9 @@ class Features:
         """
         if len(t) < 3:
             raise InputError(f"features of {len(t)} samples; expected 3 or more, a longer run")
-        traces = self._of_none(t, count)
-        self._computed(traces)
+        stimuli = checked_stimuli(t, count, self._begin, self._end, self._current)
+        traces = _without_spikes(t, *stimuli)
+        self._computed(traces)  # collects the windows that features request
         begin, end = (np.zeros((len(traces.requested), count), np.int64) for _ in range(2))
         for k, (first, last) in enumerate(traces.requested):
             begin[k], end[k] = first, last
@@ -127,7 +128,7 @@ class Features:
         """Compute the features: (m,) arrays or `RaggedArray` by name, as `extract` returns."""
         segments = sums.segments
         stimuli = checked_stimuli(t, segments.count, self._begin, self._end, self._current)
-        spikes = segments.peaks(), segments.peak_voltages(), *segments.minima(len(t))
+        spikes = *segments.peaks(), *segments.minima(len(t))
         windows = map(Window, sums.sums, sums.smallest, sums.largest)
         return self._computed(Traces(t, *stimuli, *spikes, tuple(windows)))
 
@@ -139,11 +140,6 @@ class Features:
             name: value if isinstance(value, RaggedArray) else np.full(np.shape(value), np.nan)
             for name, value in values.items()
         }
-
-    def _of_none(self, t: np.ndarray, count: int) -> Traces:
-        """Return traces without spikes, which collect the windows that features request."""
-        stimuli = checked_stimuli(t, count, self._begin, self._end, self._current)
-        return _without_spikes(t, *stimuli)
 
     def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
         with np.errstate(divide="ignore", invalid="ignore"):  # coincident peaks: inf and NaN
@@ -178,23 +174,13 @@ def extract(
         Traces in rows: ``result[voltage].T``.
     t : (k,) float, ms
         Ascending times of the samples.
-    names : iterable of str
-        Keys of `FEATURES`, eFEL's names.
-    stim_start, stim_end : float or (m,), ms, optional
-        Stimulus of each trace. Not needed for features of the whole trace, such as ``spike_count``.
-    stimulus_current : float or (m,), nA, optional
-        Needed for input resistances.
-    threshold : float, mV
-        Spikes are peaks above it; the default is eFEL's, not `Network.threshold`.
+    names, stim_start, stim_end, stimulus_current, threshold
+        As in `Features`, with one value for all traces or one for each.
 
     Returns
     -------
     dict of str to (m,) array or RaggedArray
         By name, in the order of `names`. NaN where eFEL has no value.
-
-    Raises
-    ------
-    InputError
     """
     if not (requested := known_features(names)):
         return {}

@@ -11,7 +11,7 @@ kernel stores only these and the last two samples.
 >>> segments = segments_of(v, -20.0)  # sample 0, from sample 1 on, and from sample 3 on
 >>> segments.kind.tolist(), segments.begin.tolist()
 ([0, 1, 2], [0, 1, 3])
->>> [found.values.tolist() for found in (segments.peaks(), segments.minima(v.shape[1]))]
+>>> [sample.values.tolist() for sample, _ in (segments.peaks(), segments.minima(v.shape[1]))]
 [[2], [4]]
 """
 
@@ -67,17 +67,13 @@ class TraceSegments:
         none = np.zeros(len(rows), np.int64)
         return lists_of(rows, first_extreme(-self.top_v[None], none, begin, end), self.count)
 
-    def peaks(self) -> RaggedArray:
-        """Return the peaks of each trace as samples, by eFEL's definition.
+    def peaks(self) -> tuple[RaggedArray, RaggedArray]:
+        """Return the peaks of each trace by eFEL's definition, as samples, and their voltages.
 
         A peak is the first largest sample between a crossing upwards and one downwards.
         """
-        highest = self._highest
-        return RaggedArray(highest.offsets, self.top[highest.values])
-
-    def peak_voltages(self) -> RaggedArray:
-        highest = self._highest
-        return RaggedArray(highest.offsets, self.top_v[highest.values])
+        every, segment = self._highest.offsets, self._highest.values
+        return RaggedArray(every, self.top[segment]), RaggedArray(every, self.top_v[segment])
 
     def minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
         """Return the minimum after each peak, as a sample of traces with `length`, and its voltage.

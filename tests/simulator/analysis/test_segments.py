@@ -17,7 +17,7 @@ def test_segments_by_hand():
     assert found.top.tolist() == [0, 3, 5, 0]  # the first of equal ones
     assert found.top_v.tolist() == [-70.0, 30.0, -60.0, -70.0]
     assert found.after.tolist() == [1, 3, 6, 0] and found.after_v[2] == -75.0
-    assert [one.tolist() for one in found.peaks()] == [[3], []]
+    assert [one.tolist() for one in found.peaks()[0]] == [[3], []]
     samples, voltages = found.minima(9)
     assert [one.tolist() for one in samples] == [[6], []]
     assert [one.tolist() for one in voltages] == [[-75.0], []]
@@ -40,12 +40,12 @@ def peaks_and_minima(v):
 def test_peaks_and_minima_are_those_of_the_traces(seed):
     t, v, _ = made_traces(60, 0.25, seed)
     found = segments_of(v, THRESHOLD)
-    peaks, (minima, _) = found.peaks(), found.minima(len(t))
+    (peaks, voltages), (minima, _) = found.peaks(), found.minima(len(t))
     assert len(peaks.values) > 50
     for k in range(60):
         assert (peaks[k].tolist(), minima[k].tolist()) == peaks_and_minima(v[k])
     row = np.repeat(np.arange(60), np.diff(peaks.offsets))
-    assert np.array_equal(found.peak_voltages().values, v[row, peaks.values])
+    assert np.array_equal(voltages.values, v[row, peaks.values])
 
 
 def test_packed_segments_come_back():
