@@ -195,7 +195,7 @@ class Result:
         return f"{name} (features)" if k in self.features else name
 
     def _named(self, k: int, short: bool = False) -> list[str]:
-        """Return names of a record's columns; with the record's name before, unless `short`."""
+        """Return names of a record's columns, each after the record's name unless `short`."""
         name, columns = self.names[k], self._records[k].columns.names()
         if self.names.count(name) > 1:
             name = f"{k} {name}"

@@ -216,7 +216,7 @@ class Runner:
     def reset(self) -> bool:
         """Return to the start that the run has kept; False if it has none.
 
-        A run that has not moved keeps its start for the next reset.
+        If the run is still at its start, let it keep the start for the next reset.
         """
         if not self.moved:
             if self.on_device is not None:

@@ -76,8 +76,8 @@ class Simulation(Holder):
     network : Network
     dt : float, ms
     dtype : float64 or float32
-        Of all values on the device, also the time in mechanisms: float32 distinguishes steps of
-        0.025 ms up to 10^5 ms. ``reference`` computes in float64.
+        Precision of all values on the device, including the time in mechanisms: float32
+        distinguishes steps of 0.025 ms up to 10^5 ms. ``reference`` computes in float64.
     device : pyopencl.Device or str, optional
         See `solver.device.devices.choose`; ignored with `queue`.
     queue : pyopencl.CommandQueue, optional
@@ -595,10 +595,10 @@ class Simulation(Holder):
 
     @collective
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
-        """Continue at the beginning of a step, with all arrays of `arrays`, changed or not.
+        """Continue at the beginning of a step from a state that the method `arrays` has returned.
 
-        A missing array, another shape, or an invalid value, such as an index out of range or an
-        event in the past, leaves the simulation unchanged.
+        Values may be changed. A missing array, another shape, or an invalid value, such as an index
+        out of range or an event in the past, leaves the simulation unchanged.
         """
         self.ranks.check_alone("set_arrays()")
         if not isinstance(arrays, Mapping):

@@ -33,11 +33,11 @@ class Thresholds:
     Attributes
     ----------
     amplitude : (num_cells,) float64
-        Smallest amplitude that fired; NaN if none did.
+        Smallest amplitude at which each cell fired; NaN if it never did.
     below : (num_cells,) float64
-        Largest smaller amplitude that did not fire.
+        Largest amplitude below that, at which the cell did not fire.
     runs : int
-        Runs of all cells.
+        Number of runs of all cells.
     """
 
     amplitude: np.ndarray

@@ -275,7 +275,8 @@ class Updates:
     def settle(self, first_currents: bool = True) -> None:
         """Bring all changes to the run, before it is used.
 
-        `first_currents`: also to initial values that the first step sets again, such as currents.
+        With `first_currents`, renew also initial values that the first step sets again, such as
+        currents.
         """
         self._settle_values()
         pending = self._runner.pending

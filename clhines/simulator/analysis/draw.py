@@ -73,7 +73,7 @@ def plot_traces(
     ax: Axes | None = None,
     path: PathLike | None = None,
 ) -> Figure:
-    """Draw records over time, one line per place.
+    """Draw records over time, one line per column.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def plot_traces(
     record : int or str, optional
         The number that `Simulation.record` returned, or the record's name. Default: all voltages
         with rows, also with ``every``; without voltages, all records with rows in the unit of the
-        first. A note names the records that are left out. At most ten places are drawn; the title
+        first. A note names the records that are left out. At most ten lines are drawn; the title
         says if there are more.
     names : sequence of str, optional
         Names of the lines; default: `Result.columns`.

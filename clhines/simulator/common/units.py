@@ -216,7 +216,7 @@ def number_in(text: str, unit: str) -> float | None:
 
 
 def unit_powers(text: str, unit_text: str) -> list[tuple[str, int]]:
-    """Return the names and exponents of which unit `text` is the product."""
+    """Return the names in a unit and their exponents; errors quote `unit_text`."""
     if not _GRAMMAR.fullmatch(text):
         if re.search(r"/[^()/]*[A-Za-z0-9]\s*[* ]\s*[A-Za-z]", text):
             _fail(
@@ -298,7 +298,7 @@ def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
 
 
 def _text(parts: dict[str, int]) -> str:
-    """Write a product of powers, exponents by unit, in `parse`'s grammar; join conductances."""
+    """Write a unit in `parse`'s grammar, from exponents of NEURON's units; name conductances."""
     parts = dict(parts)
     powers: list[tuple[str, int]] = []
     for current, conductance in (("nA", "uS"), ("mA/cm2", "S/cm2")):

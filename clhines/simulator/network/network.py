@@ -383,7 +383,7 @@ class Network:
         return self._inside.places.nodes(cell, at)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
-        """Return one value per cell, (num_cells,), as a parameter for a group at any nodes."""
+        """Return a parameter for `insert` or `add` from one value per cell, (num_cells,)."""
         return self._inside.places.per_cell(values)
 
     # -- sources, ions and more -------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """Return an array for each cable's first cell, (m,); `turns` cells may be fewer."""
+        """Return an array of the first cells of all cables, (m,), or of all cells if fewer."""
         return np.concatenate(getattr(self, name)[: self.turns])
 
     @cached_property
@@ -189,7 +189,7 @@ def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
 class NodeValues:
     """Read-only values of all nodes, by name.
 
-    Nodes repeat the values of the first ones, which are stored; whole arrays are made on demand.
+    Cells repeat cables, so values are stored once for each cable; whole arrays are made on demand.
     """
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:
@@ -290,7 +290,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many of `nodes` are in each cable's first cell; 0 if no cell repeats them."""
+        """Return how many of `nodes` are in the first cells of all cables; see `Group`."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 

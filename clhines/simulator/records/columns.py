@@ -111,7 +111,7 @@ class Recording(int):
         return self._columns.names()
 
     def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
-        """Draw the recorded values, below the spikes or alone into `ax`.
+        """Draw the recorded values below the spikes, or without spikes into `ax`.
 
         See `Result.plot` and `analysis.draw.plot_traces`.
         """

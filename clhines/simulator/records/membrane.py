@@ -92,13 +92,13 @@ class Membrane:
         Recorded nodes are in this `order`. If there is an `index`, column k is ``index[k]``.
         """
         columns = self.neighbour_column, self.node_column
-        other, own = (a if index is None else index[a] for a in columns)
+        neighbour, node = (a if index is None else index[a] for a in columns)
         (begin, at), (clamp_begin, of_clamp) = (
             (offsets(count), ranges(first[:-1][order], count))
             for first in (self.begin, self.clamp_begin)
             for count in [np.diff(first)[order]]
         )
-        return begin, other[at], own[at], self.g[at], clamp_begin, self.clamp[of_clamp]
+        return begin, neighbour[at], node[at], self.g[at], clamp_begin, self.clamp[of_clamp]
 
     def _output(self, k: int) -> str:
         """Return the variable that holds an electrode's current; empty if it is computed here."""
