@@ -23,6 +23,7 @@ from clhines.simulator.gradients.gradient import Gradient, Loss, RunGradient, su
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities
 from clhines.simulator.mechanisms.text.rules import REWARD
 from clhines.simulator.model.model import Model
+from clhines.simulator.network.copies import changed_copies
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import LAST_STEP, whole_steps
@@ -36,7 +37,7 @@ from clhines.simulator.result import Result
 from clhines.simulator.runner import CurrentModel, Progress, Runner
 from clhines.simulator.state import saved as saved_states
 from clhines.simulator.state.chunk import UnderWay
-from clhines.simulator.state.variables import copies_of, network_of_copies
+from clhines.simulator.state.variables import map_of_copies
 from clhines.simulator.updates import Updates
 from clhines.solver.device import devices
 from clhines.solver.device.devices import is_cpu
@@ -486,13 +487,17 @@ class Simulation(Holder):
         self._progress.check("there is no state to copy")
         self._updates.settle()
         model, request, current = self.model, self._runner.request, self._runner.model
-        net = network_of_copies(self.network, current.changes, model, count)
+        groups = current.changes.groups(self.network.groups)
+        wiring = inside(self.network).wiring.changed(current.changes)
+        copied = self.network, count, groups, wiring, [*model.streams()]
+        net = changed_copies(*copied, branched_from=self.network)
+        net.settings.update(self.network.settings)
         settings = dict(current.settings, v_init=np.tile(model.v_init, count))
         names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
         options = {name: getattr(request, name) for name in names} | request.options
         simulation = type(self)(net, **settings, **options)
         if not self._progress.at_start:
-            copies = copies_of(self.network, model, net, simulation.model)
+            copies = map_of_copies(self.network, model, simulation.model, count)
             saved = copies.state(self.runner.save())
             spikes = self._progress.under_way.copies(copies.sources)
             take_state(simulation, self.step, saved, self._runner.unit, spikes)

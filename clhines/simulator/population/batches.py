@@ -14,7 +14,7 @@ from clhines.simulator.analysis.features import Features
 from clhines.simulator.analysis.spikes import RaggedArray, lists_of
 from clhines.simulator.common.checks import spread
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.copies import fill, structure_of_copies
+from clhines.simulator.network.copies import changed_copies
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.population.parameters import ParameterGroups
@@ -68,10 +68,9 @@ class Batch:
         self.recipe, self.columns, self.size = recipe, columns, size
         several, model = len(columns), recipe.model
         self.steps, copies = int(recipe.stops[columns].max()), size * several
-        parts, pieces = inside(model), recipe.pieces
-        net = Network(structure_of_copies(parts.structure, copies))
-        rule, streams = recipe.compiled.connections.rule, [*recipe.compiled.streams()]
-        groups = fill(net, model, pieces.groups, parts.wiring, rule, streams, pieces.instances)
+        wiring, streams = inside(model).wiring, [*recipe.compiled.streams()]
+        pieces = recipe.pieces
+        net = changed_copies(model, copies, pieces.groups, wiring, streams, pieces.instances)
         protocol = columns[np.arange(copies) % several]
         for of_protocol in recipe.stimuli:
             if (of_protocol["dur"][columns] > 0).any():
@@ -84,7 +83,8 @@ class Batch:
                 spread("v_init", simulation_options["v_init"], nodes), copies
             )
         sim = Simulation(net, recipe.dt, **simulation_options)
-        self._groups = [[groups[k] for k in parts] for parts in pieces.of_parameter]
+        groups = net.groups
+        self._groups = [[groups[k] for k in numbers] for numbers in pieces.of_parameter]
         reduce = None
         if recipe.features:
             window = {name: values[protocol] for name, values in recipe.windows.items()}

@@ -22,8 +22,7 @@ from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Kind, Model
 from clhines.simulator.model.schema import Field
-from clhines.simulator.network.changes import Changes
-from clhines.simulator.network.copies import fill, structure_of_copies
+from clhines.simulator.network.copies import source_sizes
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.records.records import CURRENT
@@ -488,30 +487,11 @@ def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
     return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]
 
 
-def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
-    """Return one network of `count` copies, with the changes of a simulation applied."""
-    copies = Network(structure_of_copies(inside(network).structure, count), branched_from=network)
-    copies.settings.update(network.settings)
-    groups, wiring = changes.groups(network.groups), inside(network).wiring.changed(changes)
-    fill(copies, network, groups, wiring, model.connections.rule, [*model.streams()])
-    return copies
-
-
-def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
-    """Map a network's cells, sources and connections to its copies in `whole`."""
-    cells, added = network.num_cells, inside(network).added
-    count = copies.num_cells // cells
-    total, wires = model.sources.count, model.netcons.count
-    events = total - added.num_sources  # external events: a source and a connection each
-    begins = [(0, cells, 0), (added.num_sources, events, inside(copies).added.num_sources)]
-    pairs = zip(added.sources, inside(copies).added.sources, strict=True)
-    begins += [(old.first, len(old), new.first) for old, new in pairs]
-    of_group = {group.number: first for group, first in inside(copies).added.emitters}
-    begins += [(first, len(g), of_group[g.number]) for g, first in added.emitters]
-    sources, turn = np.zeros((count, total), np.int64), np.arange(count)[:, None]
-    for old, size, new in begins:
-        sources[:, old : old + size] = new + size * turn + np.arange(size)
-    return Copies(model, whole, sources, in_blocks([wires - events, events], count))
+def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> Copies:
+    """Map a network's cells, sources and connections to its `count` copies in model `whole`."""
+    events = model.sources.count - inside(network).added.num_sources  # a source for each
+    sources = in_blocks([*source_sizes(network), events], count)
+    return Copies(model, whole, sources, in_blocks([model.netcons.count - events, events], count))
 
 
 class Copies:
