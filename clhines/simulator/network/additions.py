@@ -113,7 +113,7 @@ class Additions:
         return inside(self.network)
 
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
-        self._parts.check_not_frozen("add_detector()")
+        self._parts.before_change("add_detector()")
         self._check_no_gids("add_detector()")
         nodes = as_indices("node", node, self.num_nodes, "node")
         limit = spread("threshold", threshold, len(nodes), unit="mV")
@@ -123,7 +123,7 @@ class Additions:
         return self._source(nodes, limit, quiet, ())
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
-        self._parts.check_not_frozen("spike_source()")
+        self._parts.before_change("spike_source()")
         if isinstance(times, str) or not np.iterable(times):
             raise InputError(f"times is {shown(times)}; expected a list, the times of each")
         checked = tuple(_as_times(f"times[{k}]", of_one) for k, of_one in enumerate(times))
@@ -218,7 +218,7 @@ class Additions:
         valence: float | None,
         values_by_name: Mapping[str, ArrayLike],
     ) -> None:
-        self._parts.check_not_frozen("ion()")
+        self._parts.before_change("ion()")
         if not isinstance(name, str) or not (name.isascii() and name.isidentifier()):
             raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
         where = as_indices("nodes", nodes, self.num_nodes, "node")
@@ -234,7 +234,7 @@ class Additions:
         to: ArrayLike | tuple[Group, str, ArrayLike],
         index: ArrayLike | None,
     ) -> None:
-        self._parts.check_not_frozen("set_pointer()")
+        self._parts.before_change("set_pointer()")
         places = self._instances(group, index)
         program = group.mechanism.program
         pointers = (*program.pointers, *program.written)
@@ -281,7 +281,7 @@ class Additions:
         continuous: bool,
         after_events: bool = False,
     ) -> None:
-        self._parts.check_not_frozen("play()")
+        self._parts.before_change("play()")
         self._instances(group, [index])
         if not isinstance(name, str) or name not in group.mechanism.parameters:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
@@ -299,7 +299,7 @@ class Additions:
         self.plays.append(PlayedParameter(*at, name, times, values, continuous, after_events))
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
-        self._parts.check_not_frozen("random()")
+        self._parts.before_change("random()")
         self._instances(group, None)
         if not isinstance(name, str) or name not in group.mechanism.program.random:
             raise InputError(f"{group.mechanism.name} has no RANDOM variable {shown(name)}")

@@ -40,7 +40,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
         self._units = units or {}
 
     def __setitem__(self, name: str, value: object) -> None:
-        self._network.check_not_frozen(f"{self._mechanism}: {name}")
+        self._network.before_change(f"{self._mechanism}: {name}")
         check_parameter(self._mechanism, name, self)
         unit = self._units.get(name)
         checked = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
@@ -152,7 +152,7 @@ class Inside:
 
     added: Any  # an `Additions`; its module imports this one
     wiring: Any  # a `Wiring`, likewise
-    copy_numbers: Any = None  # a `CopyNumbers` or None
+    copy_numbers: Any = None  # a `CopyNumbers` while cells are equal copies, or None
     of_copies = False  # whether its cells are copies of another network's
 
     def __init__(self, structure: Structure) -> None:
@@ -163,12 +163,14 @@ class Inside:
         self.celsius: float | None = None
         self.gids: np.ndarray | None = None
 
-    def check_not_frozen(self, what: str) -> None:
+    def before_change(self, what: str) -> None:
+        """Raise InputError if the network is frozen; forget that its cells are equal copies."""
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, because a Simulation uses it; expected changes "
                 "before that, Simulation.set(), or a new Network"
             )
+        self.copy_numbers = None
 
     def freeze(self) -> None:
         self.frozen = True
@@ -188,7 +190,7 @@ class Inside:
         return as_parameter(mechanism, name, value, len(nodes), shapes)
 
     def connect(self, source: np.ndarray, target: Group, *arguments: Any) -> Any:
-        self.check_not_frozen("connect()")
+        self.before_change("connect()")
         self.wiring.check_target(target)
         return self.wiring.connect(source, target, *arguments)
 

@@ -207,7 +207,7 @@ class Network:
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
-            self._inside.check_not_frozen(name)
+            self._inside.before_change(name)
             if hasattr(self._inside, "wiring") and name not in _SET:
                 raise InputError(
                     f"{name} cannot be set; expected {', '.join(_SET)}, or methods"
@@ -317,7 +317,7 @@ class Network:
         -------
         Group
         """
-        self._inside.check_not_frozen("insert()")
+        self._inside.before_change("insert()")
         density = find_mechanism(mechanism)
         if density.kind != "density":
             raise InputError(f"{density.name} is a {density.kind} process; use add() for it")
@@ -342,7 +342,7 @@ class Network:
         -------
         Group
         """
-        self._inside.check_not_frozen("add()")
+        self._inside.before_change("add()")
         point = find_mechanism(mechanism)
         if point.kind != "point":
             raise InputError(f"{point.name} is a {point.kind} mechanism; use insert() for it")
@@ -443,7 +443,7 @@ class Network:
         Group
             A target and a source for `connect`.
         """
-        self._inside.check_not_frozen("add_artificial()")
+        self._inside.before_change("add_artificial()")
         cell = find_mechanism(mechanism)
         if cell.kind != "artificial":
             raise InputError(f"{cell.name} is a {cell.kind} mechanism; use insert() or add()")
@@ -527,7 +527,7 @@ class Network:
             The halves at `a`, then those at `b`, 2m instances; `record` ``i`` and `set` ``g`` on
             it.
         """
-        self._inside.check_not_frozen("gap()")
+        self._inside.before_change("gap()")
         a_nodes, b_nodes, conductance = as_gap_junctions(a, b, g, self.forest.num_nodes)
         mechanism, nodes = Mechanism.from_nmodl(HALF_GAP), np.concatenate([a_nodes, b_nodes])
         halves = self.add(mechanism, nodes, g=np.tile(conductance, 2))
@@ -606,7 +606,7 @@ class Network:
         Group
             The currents. ``sim.set(group, scale=net.per_cell(...))`` sets amplitudes.
         """
-        self._inside.check_not_frozen("field()")
+        self._inside.before_change("field()")
         number = sum(g.mechanism.name.startswith("field") for g in self.groups)
         structure, name = self._inside.structure, f"field{number or ''}"
         cells = structure.forest, structure.whole("g_axial"), structure.around
@@ -701,7 +701,7 @@ class Network:
         Connections
             Their sources, targets, weights and delays, and their places in `Simulation.weights`.
         """
-        self._inside.check_not_frozen("connect()")
+        self._inside.before_change("connect()")
         wiring = self._inside.wiring
         wiring.check_target(target)
         numbers = self._inside.added.source_numbers(source, source_index)
@@ -729,7 +729,7 @@ class Network:
         weight : float array
             Default: 0, and a warning.
         """
-        self._inside.check_not_frozen("add_event()")
+        self._inside.before_change("add_event()")
         self._inside.wiring.check_target(target)
         weight = weight_or_none(weight, target, "add_event()")
         self._inside.wiring.add_event(target, index, time, weight)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clhines import Network
+from clhines import STDP, Network
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.copies import copies_of
 from clhines.simulator.network.groups import inside
@@ -53,3 +53,23 @@ def test_a_model_of_copies_that_are_alike():
         assert "node" not in vars(kind) and kind.count == 3 * own.count == len(kind.node)
         np.testing.assert_array_equal(kind.factor, np.tile(own.factor, 3))
         assert replace(kind, first_instance=7).node is kind.node
+
+
+def test_copies_with_other_parameters_and_connections_are_not_equal():
+    net = copies_of(network(), 3)
+    net.groups[0].parameters["gnabar"] = np.arange(1.0, 1.0 + len(net.groups[0]))
+    model = compile(net)
+    assert model.copies == 1
+    np.testing.assert_array_equal(
+        model.kinds[0].arrays()["gnabar"], net.groups[0].parameters["gnabar"]
+    )
+    net = copies_of(network(), 3)
+    net.connect([0], net.groups[1], [4], 0.5, 0.3)
+    assert compile(net).copies == 1 and compile(net).netcons.count == 4
+
+
+def test_copies_keep_the_rule_of_plastic_connections():
+    once = Network(ring_cables(1))
+    once.connect([0], once.add("expsyn", once.soma), [0], 0.5, 1.0, rule=STDP(0.1, 0.1))
+    connections = compile(copies_of(once, 2)).connections
+    assert connections.rule == STDP(0.1, 0.1) and connections.plastic.tolist() == [True, True]
