@@ -57,7 +57,7 @@ _NOT_SPLIT = {  # needs of networks that ranks cannot split, and the refusals
 
 
 def check_options(options: Iterable[str], parameters: Iterable[str]) -> None:
-    """Raise InputError for an option that no `Solver` has; suggest `parameters`, too."""
+    """Raise InputError for an unknown `Solver` option; the message suggests `parameters`, too."""
     solver = [name for name in signature(Solver).parameters if name not in ("forest", "options")]
     solver_options = {*solver, *(name for row in METHODS.values() for name in row.options)}
     expected = [name for name in parameters if name not in ("self", "options")]

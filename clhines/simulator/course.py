@@ -112,7 +112,7 @@ class RunCourse:
 
     @property
     def _last(self) -> int:
-        """Steps taken, without a failed one."""
+        """Number of steps taken, less the one that failed."""
         return self._failed - 1 if self._failed else self._progress.step
 
     def _show(self, shown: tqdm, count: int) -> None:

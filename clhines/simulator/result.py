@@ -247,9 +247,9 @@ def joined_result(
     source_names: Callable[[np.ndarray], np.ndarray],
     dtype: np.dtype,
 ) -> Result:
-    """Join a run's chunks to a result; if the run has `failed`, without the steps after that.
+    """Join a run's chunks to a result; if the run has `failed`, leave out the steps after that.
 
-    `steps`: steps before the run, until its failure or end, and until its requested end.
+    `steps` counts steps before the run, until its failure or end, and until its requested end.
     `source_names` maps source numbers to the numbers that users see. Records have this `dtype`.
     """
     begin, last, end = steps

@@ -41,9 +41,9 @@ _changing: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_changing", defa
 
 @contextmanager
 def with_memory_for(mechanism: str, name: str) -> Iterator[None]:
-    """Plan simulations, made in this block, with memory for one value of a parameter per instance.
+    """Give simulations that are made in this block memory for a parameter's value per instance.
 
-    Otherwise the first change of the parameter would plan them again.
+    Otherwise they would be planned again when the parameter is first set to several values.
     """
     token = _changing.set(_changing.get() | {(mechanism, name)})
     try:

@@ -34,9 +34,9 @@ class Enclosing:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Inner nodes, ascending, and in the rows below their enclosing nodes by layer.
+        """Inner nodes, ascending, in row 0; below each the nodes around it, by layer; -1: none.
 
-        (layers + 1, m) int64; -1: none.
+        (layers + 1, m) int64.
         """
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):

@@ -211,9 +211,10 @@ def _nearest(
     edge: np.ndarray,
     away: bool = False,
 ) -> np.ndarray:
-    """Return the radius and distance of the nearest sample with a radius, for each sample, (n, 2).
+    """Return radius and distance of the nearest sample with a radius, of each sample, (n, 2).
 
-    Search in `order`, towards the root, or `away` from it, within neurites; infinite: none.
+    It is above the sample in its neurite, or below if `away`; infinite: none. `order` has samples
+    after those above them, or below them if `away`.
     """
     nearest = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:

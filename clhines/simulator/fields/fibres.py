@@ -124,7 +124,7 @@ class Fibres:
         Arguments of `Network.from_arrays`. `soma`, which detects spikes, is the last but one node
         of Ranvier of each axon.
     geometry : Geometry
-        The middle of each axon is at 0.
+        Positions of the nodes; the middle of each axon is where `at` says, or at x = 0.
     ranvier : (fibres, nodes) int64
         Nodes of Ranvier by their numbers in the network; without myelin, all compartments.
     inserted : tuple of (text or name, nodes, parameters)

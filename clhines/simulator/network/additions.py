@@ -165,7 +165,7 @@ class Additions:
         return gids
 
     def by_gid(self, gids: np.ndarray) -> np.ndarray:
-        """Return source numbers by gid; cells of other ranks get new numbers."""
+        """Return the source number of each gid; a cell of another rank gets one at first use."""
         gids_here: Any = self._parts.gids
         sources = place_of(gids_here, gids, np.arange(len(gids_here)))
         away = np.flatnonzero(sources < 0)

@@ -141,9 +141,10 @@ class _Copier:
     def _parts(
         self, groups: Sequence[Group], number: int, instance: np.ndarray
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
-        """Yield the copied `groups` that have some of these instances of group `number`.
+        """Yield each of the copies' `groups` that has instances of group `number` of the network.
 
-        With each: which of the instances it has, as positions, and their copies in it.
+        With it: positions in `instance` of the instances that it has, and the numbers of all their
+        copies.
         """
         for k, (once, copied) in enumerate(zip(self.groups, groups, strict=True)):
             if once.number == number:

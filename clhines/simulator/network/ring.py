@@ -89,7 +89,7 @@ def ring_network(
     cables : Cable or sequence of Cable
         Repeated in turn for `num_cells` cells; from `ring_cables`, or any others.
     num_cells : int, optional
-        Default: one of each.
+        Default: one cell for each cable.
     hh : {"soma", "all"}
         HH in the whole soma and passive dendrites (``pas``, `G_PAS` and `E_PAS`), or HH
         everywhere.

@@ -119,7 +119,7 @@ class Wiring:
         delay: ArrayLike | Drawn,
         rule: Rule | None,
     ) -> Connections:
-        """Add connections from sources, by number; see `Network.connect`."""
+        """Add connections from sources with the numbers `source`; see `Network.connect`."""
         if len(source):
             weight = weight_or_none(weight, target, "connect()")
         weight = 0.0 if weight is None else weight

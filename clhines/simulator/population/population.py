@@ -296,7 +296,7 @@ class Population:
         return np.stack(columns, axis=1)
 
     def _make(self, number: int) -> None:
-        """Make the simulations of a batch: on each device, one per group of protocols."""
+        """Make the simulations of a batch: on each device, one for all protocols of one stop."""
         options = [dict(where) for where in self._where]
         if self._ranks.size > 1:
             for one in options:

@@ -120,10 +120,10 @@ class Tiler:
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
-        """Write the number of the active node at each place into `active`, and the reverse.
+        """Write each place's active node into `active`, and each active node's place into `ints`.
 
-        `number` has the active node's number of each node of a copy, or -1. The places of active
-        nodes are written to `ints`, from entry `begin` on.
+        `number` has the number among the active nodes of each node of a copy, or -1. Places are
+        written from entry `begin` on.
         """
         numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1

@@ -216,7 +216,7 @@ class DeviceChanges:
 
 
 def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
-    """Whether the initial state depends on a parameter, not only values that each step sets."""
+    """Whether a parameter affects the initial state, beyond values that the first step sets."""
     spike = mechanism.program.spike
     names = {name, HELD_STEPS} if spike is not None and name == spike.refractory else {name}
     if names & mechanism.compiled.start_uses:

@@ -99,7 +99,7 @@ class HostGrid:
             self._count("post", sources, step)
 
     def connections_of(self, sources: np.ndarray) -> np.ndarray:
-        """Return the connections of these sources, in the order of the rows."""
+        """Return the connections from these sources, source by source."""
         connections = self.model.connections
         begin = connections.row[sources]
         return connections.order[ranges(begin, connections.row[sources + 1] - begin)]

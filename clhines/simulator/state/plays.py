@@ -17,7 +17,7 @@ from clhines.simulator.model.model import Model, Played
 
 
 def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, float], ...]:
-    """Return pairs of an entry of ``played.y`` and a share, whose sum is the value at `t`, ms.
+    """Return pairs (k, share): the value at `t`, ms, is the sum of ``share * played.y[k]``.
 
     `number` entries have been delivered; without pairs there is no value yet. An interpolated value
     is, as NEURON's, on the line through the last delivered entry and the next one.

@@ -273,7 +273,7 @@ class Variables:
         """Do nothing; gradients override it, to note the values that a block reads."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
-        """Return a block's arguments that it reads and sets, and its NumPy function.
+        """Return the arguments that a block reads, those that it sets, and its NumPy function.
 
         The function is None if the block sets nothing.
         """
@@ -497,7 +497,7 @@ def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> C
 class Copies:
     """Maps indices of one copy of a network to indices among all copies.
 
-    `sources` and `connections`, (copies, n) int64, are the numbers of each copy's.
+    `sources` and `connections`, (copies, n) int64, have the numbers of these in each copy.
     """
 
     def __init__(
@@ -606,7 +606,7 @@ def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
 
 
 def whole(variables: Variables) -> Variables:
-    """Return variables with values by node and by instance of all copies."""
+    """Return variables whose values by node and by instance are expanded to all copies."""
     once, model = variables.once, variables.model
     if once is model:
         return variables
