@@ -214,9 +214,7 @@ class Result:
     ) -> Figure:
         """Draw the spikes of cells above the records; see `analysis.draw.plot_result`.
 
-        With `ax`, draw only records, into these axes; see `analysis.draw.plot_traces`. By default
-        these are all voltages with rows, also with ``every``; without voltages, all records with
-        rows in the unit of the first. The picture names the records that it leaves out.
+        With `ax`, draw only records, into these axes; `analysis.draw.plot_traces` says which ones.
         """
         from clhines.simulator.analysis import draw
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from clhines.core.errors import DeviceMemoryError, InputError, meant, shown
 from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.mechanisms.ir.program import HELD_STEPS
 from clhines.simulator.network.changes import (
-    Event,
     ParameterValue,
     as_events,
     as_value,
@@ -29,19 +29,7 @@ from clhines.simulator.state.changes import DeviceChanges, affects_start, with_o
 from clhines.simulator.state.host_grid import settled
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkValues:
-    """Checked new values that are not of a group; None: unchanged."""
-
-    v_init: float | np.ndarray | None = None
-    weight: np.ndarray | None = None
-    events: list[Event] | None = None
-
-    @property
-    def by_name(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if value is not None}
+_NAMES = "v_init", "weight", "events"  # of values that are not a group's
 
 
 class Updates:
@@ -56,7 +44,7 @@ class Updates:
         if group is None:
             with ranks.agreed():
                 checked = self._network_values(values)
-            ranks.same(lambda: {"digest of what is set": _digest(-1, checked.by_name)})
+            ranks.same(lambda: {"digest of what is set": _digest(-1, checked)})
             self._set_network(checked)
             return
         with ranks.agreed():
@@ -91,26 +79,22 @@ class Updates:
             )
         return checked
 
-    def _network_values(self, values: Mapping[str, object]) -> NetworkValues:
-        checked = NetworkValues()
-        names = tuple(vars(checked))
+    def _network_values(self, values: Mapping[str, object]) -> dict[str, Any]:
+        checked = dict[str, Any]()
         for name, value in values.items():
             if name == "v_init":
                 network = inside(self._model.network)
                 nodes = np.arange(self._model.compiled.forest.num_nodes)
-                v_init = network.parameter("Simulation", name, value, nodes, "mV")
-                checked = replace(checked, v_init=v_init)
+                checked[name] = network.parameter("Simulation", name, value, nodes, "mV")
             elif name == "weight":
-                weight = as_real(name, np.atleast_1d(as_array(name, value))).copy()
-                checked = replace(checked, weight=weight)
+                checked[name] = as_real(name, np.atleast_1d(as_array(name, value))).copy()
             elif name == "events":
-                events = as_events(value)
-                check_not_past(events, self._model.compiled.dt, self._progress.step)
-                checked = replace(checked, events=events)
+                checked[name] = as_events(value)
+                check_not_past(checked[name], self._model.compiled.dt, self._progress.step)
             else:
                 raise InputError(
-                    f"{shown(name)} cannot be set; expected a group, or {', '.join(names)}"
-                    f"{meant(name, names)}"
+                    f"{shown(name)} cannot be set; expected a group, or {', '.join(_NAMES)}"
+                    f"{meant(name, _NAMES)}"
                 )
         return checked
 
@@ -175,34 +159,34 @@ class Updates:
 
     # -- weights, events, start ----------------------------------------------------------------
 
-    def _set_network(self, values: NetworkValues) -> None:
-        runner, model, weight = self._runner, self._model, values.weight
+    def _set_network(self, values: dict[str, Any]) -> None:
+        runner, model, weight = self._runner, self._model, values.get("weight")
         changes, settings = model.changes, model.settings
         if weight is not None:
             self._check_spikes_known()
         before = settings["v_init"], runner.pending.start_values, changes.weight, changes.events
-        if values.v_init is not None:
-            settings["v_init"], runner.pending.start_values = values.v_init, True
+        if "v_init" in values:
+            settings["v_init"], runner.pending.start_values = values["v_init"], True
             model.mark_stale(Staleness.VALUES)
-        new_run_for = [name for name in ("weight", "events") if name in values.by_name]
+        new_run_for = [name for name in ("weight", "events") if name in values]
         if weight is not None:
             if weight.shape == (1,):
                 weight = np.repeat(weight, len(model.compiled.given_weights) or 1)
             changes.weight = weight
             model.mark_stale(Staleness.WIRING)
             # together with events make a new run: they may be wrong, and then nothing changes
-            if values.events is None and self._put_weights(weight):
+            if "events" not in values and self._put_weights(weight):
                 new_run_for.remove("weight")
                 # spikes at the start have weights
                 runner.pending.start_values |= bool(model.compiled.begins_above.any())
-        if values.events is not None:
-            changes.events = values.events
+        if "events" in values:
+            changes.events = values["events"]
             model.mark_stale(Staleness.WIRING)
         if not new_run_for:
             return
         try:
             why = f"other {' and '.join(new_run_for)}"
-            self._remake(why, weight, new_events=values.events is not None)
+            self._remake(why, weight, new_events="events" in values)
         except (InputError, DeviceMemoryError):
             settings["v_init"], runner.pending.start_values, changes.weight, changes.events = before
             raise
