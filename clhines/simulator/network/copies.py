@@ -38,16 +38,14 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
         return [arrays[k % len(arrays)] for k in order]
 
     cables, axis, around = structure.cables, structure.given_axis, structure.around
-    return Structure(
+    names = "area", "capacitance", "g_axial", "g_total", "in_soma"
+    return replace(
+        structure,
         forest=forest.copied(count),
         soma=shifted(structure.soma, forest.num_nodes, count),
         cables=tuple(cables[k % len(cables)] for k in order) if cables else (),
         turns=turns * count,
-        area=in_turns(structure.area),
-        capacitance=in_turns(structure.capacitance),
-        g_axial=in_turns(structure.g_axial),
-        g_total=in_turns(structure.g_total),
-        in_soma=in_turns(structure.in_soma),
+        **{name: in_turns(getattr(structure, name)) for name in names},
         given_axis=None if axis is None else Axis.joined([axis] * count),
         around=None if around is None else around.copied(count),
     )
