@@ -297,7 +297,7 @@ def make_reference(job: Job) -> Reference:
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
     """Return the request for engine steps, after `error` of a kernel of another engine.
 
-    DeviceError if the user has named the engine.
+    DeviceError if the user has named that engine.
     """
     assert request.queue is not None  # all engines of `FAMILY` have one
     reason = str(error).splitlines()[0]

@@ -84,10 +84,7 @@ class RunCourse:
         return result
 
     def _advance(self, count: int) -> None:
-        """Advance by a chunk of `count` steps and keep its results.
-
-        If that fails, the simulation has no state to continue from.
-        """
+        """Advance by `count` steps and keep the results; after an error there is no valid state."""
         runner, progress = self._runner, self._progress
         try:
             with naming_memory(runner.model.network, count):

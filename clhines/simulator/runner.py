@@ -59,10 +59,7 @@ class Staleness(IntEnum):
 
 
 class CurrentModel:
-    """The network of a simulation as a model, with its changes.
-
-    `compiled` is the latest model; it may lack changes.
-    """
+    """The network of a simulation as a model; the latest one, `compiled`, may lack changes."""
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
         self.network, self.settings = network, dict(settings)
@@ -200,10 +197,7 @@ class Runner:
         self.model.replace(model)
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Let the run go to the start of a model with other values; False if it cannot.
-
-        See `Restarts`.
-        """
+        """Let the run start with a model of other values, see `Restarts`; False if it cannot."""
         run = self.run
         if not isinstance(run, Restarts) or not run.restart(model, in_place):
             return False

@@ -30,10 +30,7 @@ from clhines.simulator.common.checks import names_parameters
 
 @dataclass(frozen=True, eq=False)
 class WindowSums:
-    """Segments of m traces, and sums and extremes in the windows of `Features.windows`.
-
-    These are (windows, m) float64, mV.
-    """
+    """Segments of m traces; sums and extremes in `Features.windows`, (windows, m) float64, mV."""
 
     segments: TraceSegments
     sums: np.ndarray
@@ -86,11 +83,9 @@ class Features:
         self.names = tuple(dict.fromkeys(wanted))
         self.threshold = as_number("threshold", threshold, "mV")
         check_stimulus(self.names, stim_start, stim_end)
-        self._begin = None if stim_start is None else as_real("stim_start", stim_start, "ms")
-        self._end = None if stim_end is None else as_real("stim_end", stim_end, "ms")
-        self._current = None
-        if stimulus_current is not None:
-            self._current = as_real("stimulus_current", stimulus_current, "nA")
+        times = ("stim_start", stim_start, "ms"), ("stim_end", stim_end, "ms")
+        stimulus = *times, ("stimulus_current", stimulus_current, "nA")
+        self._stimulus = [None if one[1] is None else as_real(*one) for one in stimulus]
 
     def __repr__(self) -> str:
         return f"Features({', '.join(self.names)})"
@@ -116,7 +111,7 @@ class Features:
         """
         if len(t) < 3:
             raise InputError(f"features of {len(t)} samples; expected 3 or more, a longer run")
-        stimuli = checked_stimuli(t, count, self._begin, self._end, self._current)
+        stimuli = checked_stimuli(t, count, *self._stimulus)
         traces = _without_spikes(t, *stimuli)
         self._computed(traces)  # collects the windows that features request
         begin, end = (np.zeros((len(traces.requested), count), np.int64) for _ in range(2))
@@ -127,7 +122,7 @@ class Features:
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
         """Compute the features: (m,) arrays or `RaggedArray` by name, as `extract` returns."""
         segments = sums.segments
-        stimuli = checked_stimuli(t, segments.count, self._begin, self._end, self._current)
+        stimuli = checked_stimuli(t, segments.count, *self._stimulus)
         spikes = *segments.peaks(), *segments.minima(len(t))
         windows = map(Window, sums.sums, sums.smallest, sums.largest)
         return self._computed(Traces(t, *stimuli, *spikes, tuple(windows)))

@@ -38,10 +38,7 @@ REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 
 @dataclass(frozen=True, eq=False)
 class TraceSegments:
-    """Segments of traces, sorted by trace and time.
-
-    Samples are int64, -1 for none; arrays with ``_v`` have their voltages, mV.
-    """
+    """Segments sorted by trace and time: samples, -1 for none, and with ``_v`` their voltages."""
 
     row: np.ndarray  # trace
     kind: np.ndarray  # `FIRST`, `UP` or `DOWN`

@@ -185,10 +185,7 @@ def following_local(v: np.ndarray) -> np.ndarray:
 def first_extreme(
     v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Return the smallest sample of each nonempty interval, the first one, (count,) int64.
-
-    An interval is ``v[rows[j], begin[j]:end[j]]``.
-    """
+    """Return the smallest sample of each ``v[rows[j], begin[j]:end[j]]``, the first one, int64."""
     sizes = end - begin
     if not len(sizes):
         return np.zeros(0, np.int64)

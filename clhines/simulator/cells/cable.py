@@ -43,10 +43,7 @@ NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
 
 
 def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
-    """Return which nodes have membrane in the region `word`, (n,) bool.
-
-    Axons count as dendrites.
-    """
+    """Return which nodes have membrane in a region, (n,) bool; axons are in ``dendrites``, too."""
     if not isinstance(word, str) or word not in WORDS:
         raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
     membrane = area > 0
@@ -294,10 +291,7 @@ class Cable:
 
     @cached_property
     def first_node(self) -> np.ndarray:
-        """First node of each section, (num_sections,) int64.
-
-        Segment k of section s is node ``first_node[s] + k``.
-        """
+        """First node of each section, (num_sections,) int64; its other segments follow."""
         return _first_nodes(self.sections, self.nseg)[0]
 
     @cached_property

@@ -86,10 +86,7 @@ def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
-    """Return the soma's samples in a row from one end to the other, (m,) int64.
-
-    Return none if they branch.
-    """
+    """Return the soma's samples from one end to the other, (m,) int64; none if they branch."""
     inner = np.flatnonzero(soma & at(soma, parent))
     if not inner.size:
         return np.flatnonzero(soma)
@@ -109,10 +106,7 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SampleTree:
-    """Samples as a tree, with the properties on which the rules of sections depend.
-
-    Arrays have an entry for each sample.
-    """
+    """Samples as a tree, with properties of each sample on which the rules of sections depend."""
 
     parent: np.ndarray
     root: int

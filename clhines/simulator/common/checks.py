@@ -68,7 +68,7 @@ def _check_names(
 def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
     """Decorate a class so that setting an attribute raises `InputError` with `advice`.
 
-    A function maps object, name and value to the advice.
+    A function of object, name and value may return the advice.
     """
 
     def decorate(cls: _Class) -> _Class:

@@ -18,10 +18,7 @@ _WHOLE = int, np.integer
 
 
 class BoundKernel:
-    """A kernel with all its arguments.
-
-    `changing` has the positions of arguments that `change` sets between launches.
-    """
+    """A kernel with all its arguments; between launches, `change` sets those at `changing`."""
 
     def __init__(
         self,
@@ -94,10 +91,7 @@ class BoundKernel:
     def launch_columns(
         self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
     ) -> None:
-        """Enqueue the kernel with a work-item for each of `width` columns and `rows` rows.
-
-        A work-group has at most `most` columns.
-        """
+        """Enqueue the kernel for `width` columns, at most `most` in a work-group, by `rows`."""
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 

@@ -243,10 +243,7 @@ def line_matrix(at: Geometry, electrodes: ArrayLike, medium: Medium | None = Non
 
 
 def _along(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the mean of 1/distance from an electrode, over the points of each line.
-
-    No electrode is on a line.
-    """
+    """Return the mean of 1/distance from an electrode, off the lines, over each line's points."""
     way, to = end - begin, electrode - begin
     length = np.linalg.norm(way, axis=-1)
     long = length > 0

@@ -227,10 +227,7 @@ class Network:
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """The results of all calls of `connect`, except empty ones, in the order of the calls.
-
-        `Simulation.weights` has the same order.
-        """
+        """The results of `connect`, except empty ones, in the order of `Simulation.weights`."""
         return tuple(self._inside.wiring.connections)
 
     @property

@@ -230,10 +230,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Advances weights and traces by a rule, in whole steps of `dt`, ms, in NumPy.
-
-    Values are by the names that functions of `RuleText` use.
-    """
+    """Advances weights and traces, named as in `RuleText`, by a rule in steps of `dt`, ms."""
 
     rule: Rule
     dt: float

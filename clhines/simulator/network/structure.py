@@ -317,9 +317,9 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Expand a parameter's values, or function of the distance, µm, to one value per node.
+        """Expand a parameter, if it is not one number for all nodes, to one value per node.
 
-        A single number stays a number.
+        It may have values by cell or node, or be a function of the distance, µm.
         """
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:

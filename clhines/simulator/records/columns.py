@@ -111,10 +111,7 @@ class Recording(int):
         return self._columns.names()
 
     def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
-        """Draw the recorded values below the spikes, or without spikes into `ax`.
-
-        See `Result.plot` and `analysis.draw.plot_traces`.
-        """
+        """Draw the recorded values below the spikes, or alone into `ax`; see `Result.plot`."""
         if not hasattr(result, "traces"):
             raise InputError(f"result is {type(result).__name__}; expected a Result of run()")
         return result.plot(self, path=path, ax=ax)

@@ -430,10 +430,7 @@ class Reducers(Generic[_Kind]):
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
-        """Return each record's values at the beginning of a step, (1, width).
-
-        `samples` are of all `sources`.
-        """
+        """Return each record's values at the beginning of a step, from samples of all `sources`."""
         return [reducer.now(part, step) for reducer, part in self.with_samples(samples)]
 
     def with_samples(

@@ -127,10 +127,7 @@ class UnderWay:
             )
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
-        """Sum new weights of pending events at the beginning of `step`, in multiples of `unit`.
-
-        (slots, num_targets) int64.
-        """
+        """Sum weights of pending events when `step` begins, (slots, num_targets) int64 `unit`s."""
         grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
         begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]
         sent = grid.order[ranges(begin, count)]

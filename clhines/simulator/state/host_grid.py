@@ -66,10 +66,7 @@ class HostGrid:
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each kind with events in a step, its instances that receive them, and the sums.
-
-        Then clear the step's sums.
-        """
+        """Yield each kind with events in a step, its instances that receive them, and the sums."""
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))
         weight = np.rint(events.weight[now] / self.scale).astype(np.int64)
@@ -109,10 +106,7 @@ class HostGrid:
             self._change(REWARD, np.arange(self.model.connections.count), step, reward)
 
     def _change(self, event: str, connections: np.ndarray, step: int, reward: float = 0.0) -> None:
-        """Apply the rule's actions for an event (``pre``, ``post``, reward) to `connections`.
-
-        Connections that are not plastic do not change.
-        """
+        """Apply the rule's actions for an event, such as ``pre``, to plastic `connections`."""
         grid, course, rule = self.model.connections, self._course, self._course.rule
         plastic = connections[grid.plastic[connections]]
         values = {**course.constants, REWARD: reward, "w_": self.weight[plastic]}

@@ -216,10 +216,7 @@ class Variables:
                 outputs.setdefault(name, np.zeros(kind.count))
 
     def declared(self, k: int) -> tuple[str, ...]:
-        """Return the recorded outputs of kind `k` that its mechanism declares.
-
-        A current that is not a variable is recorded, but not declared.
-        """
+        """Return the recorded outputs that the mechanism declares, unlike a text's current."""
         if not self.wanted[k]:
             return ()
         declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}
