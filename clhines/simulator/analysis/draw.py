@@ -187,7 +187,6 @@ def _limit_times(axes: Axes, times: Sequence[np.ndarray]) -> None:
 
 
 def _note(axes: Axes, text: str) -> None:
-    """Write a small note above a picture."""
     axes.set_title(textwrap.shorten(text, 100), loc="right", fontsize=8, color="0.35")
 
 

@@ -167,7 +167,6 @@ class Axis:
 
     @classmethod
     def joined(cls, parts: Sequence[Axis]) -> Axis:
-        """Join the axes of several cells."""
         first = starts(np.array([len(part.length) for part in parts], np.int64))
         before = [
             np.where(p.before < 0, -1, p.before + k) for p, k in zip(parts, first, strict=True)

@@ -259,7 +259,7 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _SectionChains:
-    """Sections as chains of samples, sorted by level, then as in the file; 0 holds the root."""
+    """Sections as chains of samples: the root's first, then by level, then as in the file."""
 
     head: np.ndarray  # first sample
     last: np.ndarray  # last sample

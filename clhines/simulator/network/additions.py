@@ -150,7 +150,6 @@ class Additions:
             )
 
     def take_gids(self, values: object) -> np.ndarray:
-        """Check new `Network.gids` and return them."""
         if self.num_sources > self.network.num_cells or self._parts.wiring.columns:
             raise InputError("gids: the network has sources or connections; expected gids before")
         gids = _as_gids("gids", values)

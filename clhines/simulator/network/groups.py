@@ -106,7 +106,7 @@ class Group(Deferred):
     parameters : dict of name -> float or (count,) float64
         Can be replaced until a `Simulation` is made of the network.
     in_round : int
-        How many of `nodes` are in the first cells of all cables together; 0 if no further cell
+        How many of `nodes` are in the first cell of each cable, together; 0 if no further cell
         repeats a cable.
     """
 

@@ -67,8 +67,6 @@ def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
 
 
 def unpacked(text: str, arrays: Sequence[np.ndarray], make: Callable[[Structure], Any]) -> Any:
-    """Make a network from the results of `packed`."""
-
     def get(saved: object) -> Any:
         return arrays[int(saved["array"])] if isinstance(saved, dict) else saved
 

@@ -72,7 +72,7 @@ class Structure:
 
     @cached_property
     def in_round(self) -> int:
-        """Number of nodes of all cables together; 0 if no cell repeats a cable."""
+        """Number of nodes of the first cell of each cable, together; 0 if no cell repeats one."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
@@ -228,7 +228,6 @@ class NodeValues:
         return NodeValues({**self._once, **values}, self.count)
 
     def part(self, low: int, high: int) -> NodeValues:
-        """Return the values of nodes `low` to `high`."""
         return NodeValues({k: self.whole(k)[low:high] for k in self._once}, high - low)
 
 
@@ -290,7 +289,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many of `nodes` are in the first cells of all cables; see `Group`."""
+        """Return how many of `nodes` are in the first cell of each cable, together; see `Group`."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 

@@ -226,7 +226,6 @@ class Wiring:
         )
 
     def changed(self, changes: Changes) -> Wiring:
-        """Return a wiring with changed weights and external events."""
         if changes.weight is None and changes.events is None:
             return self
         connections, weights = self.columns, self._weights

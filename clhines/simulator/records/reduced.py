@@ -75,7 +75,6 @@ class ReducedSpec(TemplateSpec):
 
     @classmethod
     def on(cls, device: cl.Device, dtype: np.dtype) -> ReducedSpec:
-        """Return the spec for a device."""
         if not devices.has_fp64(device):
             return cls(real_name(dtype), "float")
         return cls(real_name(dtype), "double", 4, 8)
@@ -436,7 +435,6 @@ class Reducers(Generic[_Kind]):
     def with_samples(
         self, samples: Sequence[np.ndarray]
     ) -> Iterator[tuple[_Kind, Sequence[np.ndarray]]]:
-        """Yield each reducer with the samples of its sources."""
         begin = 0
         for reducer in self.each:
             end = begin + len(reducer.sources)

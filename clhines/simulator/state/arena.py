@@ -252,7 +252,6 @@ class Arena:
         return arena
 
     def fetch(self) -> None:
-        """Transfer all regions to the host."""
         self._parts = [(0, values_of(self.array, self._queue))]
 
     def set(self, name: str, values: np.ndarray) -> None:
@@ -273,7 +272,7 @@ class Arena:
         return parts.index((begin, size)) if (begin, size) in parts else None
 
     def _joined(self) -> np.ndarray:
-        """Join all regions on the host, with one number more at the end."""
+        """Join all regions on the host in one array, with a further number at the end."""
         if len(self._parts) == 1 and len(self._parts[0][1]) > self._size:
             return self._parts[0][1]
         whole = np.zeros(self._size + 1, self.dtype)

@@ -127,7 +127,10 @@ class UnderWay:
             )
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
-        """Sum weights of pending events when `step` begins, (slots, num_targets) int64 `unit`s."""
+        """Sum the weights of events that are pending when `step` begins, in multiples of `unit`.
+
+        Return (slots, num_targets) int64.
+        """
         grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
         begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]
         sent = grid.order[ranges(begin, count)]

@@ -116,7 +116,10 @@ def _difference(saved_settings: str, model: Model) -> str:
 def read(
     path: PathLike, model: Model, dtype: np.dtype, digest: str
 ) -> tuple[int, dict[str, np.ndarray]]:
-    """Read a state: its step and arrays; InputError if it does not fit the model, by `digest`."""
+    """Read a saved state; return its step and arrays. InputError if it does not fit the model.
+
+    `digest` is the model's `signature`.
+    """
     with Npz(path, _WHAT) as file:
         if file.header("network")[1] == np.uint8:  # the text of a network
             raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")

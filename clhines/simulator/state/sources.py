@@ -80,7 +80,10 @@ def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
 
 
 def steps_of_cells(model: Model) -> int | None:
-    """Return `steps_between` for connections out of a cell; artificial cells do not count."""
+    """Return how many steps cells may take before an event that leaves one of them is due.
+
+    See `steps_between`; events of artificial cells do not count.
+    """
     sends = model.sources.is_emitted | model.sources.is_detected
     sent = (sends & ~artificial_sources(model))[model.netcons.source]
     return steps_between(model, sent & ~within_cells(model))
