@@ -6,48 +6,48 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_ROUND = 1 << 13  # entries that are copied at once
-_CHUNK = 1 << 18  # entries that stay in the cache
+_ROUND = 1 << 13  # entries that `repeat_moved` copies at once
+_CHUNK = 1 << 18  # entries that `ascending` compares at once: they stay in the cache
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return (m + 1,) int64: starts of m consecutive ranges with `counts` entries, and the end."""
+    """Return (m + 1,) int64: starts of m consecutive ranges of `counts` entries, and their end."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
 def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
-    """Repeat numbers `copies` times, each time `step` larger: (copies * m,) int64."""
+    """Concatenate `copies` copies of `numbers`; copy k is larger by ``k * step``; int64."""
     return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return (m,) int64: starts of m consecutive ranges with `counts` entries."""
+    """Return (m,) int64: the starts of m consecutive ranges with `counts` entries."""
     return np.cumsum(counts) - counts
 
 
 def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
-    """Invert a permutation, or a selection of `size` numbers; missing ones are -1."""
+    """Return (size,) int64: the index of each number in `order`, or -1; all numbers differ."""
     place = np.full(len(order) if size is None else size, -1)
     place[order] = np.arange(len(order))
     return place
 
 
 def children_of(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return children, (c,) int64, ordered by parent and number, and their `offsets` by parent."""
+    """Return the nodes with a parent, (c,) int64, sorted by parent, and each parent's `offsets`."""
     inner = np.flatnonzero(parent >= 0)
     child = inner[np.argsort(parent[inner], kind="stable")]
     return child, offsets(np.bincount(parent[inner], minlength=len(parent)))
 
 
 def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
-    """Return the number of the range at `offsets` that holds each index; no range is empty."""
+    """Return the number k of the range ``offsets[k]:offsets[k + 1]`` that contains each index."""
     return np.searchsorted(offsets, index, side="right") - 1
 
 
 def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
-    """Return (n,) int64: each wanted key's index in `keys`, -1 if it is missing.
+    """Return (n,) int64: the index in `keys` of each wanted key, -1 if it is missing.
 
-    All `keys` differ; `order` sorts them, and is computed if it is None.
+    All `keys` differ. `order` is their ``argsort``, if the caller has it already.
 
     >>> place_of(np.array([7, 3, 5]), np.array([5, 4]))
     array([ 2, -1])
@@ -60,7 +60,7 @@ def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = No
 
 
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Add ``by[k]`` to the parents in the k-th range of ``counts[k]``; roots stay -1."""
+    """Add ``by[k]`` to the k-th range of ``counts[k]`` parents, but keep -1 at roots."""
     return np.where(parent < 0, -1, parent + np.repeat(by, counts))
 
 
@@ -72,20 +72,20 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def by_level(level: np.ndarray) -> list[np.ndarray]:
-    """Return the indices of each level that occurs, the lowest level first, in ascending order."""
+    """Return one array per level that occurs, lowest level first: the ascending indices on it."""
     order = np.argsort(level, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
 
 
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Cycle through the values of cells, (n_c, ...), until there are `num_cells` cells."""
+    """Repeat the cells' arrays, (n_c, ...) each, in turn until `num_cells` are concatenated."""
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)
     return repeat_moved(once, count)
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Repeat an array to `count` entries, adding `step` more in each further repetition."""
+    """Repeat an array to `count` entries; repetition k is larger by ``k * step``."""
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short arrays: several repetitions at once
@@ -106,7 +106,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
 
 
 def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
-    """Return the parents of `count` nodes that repeat some cells; roots are -1."""
+    """Return the parents of `count` nodes: the cells in `once`, again and again; roots are -1."""
     parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
     rounds, rest = divmod(count, len(once))
     some = rounds * len(roots) + int(np.searchsorted(roots, rest))
@@ -115,8 +115,8 @@ def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
 
 
 def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return (sum(sizes),) integer: parents of some cells' nodes, renumbered from 0."""
-    if (first[1:] == first[:-1] + sizes[:-1]).all():  # neighbours: in one piece, of the same dtype
+    """Return parents of selected cells, (sum(sizes),) integer, renumbered from 0 without gaps."""
+    if (first[1:] == first[:-1] + sizes[:-1]).all():  # consecutive cells: a slice keeps the dtype
         some = parent[first[0] : first[-1] + sizes[-1]]
         return np.where(some < 0, -1, some - int(first[0]))
     return moved(parent[ranges(first, sizes)].astype(np.int64), starts(sizes) - first, sizes)
@@ -130,15 +130,17 @@ def ascending(values: np.ndarray) -> bool:
 
 
 def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
-    """Count the nodes of `num_cells` cells that cycle through `sizes`."""
+    """Count the nodes of `num_cells` cells whose sizes repeat `sizes` in turn."""
     rounds, rest = divmod(int(num_cells), len(sizes))
     return rounds * sum(sizes) + sum(sizes[:rest])
 
 
 def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Follow `above` to its end (-1 or itself); return ends and sums of `weight`, 1 by default.
+    """Follow `above` from each node to the end of its path; return the ends and sums of `weight`.
 
-    By pointer jumping, in O(log n) rounds. A path into a cycle ends anywhere in the cycle.
+    A path ends where `above` is -1 or the node itself. The sum is over the nodes of the path; the
+    end must have the weight 0. By default other nodes have the weight 1. Pointer jumping takes
+    O(log n) rounds. A path into a cycle ends somewhere in the cycle.
     """
     numbers = np.arange(len(above))
     anchor = np.where(above < 0, numbers, above)
@@ -153,7 +155,7 @@ def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarr
 
 
 def half_steps(t: float, dt: float, count: int) -> np.ndarray:
-    """Return (count + 1,) float64, ms: t, and NEURON's clock after each half step, added up."""
+    """Return NEURON's clock, ms: `t`, and the time after each of `count` half steps; float64."""
     halves = np.full(count + 1, 0.5 * dt)
     halves[0] = t
     return np.cumsum(halves)

@@ -1,4 +1,4 @@
-"""Check arguments and the host's memory, with the same wording everywhere."""
+"""Check arguments, and that data fit into the host's memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from clhines.core.errors import ForestError, HostMemoryError, InputError, meant,
 from clhines.core.quantities import as_numbers
 
 MAX_COUNT = 10**15  # larger counts exceed any memory
-_UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
+_UNCHECKED = 2**20  # bytes: to ask the system takes longer than to allocate so few
 _MEMINFO = Path("/proc/meminfo")
-_GROUPS = (  # control groups: limit, and use; versions 2 and 1
+_GROUPS = (  # files with the limit and the use of a control group; versions 2 and 1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
         Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -28,12 +28,9 @@ _DLPACK = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "one
 
 
 def host_array(name: str, a: Any) -> Any:
-    """Return an array on the memory of an object with ``__dlpack__``; other objects unchanged.
-
-    Nothing is copied; memory outside the host is refused.
-    """
+    """Return an object with ``__dlpack__`` as an array on the same memory; keep other objects."""
     if isinstance(a, np.ndarray) or not hasattr(type(a), "__dlpack__"):
-        return a  # asked by type: pint's quantities forward attributes to their arrays
+        return a  # look at the type: pint's quantities forward attributes to their arrays
     kind = type(a).__name__
     try:
         place = int(a.__dlpack_device__()[0])
@@ -51,7 +48,7 @@ def host_array(name: str, a: Any) -> Any:
 def _array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values as an array; refuse masked entries, which NumPy would read."""
+    """Return values as an array in `unit`; refuse masked entries, which NumPy would read."""
     values = host_array(name, as_numbers(name, values, unit))
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
@@ -68,7 +65,7 @@ def _array(
 def as_array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values of at most one dimension, converted to `unit`; masked entries are rejected."""
+    """Return values as an array of at most one dimension, converted to `unit`."""
     array = _array(name, values, dtype, unit)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")
@@ -86,7 +83,7 @@ def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
     array = _array(name, values, unit=unit)
     if array.size and array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
-    with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
+    with np.errstate(over="ignore"):  # longdouble beyond float64 is refused below
         array = array.astype(np.float64)
     if not np.isfinite(array).all():
         at = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
@@ -122,7 +119,7 @@ def as_switch(name: str, value: object) -> bool:
 
 
 def is_switched_on(variable: str) -> bool:
-    """Whether an environment variable switches something on; warn if it is neither 0 nor 1."""
+    """Whether an environment variable is 1; any other value but 0 counts as 1, with a warning."""
     value = os.environ.get(variable, "")
     if value not in ("", "0", "1"):
         warn_caller(f"{variable}={shown(value)}; expected 0 or 1: works as 1", UserWarning)
@@ -138,7 +135,7 @@ def as_check(value: object) -> bool | str:
 
 
 def as_indices(name: str, numbers: object, count: int, what: str) -> np.ndarray:
-    """Return (m,) int64 of one or several numbers, each from 0 to ``count - 1``."""
+    """Return indices of `what`, such as cells, as (m,) int64; each is from 0 to ``count - 1``."""
     values = np.atleast_1d(as_array(name, numbers))
     if not values.size:
         return np.zeros(0, np.int64)
@@ -162,7 +159,7 @@ def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarra
 
 
 def integers(values: np.ndarray, name: str) -> np.ndarray:
-    """Return a 1-D signed integer array; raise `ForestError` for other values."""
+    """Return values as a 1-D array of signed integers; raise `ForestError` if they are not."""
     try:
         array = _array(name, values)
     except InputError as error:
@@ -181,7 +178,7 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def real_numbers(name: str, a: object) -> np.ndarray:
-    """Return an array of real numbers; raise `InputError` for others, and for masked entries."""
+    """Return an array of real numbers; refuse other dtypes and masked entries."""
     array = _array(name, a)
     if array.dtype.kind not in "fiub":
         hint = ""
@@ -199,13 +196,13 @@ def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
 
 
 def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert an array to a precision; refuse longdouble, and right-hand sides that overflow."""
+    """Convert an array to `dtype`; refuse longdouble, and a right-hand side that overflows."""
     if a.dtype.kind == "f" and a.dtype.itemsize > 8:
         raise InputError(
             f"{name} has dtype {a.dtype}; expected float64 or float32, as devices have no more "
             f"digits: pass {name}.astype(float), or solve with mpmath"
         )
-    with np.errstate(over="ignore"):  # found below, or as bad pivots
+    with np.errstate(over="ignore"):  # refused below, or reported as bad pivots
         converted = a.astype(dtype, copy=False)
     if name == "b" and converted is not a and dtype.itemsize < a.dtype.itemsize:
         lost = np.isinf(converted)
@@ -244,7 +241,7 @@ def _of_group(limit: Path, use: Path) -> int | None:
 
 
 def check_room(needed: float, what: str) -> None:
-    """Raise HostMemoryError if `needed` bytes, at least, do not fit; `what` names the data."""
+    """Raise HostMemoryError if fewer than `needed` bytes are free; `what` names the data."""
     if needed < _UNCHECKED:
         return
     there, needed = available(), min(needed, 2.0**100)

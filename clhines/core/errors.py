@@ -20,7 +20,7 @@ from typing import Any, cast
 
 _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 _SHOWN = 60  # characters of a value that a message repeats
-# environment variables that MPI launchers set: MPICH and Intel, Open MPI, Slurm
+# environment variables for the number of ranks: of MPICH and Intel, of Open MPI, of Slurm
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LONGEST = 400  # characters of a name in a message: more than any path that fits on a screen
 _NAMES = re.compile(r"(?<!\w)'[^'\n]*'|\S+")  # a quoted name, which may have spaces, or a word
@@ -47,17 +47,17 @@ def meant(value: object, candidates: Iterable[str]) -> str:
 
 
 class ClhinesError(Exception):
-    """Base class of every error that clhines raises on purpose; all can be pickled."""
+    """Base class of all errors that clhines raises on purpose; they can be pickled."""
 
     def __init__(self, message: object = "", *more: object) -> None:
         text = str(message)
         cut = self._cut(text)
-        # keep the object if nothing is cut: a refusal's sentence has an id
+        # keep the object if nothing is cut: `message` may be a str with the id of a refusal
         super().__init__(message if cut == text and isinstance(message, str) else cut, *more)
 
     @staticmethod
     def _cut(message: str) -> str:
-        """Shorten long names, which may come from users."""
+        """Shorten each very long name in a message: users' names have any length."""
 
         def cut(match: re.Match[str]) -> str:
             name = match[0]
@@ -66,14 +66,14 @@ class ClhinesError(Exception):
         return _NAMES.sub(cut, message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the message and the attributes, whatever the parameters of `__init__`."""
+        """Pickle message and attributes: subclasses may have any parameters of `__init__`."""
         return _unpickled, (type(self), self.args, dict(vars(self)))
 
 
 def _unpickled(
     cls: type[ClhinesError], args: tuple[object, ...], attributes: dict[str, object]
 ) -> ClhinesError:
-    # a class with two built-in bases has no usable `__new__`: call it with the message
+    # MemoryError and another built-in base leave no usable `__new__`: call `__init__` instead
     error = cls(*args) if issubclass(cls, MemoryError) else cls.__new__(cls, *args)
     vars(error).update(attributes)
     return error
@@ -112,12 +112,12 @@ class PivotError(ClhinesError, ArithmeticError):
 
 
 class SpikeOverflowError(ClhinesError, OverflowError):
-    """There were more spikes than their list has room for.
+    """A run had more spikes than its spike list can hold.
 
     Attributes
     ----------
     step : int
-        The step in the message.
+        The step that the message names.
     """
 
     def __init__(self, message: str, step: int) -> None:
@@ -131,14 +131,14 @@ class DeviceError(ClhinesError, RuntimeError):
     Attributes
     ----------
     is_refusal : bool
-        False if a name or number of a device matches none; see `is_refusal`.
+        See the function `is_refusal`. False if the user named a device that does not exist.
     """
 
     is_refusal = True
 
     @classmethod
     def no_match(cls, message: str) -> DeviceError:
-        """Return the error of a name that matches no device."""
+        """Return the error for a device name, or number, that matches no device."""
         error = cls(message)
         error.is_refusal = False
         return error
@@ -161,13 +161,13 @@ class BuildError(ClhinesError, RuntimeError):
 
 
 class RankError(ClhinesError, RuntimeError):
-    """Another rank of a simulation has failed; the message is that rank's.
+    """Another MPI rank of the simulation failed; the message is from that rank.
 
     Attributes
     ----------
     rank : int
     is_refusal : bool
-        Whether all failed ranks refuse the run; see `is_refusal`.
+        Whether all failed ranks refused the run; see the function `is_refusal`.
     """
 
     def __init__(self, message: str, rank: int, is_refusal: bool = False) -> None:
@@ -176,7 +176,7 @@ class RankError(ClhinesError, RuntimeError):
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an error means that a run is refused, cannot be built, or lacks memory."""
+    """Whether an error means that clhines cannot do a run: refused, not built, or out of memory."""
     if hasattr(error, "is_refusal"):
         return bool(error.is_refusal)
     opencl = getattr(sys.modules.get("pyopencl"), "Error", InputError)
@@ -185,9 +185,9 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def say_to_caller(message: str) -> None:
-    """Warn the caller; print a line on stderr if a framework has turned all warnings off.
+    """Warn at the user's line; if a framework has silenced all warnings, print to stderr instead.
 
-    NetPyNE does so when it is imported. ``python -W ignore`` silences these lines, too.
+    NetPyNE silences them when it is imported. ``python -W ignore`` silences the printed line, too.
     """
     user_filters = (f for f in warnings.filters if f[1] is None and issubclass(UserWarning, f[2]))
     is_off = next(user_filters, None) == ("ignore", None, Warning, None, 0)
@@ -198,41 +198,41 @@ def say_to_caller(message: str) -> None:
 
 
 def tell(message: str) -> None:
-    """Print a line on stderr, if there is one."""
+    """Print a message on stderr; nothing happens if stderr is closed."""
     with suppress(OSError, ValueError, AttributeError):
         print(f"clhines: {message}", file=sys.stderr, flush=True)
 
 
 @cache
 def tell_once(message: str) -> None:
-    """Print a line on stderr, once in this process."""
+    """Print a message on stderr the first time that this process has it."""
     tell(message)
 
 
 def launched() -> bool:
-    """Whether an MPI launcher started this process together with others."""
+    """Whether an MPI launcher started this process as one of several."""
     sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
     return any(size.isdigit() and int(size) > 1 for size in sizes)
 
 
 class StoreWarning(UserWarning):
-    """The fastest measured method could not be stored; the solver works without."""
+    """The fastest measured method could not be stored; the solver still uses it."""
 
 
 class CacheWarning(UserWarning):
-    """An OpenCL cache cannot be used, and is left out; the message names it, with the reason."""
+    """An OpenCL cache on disk cannot be used; the message names the cache and the reason."""
 
 
 class AccuracyWarning(ClhinesError, UserWarning):  # noqa: N818
-    """A solution has lost digits; with ``check="raise"`` it is raised.
+    """A solution has lost digits. ``check="raise"`` raises this warning as an error.
 
     Attributes
     ----------
     cell, node : int
-        The row with the largest error, or with lost digits in the elimination. For tridiagonal
-        systems the number of the system, and of the row over all systems.
+        The row with the largest error, or the row whose elimination lost digits. For tridiagonal
+        systems: the number of the system, and the row counted over all systems.
     cells : tuple of int
-        All such cells or systems.
+        All cells or systems that lost digits.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class AccuracyWarning(ClhinesError, UserWarning):  # noqa: N818
 
 
 class RepairWarning(UserWarning):
-    """`repair` replaced a value of a file; the message names file and line."""
+    """`repair` replaced a value in a morphology file; the message names file and line."""
 
 
 class SimulationError(ClhinesError, ArithmeticError):
@@ -252,9 +252,9 @@ class SimulationError(ClhinesError, ArithmeticError):
     Attributes
     ----------
     cell, node : int
-        The first cell in the first such step, and its soma's node.
+        The first such cell in that step, and the node of its soma.
     time : float, ms
-        At the end of that step.
+        The end of that step.
     result : clhines.simulator.result.Result
         Records and spikes before that step.
     """
@@ -265,12 +265,12 @@ class SimulationError(ClhinesError, ArithmeticError):
 
 
 class RunInterrupt(KeyboardInterrupt):
-    """Ctrl-C has ended a run; not a `ClhinesError`, so ``except Exception`` does not catch it.
+    """Ctrl-C has ended a run. Not a `ClhinesError`: ``except Exception`` does not catch it.
 
     Attributes
     ----------
     result : clhines.simulator.result.Result
-        Spikes and records up to the end of the last complete chunk, the simulation's time.
+        Spikes and records of the steps that were complete; the simulation stands at their end.
     """
 
     def __init__(self, message: str, result: object = None) -> None:
@@ -279,12 +279,12 @@ class RunInterrupt(KeyboardInterrupt):
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra of the package."""
+    """Return the command that installs an optional dependency group of the package."""
     return f"python -m pip install '.[{extra}]' in a checkout of clhines"
 
 
 def name_in_caller(value: object, otherwise: str) -> str:
-    """Return the caller's name of the variable that holds a value, for a message."""
+    """Return the name of the user's variable that holds `value`, or `otherwise`; for messages."""
     frame, _ = _caller()
     variables = {**frame.f_globals, **frame.f_locals}
     names = [name for name, other in variables.items() if other is value and name[0] != "_"]
@@ -292,13 +292,13 @@ def name_in_caller(value: object, otherwise: str) -> str:
 
 
 def warn_caller(message: str | Warning, category: type[Warning]) -> None:
-    """Warn at the user's line that led here, over any number of calls."""
+    """Warn at the line of the user's code that called clhines, however many calls ago."""
     _, level = _caller()
     warnings.warn(message, category, stacklevel=level)
 
 
 def _caller() -> tuple[FrameType, int]:
-    """Return the user's frame that led here, and the `stacklevel` for a warning there."""
+    """Return the innermost frame outside clhines, and the `stacklevel` of a warning there."""
     package = os.path.dirname(os.path.dirname(__file__)) + os.sep
     frame: FrameType | None = inspect.currentframe()
     assert frame is not None
@@ -309,7 +309,7 @@ def _caller() -> tuple[FrameType, int]:
 
 
 def suggest_keywords(home: ModuleType, name: str) -> object:
-    """Return a public function or class whose calls suggest names for wrong keywords."""
+    """Return `home.name`, after wrapping it to suggest the right name for a misspelt keyword."""
     public = getattr(home, name)
     if isinstance(public, FunctionType) and not hasattr(public, "__suggests__"):
         original, public = public, _suggesting(public)

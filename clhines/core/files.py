@@ -24,7 +24,7 @@ _SHOWN_PATH = 120  # characters of a path in a message
 
 
 def cache_folder() -> Path:
-    """Return clhines' cache folder: ``CLHINES_CACHE_DIR``, or one in the user's cache."""
+    """Return ``CLHINES_CACHE_DIR``, or the folder clhines in the user's cache folder."""
     named = os.environ.get("CLHINES_CACHE_DIR")
     if named:
         return Path(named)
@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 
 
 def check_target(path: PathLike) -> None:
-    """Refuse a path that `whole` cannot write to; for root, too, a read-only file is refused."""
+    """Refuse a path that `whole` cannot write to; a read-only file is refused for root, too."""
     try:
         _target(path)
     except OSError as error:
@@ -46,10 +46,11 @@ def check_target(path: PathLike) -> None:
 
 @contextmanager
 def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
-    """Yield a binary file that replaces `path` when the block ends; after an error nothing changes.
+    """Yield a binary file that replaces `path` when the block ends without an error.
 
-    Links are followed; the mode is kept, and the owner if allowed. Until the end the file is named
-    `part`, with random letters for ``{}``. Errors of the system become InputErrors.
+    Links are followed. The new file has the older one's mode and, if the system allows, its owner.
+    The block writes to a file named `part` beside it, with random letters for ``{}``. Errors of the
+    system become InputErrors.
     """
     try:
         name, older = _target(path)
@@ -64,7 +65,7 @@ def _cannot(path: PathLike, error: OSError) -> InputError:
 
 
 def path_text(path: PathLike) -> str:
-    """Return a path for a message of one line: shortened, without line ends."""
+    """Return a path as it stands in a one-line message: shortened, without line ends."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -131,7 +132,7 @@ def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[B
 
 
 def open_regular(path: PathLike) -> BinaryIO:
-    """Open a regular file; refuse others, which may be endless or never answer."""
+    """Open a regular file to read; pipes and devices are refused, as reading may never end."""
     try:
         status = os.stat(os.fspath(path))  # fspath refuses a number, the handle of an open file
         file = open(path, "rb") if stat.S_ISREG(status.st_mode) else None
@@ -151,7 +152,7 @@ def short_text(error: BaseException) -> str:
 
 
 def read_bytes(path: PathLike, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes."""
+    """Read a regular file; refuse one of more than `most` bytes."""
     name = path_text(path)
     with open_regular(path) as file:
         try:
@@ -168,7 +169,7 @@ def read_json(path: PathLike, most: int = MOST_JSON) -> object:
 
 
 def parse_json(data: bytes, name: str) -> object:
-    """Parse strict JSON; raise an `InputError` with the `name` of the text."""
+    """Parse strict JSON; the `InputError` for other text begins with `name`."""
     try:
         return json.loads(data.decode(), parse_constant=_no_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
@@ -200,7 +201,7 @@ def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> Non
 
 
 def entry_path(name: str, key: Mapping[str, object]) -> Path:
-    """Return the file of an entry in `cache_folder`: ``NAME-DIGEST.json``."""
+    """Return the file ``NAME-DIGEST.json`` in `cache_folder`, whose digest is that of `key`."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
     return cache_folder() / f"{name}-{digest[:32]}.json"
 
@@ -226,7 +227,7 @@ def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
 
 
 def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> None:
-    """Write an entry that is not essential: a system error is only logged."""
+    """Write an entry of the cache; a system error is only logged, as runs work without."""
     try:
         write_entry(name, schema, key, **more)
     except OSError as error:
@@ -234,21 +235,21 @@ def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object
 
 
 def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, Any]:
-    """Return the entry of a key; empty if it is missing or cannot be read."""
+    """Return the cached entry of a key; empty if it is missing, unreadable or for another key."""
     entry = read_entry(entry_path(name, key), schema)
     return entry if entry is not None and entry.get("key") == key else {}
 
 
 @contextmanager
 def one_process(name: str) -> Iterator[None]:
-    """Let one process of this machine at a time execute the block; the others wait."""
+    """Execute the block in one process of this machine at a time; other processes wait."""
     try:
         import fcntl
 
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / f"{name}.lock", "a", encoding="utf-8")
-    except (ImportError, OSError):  # Windows; a folder that cannot be written
+    except (ImportError, OSError):  # Windows, or a folder that cannot be written: no lock
         yield
         return
     with file:

@@ -24,7 +24,7 @@ _STYLE = Path(__file__).with_name("clhines.mplstyle")
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw the block's pictures in clhines' style."""
+    """Draw all matplotlib pictures in the block in clhines' style."""
     check_matplotlib()
     import matplotlib
 
@@ -61,7 +61,7 @@ def new_figure(**options: Any) -> Any:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(layout="constrained", **options)
-    # notebooks look for this method, and show the picture with any settings
+    # notebooks show objects that have this method, whatever matplotlib's backend is
     figure._repr_png_ = partial(_as_png, figure)
     return figure
 

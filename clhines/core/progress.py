@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} {unit} [{elapsed}<{remaining}{postfix}]"
-_EVERY = 2.0  # s between two lines with a count
-_IN_FILES = 10.0  # s between two states of a bar in a log file
-_since = ContextVar("_since", default=float("inf"))  # when lines begin
-_last = ContextVar("_last", default="")  # phase that was shown last
-_wait = ContextVar("_wait", default=0.0)  # s, until a bar is shown
+_EVERY = 2.0  # s between two lines of `each`
+_IN_FILES = 10.0  # s between two lines of a bar in a log file
+_since = ContextVar("_since", default=float("inf"))  # time from which `phase` prints
+_last = ContextVar("_last", default="")  # phase that was printed last
+_wait = ContextVar("_wait", default=0.0)  # s before a bar appears
 
 
 class _Lines:
-    """A file for a bar whose states become lines on stderr."""
+    """A file that prints each state of a progress bar as a line on stderr."""
 
     def write(self, text: str) -> None:
         if text.strip():
@@ -34,7 +34,7 @@ class _Lines:
 
 @contextmanager
 def showing(show: bool, after: float = 0.0) -> Iterator[None]:
-    """Show the phases that begin in the block, from `after` seconds on, if `show`."""
+    """In the block print each `phase` that begins after the first `after` seconds, if `show`."""
     token = _since.set(time.monotonic() + after) if show else None
     _last.set("")
     try:
@@ -46,7 +46,7 @@ def showing(show: bool, after: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def long_bars(wait: float) -> Iterator[None]:
-    """Delay the bars of runs in the block by `wait` seconds: short runs show none."""
+    """In the block show a progress bar only once it has run for `wait` seconds."""
     token = _wait.set(wait)
     try:
         yield
@@ -55,7 +55,7 @@ def long_bars(wait: float) -> Iterator[None]:
 
 
 def phase(what: str) -> None:
-    """Print the phase that begins now, if phases are shown; above a bar, if there is one."""
+    """Print what begins now if `showing` is on; above a progress bar, if there is one."""
     if time.monotonic() < _since.get() or what == _last.get():
         return
     _last.set(what)
@@ -68,7 +68,7 @@ def phase(what: str) -> None:
 
 
 def each(items: Sequence[_Item], what: str) -> Iterator[_Item]:
-    """Yield the items of a phase, and print how many are done every two seconds."""
+    """Yield the items, and every two seconds print `what` and how many are done."""
     said = float("-inf")
     for k, item in enumerate(items):
         if time.monotonic() - said >= _EVERY:
@@ -78,16 +78,16 @@ def each(items: Sequence[_Item], what: str) -> Iterator[_Item]:
 
 
 def bar(total: int, unit: str, show: bool, scale: float = 1.0, text: str = "") -> tqdm | None:
-    """Return a bar for `total` items of `scale` units; None, without an import, if not shown.
+    """Return a progress bar for `total` items of `scale` units, or None if `show` is False.
 
-    If stderr is a file or a pipe, each state is a line of its own.
+    If stderr is a file or a pipe, each state of the bar is a line of its own.
     """
     if not show:
         return None
     from tqdm import TqdmWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets: text does
+        warnings.simplefilter("ignore", TqdmWarning)  # without ipywidgets a notebook shows text
         from tqdm.auto import tqdm
 
     more: dict[str, Any] = {"delay": _wait.get(), "postfix": text or None}

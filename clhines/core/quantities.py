@@ -15,8 +15,8 @@ import numpy as np
 
 from clhines.core.errors import InputError, shown
 
-TextReader: TypeAlias = Callable[[str, str], float | None]  # of a text, and the unit of the result
-_readers: list[TextReader] = []  # `number_in` of the simulator, which knows units
+TextReader: TypeAlias = Callable[[str, str], float | None]  # (text, unit) -> number in that unit
+_readers: list[TextReader] = []  # empty, or `number_in` of the simulator
 _MEMBERS = (  # attributes of types with units: pint and quantities; astropy and unyt; brian2
     ("magnitude", "units"),
     ("unit", "to_value"),
@@ -50,7 +50,7 @@ def has_unit(value: object) -> bool:
 
 
 def as_numbers(name: str, value: object, unit: str | None = None) -> object:
-    """Convert quantities, or texts of quantities, to numbers in `unit`; return others unchanged."""
+    """Convert quantities, and texts such as "3 mV", to numbers in `unit`; keep other objects."""
     if isinstance(value, str) and unit:
         return _of_text(name, value, unit)
     try:
@@ -73,7 +73,7 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
 
 
 def read_texts_by(reader: TextReader) -> None:
-    """Set the function that reads texts with a unit; None if a text is no quantity."""
+    """Set the function that converts a text such as "3 mV"; it returns None for other texts."""
     _readers[:] = [reader]
 
 
@@ -94,7 +94,7 @@ def _converted(name: str, value: object, unit: str | None) -> object:
     expected = f"a quantity in {unit}, or a number" if unit != "1" else "a pure number"
     target = re.sub(r"(?<=[A-Za-z])(\d)", r"**\1", unit).replace(" ", "*")
     target = "dimensionless" if unit == "1" else target
-    for method in ("rescale", "to_value", "to"):
+    for method in ("rescale", "to_value", "to"):  # quantities; astropy and unyt; pint and brian2
         convert: Callable[[str], object] | None = getattr(value, method, None)
         if convert is None:
             continue
@@ -111,7 +111,7 @@ def _unit_of(value: object) -> str:
     for attribute in ("dimensionality", "units", "unit", "dimensions"):
         unit = getattr(value, attribute, None)
         if attribute == "dimensionality" and not hasattr(unit, "string"):
-            continue  # pint's has no name of a unit
+            continue  # pint's `dimensionality` names no unit
         if unit is not None:
             return _text(getattr(unit, "string", unit))
     return "?"

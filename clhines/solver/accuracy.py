@@ -1,16 +1,17 @@
-"""Solutions that have lost digits: found by the elimination, measured, and reported.
+"""Report solutions that have lost digits.
 
-Pivots of the right sign and size do not make a solution right. Without pivoting the backward error
-of row i is eps times ``(|L| |U|)_ij``. It differs from ``|A|_ij`` on the diagonal, where it is the
-pivot and the magnitudes of all that the elimination has added. Kernels compare these with the
-diagonal, times `GROWTH`, while both are in registers. Symmetric matrices with good pivots never
-exceed it: nothing positive is added, and something positive is left. Nor do diagonally dominant
-matrices, by rows or columns: all that is added is at most the sum of the row's, or of the column's,
-other entries.
+Positive pivots alone do not make a solution accurate. Without pivoting the backward error of row i
+is eps times ``(|L| |U|)_ij``. This differs from ``|A|_ij`` only on the diagonal, where it is the
+pivot plus the magnitudes of all terms that the elimination has added. Kernels compare this sum with
+`GROWTH` times the diagonal while both are in registers. The sum never exceeds the bound for
 
-If a kernel names a cell, the host computes the componentwise backward error of the solution, and
-reports it above `MOST_LOST`. If the solution has taken the place of an operand, the report comes
-without it.
+- symmetric matrices with good pivots: nothing positive is added, and a positive pivot remains;
+- diagonally dominant matrices: the added terms are together at most as large as the other entries
+  of the row, or of the column.
+
+If a kernel reports a cell, the host computes the componentwise backward error of the solution, and
+warns if it is above `MOST_LOST`. If the solution has overwritten d, u, l or b, the host cannot
+compute the error, and warns without it.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from clhines.solver.plan.kernel_spec import GROWTH
 from clhines.solver.plan.methods import METHODS
 
 FIT = "a diagonally dominant, or symmetric positive definite, matrix: there is no pivoting"
-MOST_LOST = 32.0  # componentwise backward error, eps of the dtype: above it a warning is given
+MOST_LOST = 32.0  # largest componentwise backward error without a warning, in eps of the dtype
 
 
 def is_spoilt(arrays: dict[str, Array], target: Array) -> bool:
-    """Whether the solution has taken the place of an operand, so that nothing can be measured."""
+    """Whether the solution has overwritten an operand, so that its error cannot be computed."""
     if isinstance(target, cla.Array):
         return any(getattr(a, "base_data", None) == target.base_data for a in arrays.values())
     return any(np.may_share_memory(a, target) for a in arrays.values())
 
 
 def report_growth(arguments: Arguments, pivots: BadPivots, check: bool | str) -> None:
-    """Report the first cell in which the elimination lost digits, unmeasured."""
+    """Report the first cell whose elimination lost digits, without the error of its solution."""
     lost = pivots.first(bad=False)
     if lost is None:
         return
@@ -59,7 +60,7 @@ def report_error(
     x: np.ndarray,
     check: bool | str,
 ) -> None:
-    """Report a componentwise backward error above `MOST_LOST`; `system` in natural order."""
+    """Warn if the backward error of `x` is above `MOST_LOST`; `system` has d, u, (l) and b."""
     with np.errstate(all="ignore"):  # values that are not finite show in the result
         errors = reference.backward_errors(arguments.forest, **system, x=x)
     errors = np.atleast_2d(errors / float(np.finfo(arguments.dtype).eps)).max(axis=0)
@@ -80,7 +81,7 @@ def report_error(
 
 
 def report(warning: AccuracyWarning, check: bool | str) -> None:
-    """Raise a warning as an error if `check` is "raise"; else warn at the user's line."""
+    """Raise the warning if `check` is "raise", else issue it at the user's line."""
     if check == "raise":
         raise warning
     warn_caller(warning, AccuracyWarning)

@@ -1,4 +1,4 @@
-"""Arguments: checks of the arrays that a solver is given."""
+"""Check the arrays that users pass to a solver."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True)
 class Arguments:
-    """Requirements on the arrays of one solver, which are NumPy arrays or arrays of `queue`.
+    """Checks of the arrays for one solver: NumPy arrays, or pyopencl arrays in its context.
 
-    `chains`: messages name system and row, not cell and node.
+    With `chains` messages name the system and the row, else the cell and the node.
     """
 
     forest: Forest
@@ -41,6 +41,7 @@ class Arguments:
     chains: bool = False
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
+        """Return an array of rows of `size` values that a solve can use; refuse any other."""
         a = self.of_buffer(name, a, size)
         if isinstance(a, cla.Array):
             a = self.of_device(name, a, on_device)
@@ -60,7 +61,7 @@ class Arguments:
         return a
 
     def of_buffer(self, name: str, a: Given | None, size: int) -> Given | None:
-        """Return a `pyopencl.Buffer` as an array of (size,) or (k, size); others as they are."""
+        """Return a `pyopencl.Buffer` as an array, (size,) or (k, size); keep other objects."""
         if not isinstance(a, cl.Buffer):
             return a
         row = size * self.dtype.itemsize
@@ -79,7 +80,7 @@ class Arguments:
         return tuple(self.of_buffer(n, a, size) for n, a in zip(names.split(), arrays))
 
     def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
-        """Return a pyopencl array of the solver's dtype and context; `on_device`: its order."""
+        """Return a contiguous pyopencl array of the right dtype and order; refuse any other."""
         if a.dtype != self.dtype:
             raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
         if a.context != self.queue.context:
@@ -95,7 +96,7 @@ class Arguments:
         return a.copy(queue=self.queue) if a.offset else a
 
     def natural(self, system: dict[str, Given | None]) -> dict[str, Array]:
-        """Arrays in natural order as `checked` returns them, all of one kind; without no `l`."""
+        """Return d, u, (l), b in natural order, checked; all NumPy, or all pyopencl arrays."""
         ready = self._ready(system)
         if ready is not None:
             return ready
@@ -129,7 +130,7 @@ class Arguments:
         return target
 
     def check_out(self, out: cla.Array, b: cla.Array, size: int) -> None:
-        """Refuse an `out` in device order that cannot take the solution for `b`."""
+        """Refuse an `out` that cannot hold the solution for `b`, both in device order."""
         self.checked("out", out, size, on_device=True)
         if out.shape != b.shape:
             raise InputError(f"out has shape {out.shape}; expected as for b, {b.shape}")
@@ -137,7 +138,7 @@ class Arguments:
             raise InputError("out is a strided or offset view; expected a whole array")
 
     def in_order(self, name: str, a: cla.Array, order: Order, packed: bool) -> cla.Array:
-        """Return `a` as `checked` does, known to be in device order or `packed` as declared."""
+        """Return a checked array in device order; `packed`: the caller vouches for the order."""
         a = self.checked(name, a, len(order.gather), on_device=True)
         if not packed:
             order.check(name, a)
@@ -146,7 +147,7 @@ class Arguments:
     def packed(
         self, system: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
     ) -> list[cla.Array]:
-        """Return d, u, (l), b in device order as `in_order` does, and check `out`."""
+        """Return d, u, (l), b, checked and in device order, and check `out`; see `in_order`."""
         system = {name: a for name, a in system.items() if name != "l" or a is not None}
         size, operands = len(order.gather), list[cla.Array]()
         operands = [self.in_order(name, a, order, packed) for name, a in system.items()]
@@ -158,7 +159,7 @@ class Arguments:
         return operands
 
     def check_unpacked(self, out: cla.Array, a: cla.Array, shape: tuple[int, ...]) -> None:
-        """Refuse an `out` that cannot take `a`, which is in device order, in natural order."""
+        """Refuse an `out` in natural order that cannot hold the values of `a`, in device order."""
         self.checked("out", out, shape[-1], on_device=True)
         if out.base_data == a.base_data:
             raise InputError("out is a; expected another array")
@@ -180,7 +181,7 @@ class Arguments:
         return f"system {cell}, row {row} (row {node} of all)"
 
     def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
-        """Whether b is checked only if the solve does not find all values finite."""
+        """Whether to check b only if the solve meets values that are not finite."""
         if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)
@@ -203,6 +204,6 @@ def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.nda
 
 
 def not_finite(a: np.ndarray) -> tuple[int, ...] | None:
-    """Return the place of the first value that is not finite, or None."""
+    """Return the index of the first value that is not finite, or None."""
     good = np.isfinite(a)
     return None if good.all() else tuple(int(k) for k in np.argwhere(~good)[0])

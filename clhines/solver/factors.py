@@ -25,16 +25,16 @@ from clhines.solver.forest import Forest
 
 
 class Gradients(NamedTuple):
-    """Gradients of a loss; sums over the right-hand sides but for `b`.
+    """Gradients of a loss with respect to d, u, b and l; all but `b` sum over right-hand sides.
 
     Attributes
     ----------
     d, u : (n,) of the solver's dtype
-        `u` is 0 at roots. Without `l`, an entry of `u` stands in the matrix twice, and so here.
+        `u` is 0 at roots. For a matrix without `l`, `u` is the gradient of both entries together.
     b : (n,) or (k, n)
-        The adjoint: solution with the transposed matrix.
+        The adjoint: the solution with the transposed matrix.
     l : (n,) or None
-        0 at roots; None where the matrix was given without `l`.
+        0 at roots; None if the matrix has no `l`.
     """
 
     d: np.ndarray
@@ -46,7 +46,7 @@ class Gradients(NamedTuple):
 def host_rows(
     x: ArrayLike, g: ArrayLike, num_nodes: int, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a solution and its gradient, (n,) or (k, n), of the dtype; finite, or InputError."""
+    """Return x and g, finite and (n,) or (k, n) of the dtype; raise InputError for other arrays."""
     rows = []
     for name, a in (("x", x), ("g", g)):
         if hasattr(a, "base_data"):
@@ -89,9 +89,9 @@ def vjp(
     l: ArrayLike | None = None,  # noqa: E741
     check: bool | str = True,
 ) -> Gradients:
-    """Gradients of a loss with respect to d, u, l and b, by one solve with u and l swapped.
+    """Return the gradients of a loss with respect to d, u, l and b, from its gradient at `x`.
 
-    `Factors.vjp` does the same with a matrix that is eliminated already.
+    This takes one solve with u and l swapped. `Factors.vjp` does the same without an elimination.
 
     Parameters
     ----------
@@ -113,17 +113,17 @@ def vjp(
 class Factors:
     """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
 
-    They are pickled as forest, method and matrix, and eliminated again where they are unpickled, on
-    the device that is chosen there, with the usual options of the method.
+    Factors can be pickled. Only forest, method and matrix are stored: the process that reads them
+    chooses a device, and eliminates the matrix again with the default options of the method.
 
     Attributes
     ----------
     eliminated : EliminatedMatrix
-        Factors of the solver's engine; `solver.engines.whole.WholeFactors` has the arrays.
+        The arrays of the solver's engine, such as `solver.engines.whole.WholeFactors`.
     symmetric : bool
-        Whether the matrix was given without `l`.
+        Whether the matrix has no `l`.
     doubtful : dict of str to NumPy array
-        d, u and l of a matrix whose elimination lost digits, so that solutions are measured.
+        d, u and l if the elimination lost digits, else empty. Then each solution is checked.
     """
 
     def __init__(
@@ -145,25 +145,22 @@ class Factors:
 
     @exclusive
     def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
-        """Return forest, method, dtype and the matrix that was given: d, u, (l), (n,) each."""
+        """Return forest, method, dtype and the original matrix, d, u, (l), for pickling."""
         matrix = {name: a.copy() for name, a in self.eliminated.matrix_on_host().items()}
         return self._arguments.forest, self._engine.method, self._arguments.dtype, matrix
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """Of the solver."""
+        """The solver's queue."""
         return self._engine.queue
 
     @property
     def memory(self) -> Memory:
-        """As `Solver.memory`."""
+        """See `Solver.memory`."""
         return self._engine.memory
 
     def transposed(self) -> Factors:
-        """Return factors of the transposed matrix, in which u and l swap.
-
-        They share the arrays of these: nothing is eliminated or copied.
-        """
+        """Return the factors of the transposed matrix; they share all arrays with these."""
         eliminated = self.eliminated.transposed()
         factors = Factors(self._engine, eliminated, self._arguments, self._lock, self.symmetric)
         if self.doubtful:
@@ -174,7 +171,7 @@ class Factors:
     def quick(
         self, b: object, out: object, check: object, transpose: object, shape: tuple[int, ...]
     ) -> np.ndarray | None:
-        """Solve for a small NumPy array of a `shape`, or return None: to be solved as usual."""
+        """Solve for a small NumPy `b` of a `shape`; None if only `solve_as_usual` can do it."""
         if check is not True or transpose is not False or self.doubtful:
             return None
         check_process()
@@ -197,8 +194,9 @@ class Factors:
         b, out, overwrite
             As in `Solver.solve`.
         check : bool or "raise"
-            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only), and warn
-            as `Solver.solve` does if the solution has lost digits and `factor` has checked.
+            Raise `InputError` if a value of `b` or `x` is not finite (NumPy only). Warn as
+            `Solver.solve`
+            does if the solution has lost digits; this needs a `factor` that has checked, too.
         transpose : bool
             Solve with the transposed matrix, in which u and l swap.
 
@@ -219,7 +217,7 @@ class Factors:
     def solve_as_usual(
         self, b: Given, out: Array | None, overwrite: bool, check: bool | str, transpose: bool
     ) -> Array:
-        """Solve as `solve` does if `quick` has returned None."""
+        """Solve if `quick` has returned None; the arguments are as in `solve`."""
         if as_switch("transpose", transpose):
             return self.transposed().solve_as_usual(b, out, overwrite, check, False)
         return self._solve(b, out, overwrite, as_check(check))
@@ -250,7 +248,7 @@ class Factors:
         return target
 
     def _system_before(self, rows: Array) -> dict[str, np.ndarray]:
-        """Return the system on the host if the solution may lose digits, else nothing."""
+        """Return d, u, (l), b on the host if the solution may lose digits, else {}."""
         if self.doubtful:
             return {**self.doubtful, **on_host(self.queue, {"b": rows})}
         if self._engine.may_lose and isinstance(rows, np.ndarray):
@@ -258,7 +256,7 @@ class Factors:
         return {}
 
     def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool | str = True) -> Gradients:
-        """Gradients of a loss with respect to d, u, l and b, by one transposed solve.
+        """Return the gradients of a loss with respect to d, u, l and b, by one transposed solve.
 
         Parameters
         ----------
@@ -267,7 +265,7 @@ class Factors:
         g : like x
             Gradient of the loss with respect to `x`.
         check : bool or "raise"
-            As in `solve`, of `g` and of the gradient with respect to `b`.
+            As in `solve`, for `g` and for the gradient with respect to `b`.
 
         Returns
         -------
@@ -303,7 +301,7 @@ class Factors:
         Returns
         -------
         pyopencl.Event
-            Of the last kernel.
+            The event of the last kernel.
         """
         order, calls = self._engine.device_order().order, self._calls
         b, out = arrays = self._arguments.of_buffers("b out", (b, out), order)
@@ -319,12 +317,12 @@ class Factors:
 
     @exclusive
     def status(self) -> np.ndarray:
-        """Return the first bad node of every cell as `Solver.status` does; waits."""
+        """Return the first bad node of every cell as `Solver.status` does; waits for the device."""
         pivots = self.eliminated.bad_pivots()
         report_growth(self._arguments, pivots, True)
         return first_nodes(self._arguments.forest, pivots)
 
     @exclusive
     def bad_pivots(self) -> BadPivots:
-        """Return all that kernels report of the matrix; waits."""
+        """Return the cells in which the elimination met bad pivots or lost digits; waits."""
         return self.eliminated.bad_pivots()

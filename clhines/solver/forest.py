@@ -1,7 +1,7 @@
-"""Forest: a batch of trees; validation, distinct shapes, branches and levels.
+"""Forest: a batch of trees; it checks them, and finds distinct shapes, branches and levels.
 
-Everything here is vectorised NumPy. Ancestors are found by pointer doubling, so that a chain of
-a million nodes takes twenty passes instead of a million.
+All of this is vectorised NumPy. Ancestors are found by pointer jumping: a chain of a million nodes
+takes twenty rounds instead of a million.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from clhines.core.checks import as_array, as_places, as_whole_number, check_room
 from clhines.core.errors import ForestError, shown
 from clhines.core.summary import counted
 
-_NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeat` takes, `parent` included
-_CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
+_NODE_BYTES, _CELL_BYTES = 8, 32  # memory of a forest per node and per cell
+_CHUNK_NODES = 1 << 20  # nodes of cells that are compared at once: they stay in the cache
 
 
 def _as_list(parents: object) -> list[np.ndarray]:
@@ -30,17 +30,17 @@ def _as_list(parents: object) -> list[np.ndarray]:
 def _are_flat(parents: Sequence[np.ndarray]) -> bool:
     try:
         return all(np.ndim(p) == 1 for p in parents)
-    except ValueError:  # nested, with parts of several lengths
+    except ValueError:  # nested lists of different lengths
         return False
 
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """The distinct trees of a forest, one after another, each with its own branches.
+    """The distinct trees of a forest, one after another, with their branches.
 
-    A *branch* is a maximal chain of nodes: it starts at the root, at a child of a node with
-    several, and at the `cuts`, (num_nodes,) bool. Branches are numbered by tree, then level, then
-    first node (2018 report, section 2).
+    A *branch* is a maximal chain of nodes. It starts at a root, at each child of a node with
+    several children, and at each node of `cuts`, (num_nodes,) bool. Branches are numbered by tree,
+    then level, then first node (2018 report, section 2).
     """
 
     offsets: np.ndarray  # nodes of tree s are ``offsets[s]:offsets[s + 1]``
@@ -52,7 +52,7 @@ class Trees:
         return len(self.offsets) - 1
 
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
-        """Shapes of cells, numbered by first appearance, and the trees that cells have."""
+        """Return the shape number of each cell, and the trees, without trees that no cell has."""
         shapes, first = np.unique(shape_of_cell, return_index=True)
         shapes = shapes[np.argsort(first)]
         if np.array_equal(shapes, np.arange(self.num_trees)):
@@ -72,7 +72,7 @@ class Trees:
 
     @cached_property
     def is_chains(self) -> bool:
-        """Whether each node but the first in its tree has the node before as its parent."""
+        """Whether all trees are chains, with each node directly after its parent."""
         inner = np.ones(len(self.parent), bool)
         inner[self.offsets[:-1]] = False
         return bool((self.parent[inner] == np.flatnonzero(inner) - 1).all())
@@ -84,7 +84,7 @@ class Trees:
 
     @cached_property
     def _chains(self) -> tuple[np.ndarray, np.ndarray]:
-        """First node of each node's branch, and the node's position in that branch."""
+        """The first node of each node's branch, and the node's position in that branch."""
         inner = self.parent >= 0
         is_first = ~inner
         is_first[inner] = self.num_children[self.parent[inner]] != 1
@@ -113,7 +113,7 @@ class Trees:
 
     @property
     def position(self) -> np.ndarray:
-        """(num_nodes,) int64: place of each node in its branch, 0 nearest the root."""
+        """(num_nodes,) int64: index of each node in its branch; 0 is nearest the root."""
         return self._chains[1]
 
     @property
@@ -122,17 +122,17 @@ class Trees:
 
     @property
     def branch_first(self) -> np.ndarray:
-        """(num_branches,) int64: the node of each branch nearest the root."""
+        """(num_branches,) int64: the node of each branch that is nearest the root."""
         return self._branches[1]
 
     @property
     def branch_parent(self) -> np.ndarray:
-        """(num_branches,) int64: the branch that each one hangs from, -1 at the roots."""
+        """(num_branches,) int64: the branch of the parent of each first node; -1 at roots."""
         return self._branches[2]
 
     @property
     def branch_level(self) -> np.ndarray:
-        """(num_branches,) int64: branches between each one and the root; the root's is 0."""
+        """(num_branches,) int64: number of branches above each branch; 0 for a root's branch."""
         return self._branches[3]
 
     @property
@@ -141,7 +141,7 @@ class Trees:
 
     @property
     def on_cycle(self) -> np.ndarray:
-        """(num_nodes,) bool: nodes that do not lead to a root; none in a valid forest."""
+        """(num_nodes,) bool: nodes whose ancestors form a cycle; none in a valid forest."""
         return self._branches[5]
 
     @cached_property
@@ -150,7 +150,7 @@ class Trees:
 
     @cached_property
     def branch_offsets(self) -> np.ndarray:
-        """(num_trees + 1,) int64: branches of tree s are ``branch_offsets[s]:[s + 1]``."""
+        """(num_trees + 1,) int64: tree s has the branches ``branch_offsets[s]:[s + 1]``."""
         counts = np.bincount(self.branch_tree, minlength=self.num_trees)
         return arrays.offsets(counts)
 
@@ -160,40 +160,40 @@ class Trees:
 
     @cached_property
     def branch_start(self) -> np.ndarray:
-        """(num_branches,) int64: place of each branch's first node in `order`."""
+        """(num_branches,) int64: index in `order` of each branch's first node."""
         return arrays.starts(self.branch_length)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(num_nodes,) int64: nodes breadth-first by branch; reversed, the elimination order."""
+        """(num_nodes,) int64: the nodes, branch after branch; reversed, the elimination order."""
         return arrays.inverse(self.rank)
 
     @cached_property
     def rank(self) -> np.ndarray:
-        """(num_nodes,) int64: inverse of `order`."""
+        """(num_nodes,) int64: index of each node in `order`."""
         return self.branch_start[self.branch_of_node] + self.position
 
     @cached_property
     def depth(self) -> np.ndarray:
-        """(num_nodes,) int64: edges between each node and its root."""
+        """(num_nodes,) int64: number of edges from the root to each node."""
         above = self.branch_parent
         _, before = arrays.climb(above, np.where(above < 0, 0, self.branch_length[above]))
         return before[self.branch_of_node] + self.position
 
     def by_level(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first branch on each level, tree by tree, and the first level of each tree."""
+        """Return the first branch of each level of each tree, and each tree's first entry there."""
         first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
-        first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level after another
+        first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level follows another
         return first, np.searchsorted(first, self.branch_offsets[:-1])
 
     @cached_property
     def heights(self) -> np.ndarray:
-        """(num_trees,) int64: nodes on the longest path from the root to a tip."""
+        """(num_trees,) int64: number of nodes on the longest path from the root to a tip."""
         return np.maximum.reduceat(self.depth, self.offsets[:-1]) + 1
 
 
 class ChainTrees(Trees):
-    """Chains of some lengths, whose parents are computed when first needed."""
+    """Chains of given lengths; their parents are only computed when needed."""
 
     is_chains = True
 
@@ -216,23 +216,24 @@ class Forest:
     Parameters
     ----------
     parent : (n,) integer array
-        Index of each node's parent in this same array, -1 at each root. Within a cell any
-        order is accepted; parents need not come first.
+        Index of each node's parent in this same array, -1 at each root. Within a cell any order is
+        accepted; parents need not come first.
     cell_offsets : (num_cells + 1,) integer array, optional
         Nodes of cell c are ``cell_offsets[c]:cell_offsets[c + 1]``. Default: one cell.
 
     Attributes
     ----------
     trees : Trees
-        The distinct shapes among the cells; identical cells are analysed and planned once.
+        The distinct shapes of the cells. Cells of one shape are analysed and planned once.
     shape_of_cell : (num_cells,) int64
-        Which of `trees` each cell is; shapes are numbered by first appearance.
+        Number of each cell's tree in `trees`; shapes are numbered by first appearance.
 
     Raises
     ------
     ForestError
-        Parent out of range or in another cell, cycle, no root or several roots, empty cell,
-        offsets not increasing, wrong dtype, NaN. The message names the cell and the node.
+        Parent out of range or in another cell, cycle, no root or several roots, empty cell, offsets
+        not
+        increasing, wrong dtype, NaN. The message names the cell and the node.
     """
 
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
@@ -241,7 +242,7 @@ class Forest:
         self._take_over(parents, integers(bounds, "cell_offsets").astype(np.int64))
 
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
-        """Analyse and freeze arrays that nobody else has."""
+        """Check, analyse and freeze arrays that no caller can change."""
         self.parent, self.cell_offsets = parent, cell_offsets
         self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
@@ -259,19 +260,19 @@ class Forest:
 
     @cached_property
     def parent(self) -> np.ndarray:
-        """(n,) integer: parent of each node; made on demand."""
+        """(n,) integer: parent of each node; computed when first needed."""
         parent = self._parents()
         parent.flags.writeable = False
         return parent
 
     @classmethod
     def from_parents(cls, parents: Iterable[np.ndarray]) -> Forest:
-        """Make a forest of cells given one by one, each with its own indices from 0.
+        """Make a forest of several cells, each with its own array of parents.
 
         Parameters
         ----------
         parents : iterable of (n_c,) integer arrays
-            Parent of each node within its cell, -1 at the root.
+            Parent of each node within its cell, counted from 0; -1 at the root.
         """
         cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(_as_list(parents))]
         sizes = np.array([len(p) for p in cells], np.int64)
@@ -289,7 +290,7 @@ class Forest:
 
     @classmethod
     def repeat(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
-        """Make a forest of `num_cells` cells that take the given trees in turn.
+        """Make a forest of `num_cells` cells whose trees are `parents`, again and again.
 
         Parameters
         ----------
@@ -318,7 +319,7 @@ class Forest:
         )
 
     def copied(self, count: int) -> Forest:
-        """Return copies of the forest, one after another, without another analysis."""
+        """Return a forest with all cells of this one `count` times, without another analysis."""
         nodes, cells = self.num_nodes * count, self.num_cells * count
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * cells, f"{cells} cells")
         parents = partial(arrays.repeated_parents, self.parent, nodes)
@@ -326,11 +327,12 @@ class Forest:
 
     @classmethod
     def from_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
-        """Make a forest from shapes that are valid and distinct.
+        """Make a forest of cells whose trees are valid and distinct already.
 
         Parameters
         ----------
         shape_of_cell : (num_cells,) integer
+            Number of each cell's tree in `trees`.
         """
         first, sizes = trees.offsets[shape_of_cell], trees.sizes[shape_of_cell]
 
@@ -341,7 +343,7 @@ class Forest:
 
     @classmethod
     def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
-        """Make a forest from shapes; its `parent` is made on demand."""
+        """Make a forest from valid trees; `parents` computes its `parent` when first needed."""
         forest = cls.__new__(cls)
         forest._put(trees, shapes, parents)
         return forest
@@ -378,7 +380,7 @@ class Forest:
         return self.trees.heights[self.shape_of_cell]
 
     def node_index(self, cell: int, rank: int) -> int:
-        """Return the natural index of the `rank`-th node in a cell's elimination order."""
+        """Return the natural index of a node; `rank` is its number in the elimination order."""
         cell = as_whole_number("cell", cell, 0, self.num_cells - 1)
         rank = as_whole_number("rank", rank, 0, int(self.sizes[cell]) - 1)
         shape = int(self.shape_of_cell[cell])
@@ -386,11 +388,11 @@ class Forest:
         return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
 
     def subset(self, cells: np.ndarray) -> Forest:
-        """Return some cells as a forest.
+        """Return the forest of selected cells.
 
         Parameters
         ----------
-        cells : (m,) integer
+        cells : (m,) integer, or (num_cells,) bool
         """
         cells = np.atleast_1d(as_array("cells", cells))
         cells = as_places("cells", cells, self.num_cells, "cell")
@@ -428,9 +430,9 @@ class Forest:
             )
 
     def _rows(self, cells: np.ndarray, size: int) -> np.ndarray:
-        """Return (len(cells), size) parents within cells of one size, -1 at roots."""
+        """Return parents within cells of one size, (len(cells), size), counted from 0; roots -1."""
         starts = self.cell_offsets[cells]
-        if starts[-1] - starts[0] == (len(cells) - 1) * size:  # neighbours: no copy needed
+        if starts[-1] - starts[0] == (len(cells) - 1) * size:  # consecutive cells: no copy needed
             rows = self.parent[starts[0] : starts[-1] + size].reshape(-1, size)
         else:
             rows = self.parent[starts[:, None] + np.arange(size)]
@@ -457,7 +459,7 @@ class Forest:
         )
 
     def _equal_sized(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield (cells, size) in chunks of at most about `_CHUNK_NODES` nodes."""
+        """Yield cells of one size, about `_CHUNK_NODES` nodes at most, and their size."""
         by_size = np.argsort(self.sizes, kind="stable")
         cuts = np.flatnonzero(np.diff(self.sizes[by_size])) + 1
         for cells in np.split(by_size, cuts):
@@ -467,7 +469,7 @@ class Forest:
                 yield cells[k : k + step], size
 
     def _group_cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each cell's shape, and each shape's first cell; hash collisions cost only time."""
+        """Return each cell's shape, and each shape's first cell; hash collisions only cost time."""
         hashes = np.empty(self.num_cells, np.int64)
         weights = np.random.default_rng(2018).integers(1, 1 << 62, int(self.sizes.max())) | 1
         for cells, size in self._equal_sized():

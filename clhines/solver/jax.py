@@ -1,8 +1,8 @@
-"""JAX: a solve that `jax.grad` differentiates and `jax.jit` compiles around.
+"""Solve in JAX: `jax.grad` differentiates the solve, and `jax.jit` compiles around it.
 
-The solve is a callback to the host (`jax.pure_callback`), whose gradient is one more solve, with u
-and l swapped (see `solver.factors`); that is differentiable again. Forward mode (`jax.jvp`)
-is refused by JAX. `jax.vmap` solves one element after another: give `b` of shape (k, n) instead.
+The solve is a callback to the host (`jax.pure_callback`). Its gradient is another solve, with u and
+l swapped (see `solver.factors`), and can be differentiated again. JAX refuses forward mode
+(`jax.jvp`). `jax.vmap` solves one element after another: use a `b` of shape (k, n) instead.
 
 >>> import clhines  # doctest: +SKIP
 >>> loss = lambda d: (clhines.jax.solve(solver, d, u, b) ** 2).sum()  # doctest: +SKIP
@@ -48,7 +48,7 @@ def solve(
     Raises
     ------
     InputError
-        Of shapes and dtypes. Inside ``jax.jit`` bad values (`PivotError`) come as JAX's error.
+        Wrong shapes and dtypes. Inside ``jax.jit`` JAX wraps a `PivotError` in an error of its own.
     """
     if not isinstance(solver, Solver):
         raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")

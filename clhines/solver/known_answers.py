@@ -1,4 +1,4 @@
-"""A batch of systems with a known solution: the self-test of solves, see `solver.device.trust`."""
+"""Self-test of a device: solve systems whose solution is known, see `solver.device.trust`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CELLS = 17  # more than fit into any vector
 
 
 def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Solve cells of 40 nodes in vectors of cells, and in vectors of branches.
+    """Solve trees in vectors of cells, then in vectors of branches; return what is wrong, or "".
 
-    Rows are dominant by 2 at least of 4, so that the condition is at most 3, and the elimination
-    makes fewer than 20 roundings of any entry.
+    Each row is diagonally dominant by at least half of d, so the condition is at most 3, and an
+    entry is rounded fewer than 20 times.
     """
     from clhines.solver.solver import Solver
 

@@ -1,4 +1,4 @@
-"""Slow and plain float64 solvers: the truth that every kernel is compared with."""
+"""Slow and plain float64 solvers, with which tests compare every kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def solve_serial(
 ) -> np.ndarray:
     """Solve with the serial Hines algorithm (Hines 1984; Huber 2018, listing 2), in float64.
 
-    Nodes are taken by depth over all cells, deepest first, so that this is usable on a few
+    Nodes of one depth are handled together over all cells, deepest first: fast enough for a few
     million nodes.
 
     Parameters
@@ -28,7 +28,7 @@ def solve_serial(
         Diagonal; entries between each node and its parent (ignored at roots).
     b : (n,) or (k, n) real
     l : (n,) real, optional
-        ``A[i, parent[i]]`` where it differs from ``u[i] = A[parent[i], i]``.
+        ``A[i, parent[i]]`` if it differs from ``u[i] = A[parent[i], i]``.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def solve_serial(
     Raises
     ------
     PivotError
-        Where a pivot is zero, negative, NaN or infinite.
+        A pivot is zero, negative, NaN or infinite.
     """
     x, pivots = solve_with_pivots(forest, d, u, b, l)
     if not ((pivots > 0) & np.isfinite(pivots)).all():
@@ -54,7 +54,7 @@ def solve_with_pivots(
     l: np.ndarray | None = None,  # noqa: E741
     steps: list[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Solve as `solve_serial` does, whatever the pivots are.
+    """Solve as `solve_serial` does, but return the pivots instead of raising an error.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def solve_with_pivots(
 
 
 def elimination_steps(forest: Forest) -> list[np.ndarray]:
-    """Return the nodes by depth: nodes at one depth do not depend on each other."""
+    """Return the nodes of each depth, roots first; nodes of one depth are independent."""
     trees = forest.trees
     start = trees.offsets[forest.shape_of_cell]
     within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
@@ -106,7 +106,7 @@ def _check_pivots(forest: Forest, diag: np.ndarray, nodes: np.ndarray) -> None:
 
 
 def pivot_error(forest: Forest, cell: int, node: int, value: float | None = None) -> PivotError:
-    """Build the error that names a bad pivot's cell and node."""
+    """Return the error for a bad pivot; its message names the cell and the node."""
     local = node - int(forest.cell_offsets[cell])
     got = "" if value is None else f" {value:.6g}"
     return PivotError(
@@ -158,17 +158,17 @@ def multiply(
 def condition(
     forest: Forest, d: np.ndarray, u: np.ndarray, b: np.ndarray, x: np.ndarray
 ) -> np.ndarray:
-    """Return how far a solution may be from the true one, per componentwise backward error.
+    """Return a bound: how much each x may be wrong, per unit of componentwise backward error.
 
-    A solution with the error w (Oettli-Prager, see `residual`) is off by at most w times
-    ``|A^-1| (|A| |x| + |b|)`` (Bauer and Skeel; Higham 2002, theorem 7.4). Where the entries off
-    the diagonal are not positive and all pivots are, A is an M-matrix and no entry of its inverse
-    is negative, so that one solve gives it exactly.
+    A solution with the error w (Oettli-Prager, see `residual`) is wrong by at most w times ``|A^-1|
+    (|A| |x| + |b|)`` (Bauer and Skeel; Higham 2002, theorem 7.4). If no entry off the diagonal is
+    positive and all pivots are, A is an M-matrix: no entry of its inverse is negative, and one
+    solve gives this bound exactly.
 
     Returns
     -------
     (n,) float64
-        NaN where a pivot is bad, or an entry off the diagonal is positive.
+        NaN if a pivot is bad, or an entry off the diagonal is positive.
     """
     check_no_units(d=d, u=u, x=x, b=b)
     scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x)) + np.abs(b)
@@ -187,7 +187,7 @@ def residual(
     x: np.ndarray,
     l: np.ndarray | None = None,  # noqa: E741
 ) -> float:
-    """Largest componentwise backward error, see `backward_errors`; NaN anywhere gives NaN."""
+    """Return the largest of the `backward_errors`; NaN if any of them is NaN."""
     return float(np.max(backward_errors(forest, d, u, b, x, l)))
 
 
@@ -199,7 +199,9 @@ def backward_errors(
     x: np.ndarray,
     l: np.ndarray | None = None,  # noqa: E741
 ) -> np.ndarray:
-    """Componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` of each row (Oettli-Prager).
+    """Return each row's componentwise backward error, ``|b - A x|_i / (|A| |x| + |b|)_i``.
+
+    Oettli and Prager: it is the smallest relative change of A and b of which x is a solution.
 
     Returns
     -------

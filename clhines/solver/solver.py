@@ -1,4 +1,4 @@
-"""Solver: checks arguments, has an engine solve, and reports pivots."""
+"""Solver: check the arguments, call the engine, report bad pivots and lost digits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import Option, Options, Plan, real_name
 from clhines.solver.tune import Tuning, engine_for
 
-AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # all of a solve are in one place
+AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # all arrays of a solve are of one kind
 
 
 class SolverOptions(Options, total=False):
@@ -59,20 +59,20 @@ class Solver(Holder):
         An in-order queue to work on, without `device`.
     tune : str
         How ``auto`` chooses among `solver.plan.auto.CANDIDATES`. ``heuristic`` (the default): by
-        the cost model, in microseconds. ``measure``: times them on this forest, which takes
-        seconds, and stores the winner in the user's cache folder. ``cached``: the stored winner
-        for this forest, device, driver and dtype, or else the heuristic's choice. Different
-        choices round differently.
+        a cost model, within microseconds. ``measure``: by timing them on this forest, which takes
+        seconds; the winner is stored in the user's cache folder. ``cached``: the stored winner
+        for this forest, device, driver and dtype, or else the choice of the cost model. Results of
+        different methods differ by rounding.
     profile : bool
         Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
-        longer on the host. Also with ``tune="measure"``; a given `queue` stays as it is.
+        longer on the host. ``tune="measure"`` does so, too. Not for a `queue` of the caller.
     **options
         Options of the method, see ``METHODS[method].options``.
 
     Attributes
     ----------
     engine : clhines.solver.engines.engine.SolveEngine
-        How the batch is solved.
+        Solves the batch on the device.
     tuning : clhines.solver.tune.Tuning or None
         Times of ``tune="measure"``.
 
@@ -87,12 +87,12 @@ class Solver(Holder):
     BuildError
         The kernel does not compile on this device.
 
-    Several threads may use one solver: its methods let them in one at a time. `status` and
-    `kernel_events` then belong to the last solve. A process that was forked after
-    OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
+    Several threads may use one solver: one call runs at a time. `status` and `kernel_events` belong
+    to the last solve. A process that was forked after OpenCL has been used is refused
+    (`DeviceError`): start processes with the method ``spawn``.
 
-    Methods here and of `Factors` raise `InputError` for arguments that do not fit, `PivotError` as
-    `check` says, and `DeviceMemoryError`.
+    Methods of solvers and of `Factors` raise `InputError` for arguments that do not fit,
+    `PivotError` as `check` says, and `DeviceMemoryError`.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class Solver(Holder):
 
     @exclusive
     def close(self) -> None:
-        """Wait for the device, and drop the buffers, as the end of a ``with`` does.
+        """Wait for the device, and release its buffers; the end of a ``with`` block does the same.
 
-        Calls are rejected from then on. `Factors` keep their buffers and remain usable.
+        Later calls are refused. `Factors` keep their buffers and remain usable.
         """
         if not isinstance(self.engine, ClosedProxy):
             self.queue.finish()
@@ -138,36 +138,37 @@ class Solver(Holder):
 
     @property
     def device(self) -> cl.Device:
-        """That of `queue`."""
+        """The device of `queue`."""
         return self.queue.device
 
     @property
     def plan(self) -> Plan:
-        """Of the batch."""
+        """The plan of the batch."""
         return self.engine.plan
 
     @property
     def memory(self) -> Memory:
-        """Largest memory use of solves; the solver keeps it between solves."""
+        """Most memory that a solve uses; the solver keeps it between solves."""
         return self.engine.memory
 
     @property
     def source(self) -> str:
-        """Generated OpenCL source of the plain solve, of one kernel after another."""
+        """Generated OpenCL source of the plain solve: its kernels, one after another."""
         return self.engine.source
 
     @exclusive
     def export(self, folder: PathLike, symmetric: bool = True) -> None:
         """Write the files of `Plan.export`, and the kernels compiled for this device.
 
-        A program that finds the device and the driver of the manifest loads them without a
-        compiler. On a processor that PoCL's compiler does not know only they work.
+        A program that runs on the device and the driver of the manifest can load the compiled
+        kernels without a compiler. On a processor that PoCL's compiler does not know, only these
+        work.
 
         Parameters
         ----------
         folder : str or path
         symmetric : bool
-            Without `l`; False: with it.
+            False: for matrices with `l`.
 
         Raises
         ------
@@ -185,7 +186,7 @@ class Solver(Holder):
 
     @property
     def kernel_events(self) -> list[cl.Event]:
-        """Events of the kernels of the last solve, in order; for timing, see `profile`."""
+        """Events of the kernels of the last solve, in order. `profile` gives them timestamps."""
         return self.engine.kernel_events
 
     # -- device order --------------------------------------------------------------------------
@@ -203,13 +204,14 @@ class Solver(Holder):
         Returns
         -------
         pyopencl.array.Array, (packed size,) or (k, packed size)
-            Padding is zero. It is marked as being in device order, which `enqueue` and
-            `from_device_order` expect.
+            Padding is zero. The array is marked as being in device order: `enqueue` and
+            `from_device_order`
+            check for the mark.
 
         Raises
         ------
         InputError
-            An array that is in device order already.
+            The array is in device order already.
         """
         whole = self.engine.device_order()
         return whole.pack(self.arguments.checked("a", a, self.forest.num_nodes))
@@ -219,11 +221,11 @@ class Solver(Holder):
     def from_device_order(
         self, a: cla.Array, out: cla.Array | None = None, *, packed: bool = False
     ) -> cla.Array:
-        """Bring (packed size,) or (k, packed size) values at nodes back into natural order.
+        """Bring values from device order back into natural order.
 
         Parameters
         ----------
-        a : pyopencl array
+        a : pyopencl array, (packed size,) or (k, packed size)
             From `to_device_order` or `enqueue`.
         out : pyopencl array, (n,) or (k, n), optional
             Written and returned.
@@ -260,29 +262,30 @@ class Solver(Holder):
         Parameters
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype, or buffers with `packed`
-            From `to_device_order`, or the `out` of an earlier call. Others, such as results of
-            arithmetic with these, are accepted with `packed` only, or where device order is natural
-            order.
+            From `to_device_order`, or the `out` of an earlier call. Other arrays, such as results
+            of
+            arithmetic with these, need `packed`, unless device order is natural order.
         b, out : (packed size,) or (k, packed size)
             The solution goes to `out`, which may be `b` itself or a new array.
         wait_for : pyopencl.Event or list of them, optional
-            In addition to the events of the arrays.
+            Events to wait for, besides the events of the arrays.
         overwrite : bool
             Allow `d` and `b` to be destroyed.
         packed : bool
-            The caller states that all arrays are in device order, from wherever they come.
+            The caller states that all arrays are in device order.
 
         Returns
         -------
         pyopencl.Event
-            Of the last kernel; `status` tells afterwards whether all pivots were good.
+            The event of the last kernel. Later `status` says whether all pivots were good.
 
         Raises
         ------
         InputError
-            Wrong shapes or dtypes, and arrays that are not known to be in device order.
+            Wrong shapes or dtypes, and arrays that may not be in device order.
         """
-        check_process()  # as `exclusive` and `memory_errors`, whose frames take a fifth of a call
+        # instead of the decorators `exclusive` and `memory_errors`, which take a fifth of a call
+        check_process()
         with self._lock:
             try:
                 whole, calls = self.engine.device_order(), self._calls
@@ -322,7 +325,7 @@ class Solver(Holder):
 
         Parameters
         ----------
-        d, u : (n,) NumPy or pyopencl arrays, or pyopencl buffers of so many values
+        d, u : (n,) NumPy or pyopencl arrays, or pyopencl buffers of n values
             Diagonal, and the entry between each node and its parent (ignored at roots).
         b : (n,) or (k, n)
         l : (n,), optional
@@ -332,21 +335,26 @@ class Solver(Holder):
         overwrite : bool
             Allow `d` and `b` to be destroyed; without `out`, the solution then goes to `b`.
         check : bool or "raise"
-            Wait, and raise `PivotError` for a pivot that is zero, negative, NaN or infinite, or
-            so small that its inverse is infinite, `InputError` for values of `b` or `x` that are
-            not finite (NumPy only); warn if the solution has lost digits. "raise" raises that
-            warning. Without a check, `status` tells on request.
+            Wait for the device. Raise `PivotError` for a pivot that is zero, negative, NaN or
+            infinite, or
+            so small that its inverse is infinite. Raise `InputError` if a value of `b` or `x` is
+            not finite
+            (NumPy only). Warn if the solution has lost digits; "raise" raises this warning. Without
+            a check
+            call `status` later.
 
         Returns
         -------
-        x : like b; on a device asynchronous unless `check`; for buffers an array on `out`
+        x : like b; for buffers an array on `out`
+            On a device the result is asynchronous, unless `check`.
 
         Warns
         -----
         AccuracyWarning
-            With `check`: the componentwise backward error is above 32 eps; see
-            `solver.accuracy`. If `out` is one of the operands, the warning comes without
-            the error, and also where that may be small.
+            With `check`: the componentwise backward error is above 32 eps; see `solver.accuracy`.
+            If `out`
+            is one of the operands, the error is not known, and may be small in spite of the
+            warning.
         """
         check = as_check(check)
         arrays = self.arguments.natural({"d": d, "u": u, "l": l, "b": b})
@@ -375,7 +383,7 @@ class Solver(Holder):
         before: dict[str, np.ndarray],
         check: bool | str,
     ) -> None:
-        """Warn if the solution has lost digits; `before` is the system, if it was kept."""
+        """Warn if the solution has lost digits; `before` is the system, if the method needs it."""
         if pivots.first(bad=False) is not None:
             if is_spoilt(arrays, x):
                 report_growth(self.arguments, pivots, check)
@@ -386,7 +394,7 @@ class Solver(Holder):
             report_error(self.arguments, self.engine.method, before, host["x"], check)
 
     def _check_solved(self, b: Array | None, x: Array) -> BadPivots:
-        """Raise for a bad pivot, and for values that are not finite; `b` where not yet checked."""
+        """Raise an error for a bad pivot or a value that is not finite; `b` is None if checked."""
         known_finite = b is not None and self.engine.found_finite
         if b is not None and not known_finite:
             self.arguments.check_finite("b", b)
@@ -413,14 +421,16 @@ class Solver(Holder):
         d, u, l : (n,) NumPy or pyopencl arrays
             As in `solve`; they are copied.
         check : bool or "raise"
-            Raise `PivotError` for a bad pivot; waits for the device. Solves then warn as
-            `Solver.solve` does. Without it, `Factors.status` tells on request.
+            Wait for the device, and raise `PivotError` for a bad pivot. Solves then warn as
+            `Solver.solve`
+            does. Without a check call `Factors.status` later.
 
         Returns
         -------
         Factors
-            They save arithmetic, not memory traffic, where the plan consists of plain launches of
-            `contraction`; the others factor anew in every solve.
+            With `contraction` in one launch for all cells they save arithmetic, but no memory
+            traffic.
+            Other plans eliminate the matrix again in every solve.
 
         Raises
         ------
@@ -443,9 +453,9 @@ class Solver(Holder):
     def status(self) -> np.ndarray:
         """Return the first bad node of every cell in the last solve; waits for the device.
 
-        (num_cells,) int64: -1 where all pivots were positive and finite, else the natural index
-        of the first node of the elimination whose pivot was not. `AccuracyWarning` where solutions
-        may have lost digits.
+        (num_cells,) int64: -1 if all pivots were positive and finite, else the natural index of the
+        first bad node in the elimination order. Warns (`AccuracyWarning`) if a solution may have
+        lost digits.
         """
         pivots = self.engine.bad_pivots()
         report_growth(self.arguments, pivots, True)
@@ -453,7 +463,7 @@ class Solver(Holder):
 
     @exclusive
     def bad_pivots(self) -> BadPivots:
-        """Return where the last solve met bad pivots or lost digits; waits for the device."""
+        """Return the cells of the last solve with bad pivots or lost digits; waits."""
         return self.engine.bad_pivots()
 
 

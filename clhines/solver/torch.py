@@ -1,8 +1,8 @@
-"""PyTorch: solves that `torch.autograd` differentiates, as often as wanted.
+"""Solve in PyTorch: `torch.autograd` differentiates the solve, any number of times.
 
-A solve is one node of the graph; its gradient is one more solve, with u and l swapped (see
-`solver.factors`), and a node itself, so second derivatives work too. Tensors are solved
-through the host's memory: tensors on the CPU are read and written in place, others are copied.
+A solve is a node of the graph. Its gradient is another solve, with u and l swapped (see
+`solver.factors`), and again a node: second derivatives work too. Tensors on the CPU are read and
+written in place; others are copied to the host and back.
 
 >>> import clhines  # doctest: +SKIP
 >>> x = clhines.torch.solve(solver, d, u, b)  # doctest: +SKIP
@@ -23,7 +23,7 @@ Tensors = tuple[torch.Tensor | None, ...]
 
 
 class _Plain:
-    """A way to solve with a matrix or its transpose, from host to host, eliminating each time."""
+    """Solve NumPy arrays with a matrix or its transpose; the matrix is eliminated in each call."""
 
     def __init__(self, solver: Solver, check: bool | str) -> None:
         if not isinstance(solver, Solver):
@@ -51,7 +51,7 @@ class _FactorSolve(_Plain):
 
 
 class _Solve(torch.autograd.Function):
-    """``x = A^-1 b``, or with the transpose of A; inputs are way, transpose, d, u, l, b."""
+    """The solve as a node of autograd's graph; `way` solves with A, or with its transpose."""
 
     @staticmethod
     def forward(
@@ -78,7 +78,8 @@ class _Solve(torch.autograd.Function):
         d, u, l, x = ctx.saved_tensors  # noqa: E741
         way: _Plain = ctx.way
         y = _Solve.apply(way, not ctx.transpose, d, u, l, g)
-        left, right = (x, y) if ctx.transpose else (y, x)  # entry (i, j): -left[i] right[j]
+        # the gradient with respect to entry (i, j) is -left[i] right[j]
+        left, right = (x, y) if ctx.transpose else (y, x)
         up, inner = way.parent.to(x.device), way.inner.to(x.device)
         needs = dict(zip(("d", "u", "l", "b"), ctx.needs_input_grad[2:], strict=True))
         grad_u = grad_l = None
@@ -92,7 +93,6 @@ class _Solve(torch.autograd.Function):
 
 
 def _over_rows(products: torch.Tensor) -> torch.Tensor:
-    """(n,): minus the sum over right-hand sides."""
     return -(products.sum(0) if products.ndim == 2 else products)
 
 
@@ -132,7 +132,7 @@ def solve(
         As in `Solver.solve`.
     b : (n,) or (k, n)
     check : bool or "raise"
-        As in `Solver.solve`, of the gradient's solve too.
+        As in `Solver.solve`; the solve of the gradient is checked in the same way.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def solve(
 
 
 class TorchFactors:
-    """A matrix that is eliminated once, for many differentiable solves: the steps of a cable.
+    """A matrix that is eliminated once, for many differentiable solves, such as time steps.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class TorchFactors:
     d, u, l : (n,) tensors of the solver's dtype
         They are copied: later writes have no effect.
     check : bool or "raise"
-        As in `Solver.factor`; and of all solves.
+        As in `Solver.factor`; all solves are checked in the same way.
     """
 
     def __init__(
@@ -174,10 +174,10 @@ class TorchFactors:
         self._way = _FactorSolve(solver, matrix, check)
 
     def solve(self, b: torch.Tensor, *, transpose: bool = False) -> torch.Tensor:
-        """Solve for b, (n,) or (k, n); with the transposed matrix on request."""
+        """Solve for b, (n,) or (k, n), with the matrix or its transpose."""
         d, u, l = self._matrix  # noqa: E741
         _check(self.solver, {"d": d, "b": b})
         return _Solve.apply(self._way, as_switch("transpose", transpose), d, u, l, b)
 
 
-factor = Factors = TorchFactors  # as `Solver.factor`
+factor = Factors = TorchFactors  # `clhines.torch.factor(...)`, like `Solver.factor`

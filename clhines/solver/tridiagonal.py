@@ -1,14 +1,14 @@
 """Batches of tridiagonal systems: Hines matrices whose trees have no branches.
 
-There is no pivoting, unlike in LAPACK's ``gtsv``: the pivots of the elimination must be positive,
-after rows with a negative `d` have been multiplied by -1. They are where each system is strictly
-diagonally dominant, by rows or by columns, whatever the signs; or symmetric and positive or
-negative definite. Other systems may be solved or may raise `PivotError`, by the order in which a
-method eliminates; a pivot that is small next to its row costs digits, for which `check` warns.
+Rows with a negative `d` are first multiplied by -1. After that the pivots of the elimination must
+be positive, as there is no pivoting, unlike in LAPACK's ``gtsv``. This holds if each system is
+strictly diagonally dominant, by rows or by columns, with any signs; or symmetric and positive or
+negative definite. For other systems it depends on the method's order of elimination whether they
+are solved or raise `PivotError`. A pivot that is small next to its row costs digits: `check` warns.
 
-`chains` brings the arrays to Hines matrices. `Tridiagonal` plans once. `solve_tridiagonal` keeps
-one for each of the last `MOST_KEPT` batches, by sizes, `dtype`, `method`, device or queue and
-options, of `MOST_ROWS` rows in all.
+`chains` converts the arrays to Hines matrices. A `Tridiagonal` plans once. `solve_tridiagonal`
+keeps one for each of the last `MOST_KEPT` batches, with at most `MOST_ROWS` rows together; batches
+differ by sizes, `dtype`, `method`, device or queue, and options.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def on_device(*arrays: Given) -> bool:
     return any(isinstance(a, cla.Array) for a in arrays)
 
 
-MOST_KEPT = 4  # batches whose plan `solve_tridiagonal` keeps, ...
-MOST_ROWS = 1 << 24  # ... and their rows, all together
+MOST_KEPT = 4  # batches whose plan `solve_tridiagonal` keeps
+MOST_ROWS = 1 << 24  # rows of all these batches together
 _KEPT: OrderedDict[object, Tridiagonal] = OrderedDict()  # the last used is the last
 _LOCK = threading.Lock()
 
@@ -73,7 +73,7 @@ class Tridiagonal(Holder):
     dtype : numpy.dtype
     chains : clhines.solver.chains.shapes.Chains
     solver : Solver
-        Of the chains: a node per row, its parent the row before.
+        Solves the chains, in which each row is a node whose parent is the row before.
 
     Raises
     ------
@@ -83,14 +83,15 @@ class Tridiagonal(Holder):
     Arrays are NumPy arrays, or pyopencl arrays of `dtype` in the solver's context. With N rows in
     all, their shapes are:
 
-    - `d`: (N,), system after system; or, where all sizes are n, (m, n), and (n,) or (1, n) for all
-      systems;
-    - `dl`, `du`: one value less per system, (N - m,), (m, n - 1), (n - 1,) or (1, n - 1), or as
-      `d`, where the first `dl` and the last `du` of each system are ignored, as in cuSPARSE. Where
-      one of length 2 could be both, it is (N - m,);
-    - `b` and `x`: as `d`, or k of these, (k, N) or (k, m, n); with ``columns=True``, as in LAPACK
-      and SciPy, (N, k) or (m, n, k). A `b` for all systems is (n,), (1, n) or (k, 1, n), with `x`
-      in full.
+    - `d`: (N,), system after system. If all systems have n rows, also (m, n), or (n,) or (1, n)
+      for one diagonal that all systems share.
+    - `dl`, `du`: one value less per system: (N - m,), (m, n - 1), (n - 1,) or (1, n - 1). Or the
+      shapes of `d`: then the first `dl` and the last `du` of each system are ignored, as in
+      cuSPARSE. An array of length 2 that could be both is (N - m,).
+    - `b` and `x`: the shapes of `d`, or k of these, (k, N) or (k, m, n); with ``columns=True``, as
+    in
+      LAPACK and SciPy, (N, k) or (m, n, k). A `b` that all systems share is (n,), (1, n) or
+      (k, 1, n); `x` has a solution for each system.
 
     `dl`, `d` and `du` may also be numbers, in NumPy. A row with a zero pivot has no solution: see
     `check`.
@@ -165,20 +166,26 @@ class Tridiagonal(Holder):
         Parameters
         ----------
         dl, d, du, b
-            Lower, main and upper diagonal, and right-hand sides, of the shapes above.
+            Lower, main and upper diagonal, and right-hand sides, in the shapes that `Tridiagonal`
+            lists.
         out : like x, optional
             Written and returned, also before an error; may be `b` itself.
         check : bool or "raise"
-            Wait, and raise `PivotError` for a pivot that is zero, negative after rows have been
-            multiplied, or not finite, and `InputError` for values of `b` or `x` that are not finite
-            (NumPy only); warn if the solution has lost digits. "raise" raises that warning.
-            Without a check, `x` of such a system is not defined (often NaN or infinite), other
-            systems are right, and `status` has the row.
+            Wait for the device. Raise `PivotError` for a pivot that is zero, not finite, or
+            negative after
+            rows have been multiplied by -1. Raise `InputError` if a value of `b` or `x` is not
+            finite
+            (NumPy only). Warn if the solution has lost digits; "raise" raises this warning. Without
+            a check
+            `x` is undefined (often NaN or infinite) in a system with a bad pivot, whose row
+            `status`
+            returns; other systems are right.
         columns : bool
-            Right-hand sides are the last axis of `b` and `x`.
+            The last axis of `b` and `x` counts right-hand sides.
         periodic : bool
-            The first `dl` of a system stands in its first row and last column, the last `du` in
-            its last row and first column; see `solver.chains.periodic`. NumPy only.
+            The first `dl` of a system is an entry in the first row and last column, the last `du`
+            an entry
+            in the last row and first column; see `solver.chains.periodic`. NumPy only.
 
         Returns
         -------
@@ -195,7 +202,7 @@ class Tridiagonal(Holder):
         Warns
         -----
         AccuracyWarning
-            As `Solver.solve`; on a device, or if `out` is `b`, always without the error.
+            As `Solver.solve`. On a device, or if `out` is `b`, the error is never known.
         """
         if as_switch("periodic", periodic):
             factors = self.factor(dl, d, du, check=check, periodic=True)
@@ -229,7 +236,7 @@ class Tridiagonal(Holder):
         Returns
         -------
         TridiagonalFactors
-            They save the elimination, see `Solver.factor`, and the changes of diagonals.
+            They save the elimination (see `Solver.factor`) and the conversion of the diagonals.
 
         Raises
         ------
@@ -246,12 +253,12 @@ class Tridiagonal(Holder):
         return TridiagonalFactors(self, factors, rows, corners, as_check(check))
 
     def close(self) -> None:
-        """As `Solver.close`."""
+        """See `Solver.close`."""
         self.solver.close()
         self._device = None
 
     def status(self) -> np.ndarray:
-        """(m,) int64: first bad row of each system in the last solve, of all rows, or -1; waits."""
+        """Return (m,) int64: the first bad row of each system in the last solve, or -1."""
         return self.solver.status()
 
     def _device_side(self) -> DeviceChains:
@@ -266,14 +273,17 @@ class Tridiagonal(Holder):
         return self._device_side().matrix(*(self.device_array(k, a) for k, a in diagonals.items()))
 
     def device_array(self, name: str, a: Given) -> cla.Array:
-        """Return a pyopencl array that the solver can use; others are rejected."""
+        """Return a pyopencl array that the solver can use; refuse other arrays."""
         if not isinstance(a, cla.Array):
             raise InputError(MIXED)
         return self._arguments.of_device(name, a, False)
 
 
 class Rows:
-    """Right-hand sides and solutions: shapes, signs of rows, and the device's `side`, or None."""
+    """Convert right-hand sides to rows of chains, and solutions back, by `side` or in NumPy.
+
+    `sign` has -1 for each row of the matrix that was multiplied by -1; None if no row was.
+    """
 
     def __init__(self, owner: Tridiagonal, side: DeviceChains | None, sign: Array | None) -> None:
         self._owner, self._side, self._sign = owner, side, sign
@@ -285,7 +295,7 @@ class Rows:
         return sign.get() if isinstance(sign, cla.Array) else sign
 
     def plain_shape(self, b: Given) -> Shape | None:
-        """Return the shape of a `b` in which the solver can use it, and x, as they are."""
+        """Return the shape of `b` if neither `b` nor the solution needs a conversion, else None."""
         shape = getattr(b, "shape", None)
         return shape if shape in self._plain else None
 
@@ -297,7 +307,7 @@ class Rows:
         columns: bool,
         transpose: bool = False,
     ) -> Array:
-        """Call ``solve(rows, out)`` for `b` as rows; return the solution in the shape of `b`."""
+        """Convert `b` to rows, call ``solve(rows, out)``, and return x in the shape of `b`."""
         if self._side is None:
             return self._on_host(solve, b, out, columns, transpose)
         rows = self._owner.device_array("b", b)
@@ -353,12 +363,12 @@ class Rows:
 class TridiagonalFactors:
     """Matrices that `Tridiagonal.factor` has eliminated, for any number of right-hand sides.
 
-    They can be pickled, as `Factors`; right-hand sides are NumPy arrays then.
+    They can be pickled as `Factors`; after that right-hand sides must be NumPy arrays.
 
     Attributes
     ----------
     factors : Factors
-        Of the chains, with rows of a negative `d` multiplied by -1.
+        Factors of the chains; rows with a negative `d` are multiplied by -1.
     """
 
     def __init__(
@@ -382,7 +392,7 @@ class TridiagonalFactors:
     def source(
         self,
     ) -> tuple[np.ndarray, str, dict[str, np.ndarray], np.ndarray | None, Corners | None]:
-        """Return sizes, method, d, u and l of the chains, signs of rows or None, and corners."""
+        """Return sizes, method, d, u, l of the chains, row signs or None, and corners or None."""
         _, method, _, matrix = self.factors.source()
         return self._owner.sizes, method, matrix, self._rows.sign_on_host(), self._corners
 
@@ -422,7 +432,9 @@ class TridiagonalFactors:
         Parameters
         ----------
         b, out, columns
-            As in `Tridiagonal.solve`; `b` is where the matrix was, on the host or the device.
+            As in `Tridiagonal.solve`. `b` is a NumPy array if the matrix was in NumPy arrays, else
+            a
+            pyopencl array.
         check : bool or "raise"
             As in `Factors.solve`.
         transpose : bool
@@ -430,7 +442,7 @@ class TridiagonalFactors:
 
         Returns
         -------
-        x : as of `Tridiagonal.solve`
+        x : as in `Tridiagonal.solve`
 
         Raises
         ------
@@ -468,15 +480,15 @@ class TridiagonalFactors:
 
         if not as_check(check):
             return solve(rows, out)
-        b = rows if out is None else rows.copy()  # `out` may be where they are
+        b = rows if out is None else rows.copy()  # `out` may overlap `rows`
         x = solve(rows, out)
         if not np.isfinite(x).all():
-            self.factors.solve(b, check=check)  # which says why
+            self.factors.solve(b, check=check)  # raises the error that says why
         corners.refine(solve, b, x, check)
         return x
 
     def status(self) -> np.ndarray:
-        """(m,) int64: first bad row of each system, of all rows, or -1; waits."""
+        """Return the first bad row of each system as `Tridiagonal.status` does; waits."""
         return self.factors.status()
 
 
@@ -543,34 +555,41 @@ def solve_tridiagonal(
     Parameters
     ----------
     dl, d, du : NumPy arrays or numbers
-        ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`` is row i of a system. `d` is
-        (m, n), m systems of n rows; (n,), one system; or (N,) with `sizes`. `dl` and `du` have one
-        value less per system, as in LAPACK's ``gtsv``, or the shape of `d`, as in cuSPARSE's
-        ``gtsv2StridedBatch``, where the first `dl` and the last `du` of each system are ignored;
-        see `Tridiagonal` for one diagonal of all systems. Or lists, an array for each system.
+        ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`` is row i of a system. `d` is (m,
+        n)
+        for m systems of n rows, (n,) for one system, or (N,) with `sizes`. `dl` and `du` have one
+        value
+        less per system, as in LAPACK's ``gtsv``. Or they have the shape of `d`, as in cuSPARSE's
+        ``gtsv2StridedBatch``: then the first `dl` and the last `du` of each system are ignored.
+        `Tridiagonal` lists the shapes of a diagonal that all systems share. Each may be a list of
+        arrays, one per system.
     b : NumPy array
-        The shape of `d`, or (k, m, n), (k, n), (k, N) for k of them; a list where `d` is one.
+        The shape of `d`, or (k, m, n), (k, n), (k, N) for k right-hand sides; a list if `d` is one.
     sizes : (m,) integers, optional
         Rows of each system, 1 or more.
     method, **options
         As in `Solver`, with its `device`, `queue` and `tune`. Plans, kernels and buffers of the
-        last `MOST_KEPT` batches are kept: only a first call is slow.
+        last
+        `MOST_KEPT` batches are kept: only a first call is slow.
     dtype : float64 or float32, optional
-        Default: float32 where `dl`, `d`, `du` and `b` all are, else float64.
+        Default: float32 if `dl`, `d`, `du` and `b` all are, else float64.
     out, check, columns, periodic
         As in `Tridiagonal.solve`.
 
     Returns
     -------
-    x : like b, of `dtype`; a list where `b` is one of arrays of different sizes
+    x : like b, of `dtype`; a list if `b` is a list of arrays of different sizes
 
     Raises
     ------
     InputError
         Shapes that do not fit, pyopencl arrays (see `Tridiagonal`), values of `b` or `x` that are
-        not finite; and as `Solver`.
+        not
+        finite; and as `Solver`.
     PivotError
-        `cell` is the system, `node` the row of all; the module says which pivots are good.
+        `cell` is the system, `node` the row, counted over all systems. `solver.tridiagonal` says
+        which
+        pivots are good.
     """
     system = {"dl": dl, "d": d, "du": du, "b": b}
     batch = method, dtype, options
@@ -593,7 +612,6 @@ def _solve_arrays(
     options: dict[str, Any],
     **how: Any,
 ) -> np.ndarray:
-    """Solve systems in one array each; `how` is as in `Tridiagonal.solve`."""
     arrays = {name: _real_array(name, a) for name, a in system.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)
@@ -614,7 +632,7 @@ def _sizes_of_list(d: object) -> list[int] | None:
 
 
 def _joined(name: str, parts: object, sizes: list[int]) -> object:
-    """Join the arrays of a list; arrays of `dl` and `du` may be shorter by 1."""
+    """Concatenate the arrays of a list; each `dl` and `du` may have one value less than `d`."""
     if np.isscalar(parts):
         return parts
     if not isinstance(parts, (list, tuple)) or len(parts) != len(sizes):
@@ -640,13 +658,13 @@ def _dtype_of(arrays: dict[str, np.ndarray]) -> DTypeLike:
 
 
 def _is_empty(arrays: dict[str, np.ndarray]) -> bool:
-    """Whether there are no systems: d and b, and so x, have no values, but their systems rows."""
+    """Whether the batch has no systems, as when d and b have the shape (0, n)."""
     d, b = arrays["d"], arrays["b"]
     return d.ndim > 0 and not d.size and not b.size and d.shape[0] == 0
 
 
 def _grid(arrays: dict[str, np.ndarray], columns: bool) -> tuple[int, int]:
-    """Return the number of systems and of their rows; if all of the matrix are numbers, by b."""
+    """Return the number of systems and their rows, from `b` if d, dl and du are numbers."""
     d, b = arrays["d"], arrays["b"]
     if not d.ndim:
         like = [arrays[name] for name in ("dl", "du") if arrays[name].ndim]

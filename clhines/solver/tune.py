@@ -50,7 +50,7 @@ _MOST_OPTION = 1 << 30  # largest stored value of an option
 def store_key(
     device: cl.Device, forest: Forest, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> Key:
-    """Return the key of a winner: all that it depends on, the forest by a digest."""
+    """Return all that a measured winner depends on, with a digest instead of the forest."""
     digest = hashlib.sha256()
     for a in (forest.trees.offsets, forest.trees.parent, forest.shape_of_cell):
         digest.update(np.ascontiguousarray(a, np.int64).data)
@@ -75,7 +75,7 @@ def save(key: Key, tuning: Tuning) -> Path:
 
 
 def load(key: Key) -> Candidate | None:
-    """Return the winner stored for a key; None if there is no valid one."""
+    """Return the winner that `save` stored for a key; None if there is no valid one."""
     entry = _read(files.entry_path("tuned", key))
     if entry is None or entry["key"] != key:
         return None
@@ -83,7 +83,7 @@ def load(key: Key) -> Candidate | None:
 
 
 def _read(path: Path) -> TunedEntry | None:
-    """Return an entry, or None for anything but a file that `save` could have written."""
+    """Return a stored entry; None unless `save` could have written it."""
     entry = files.read_entry(path, _SCHEMA)
     if entry is None:
         return None
@@ -97,7 +97,7 @@ def _read(path: Path) -> TunedEntry | None:
     return cast(TunedEntry, entry)
 
 
-_TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
+_TIE = 0.01  # the cost model's choice wins if it is slower than the fastest by at most this share
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Tuning:
 
 
 def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarray]:
-    """Random d, u, b, (n,) in natural order, strictly diagonally dominant by 0.5 to 1.5."""
+    """Return random d, u, b, (n,) each; d exceeds the row's other magnitudes by 0.5 to 1.5."""
     rng = np.random.default_rng(seed)
     n = forest.num_nodes
     u = -rng.uniform(0.1, 1.0, n)
@@ -122,7 +122,7 @@ def measure(
     prepare: Callable[[Plan], TimedRun],
     keep: bool = True,
 ) -> Tuning:
-    """Time candidates, the heuristic's choice first; skip plans that do not fit or build."""
+    """Time the candidates, the cost model's choice first; skip plans that do not fit or build."""
     ready: list[Callable[[], TimedRun]] = []
     able: list[Candidate] = []
     refused: DeviceMemoryError | BuildError | None = None
@@ -151,8 +151,6 @@ _USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
 class Pick:
-    """The plan of a batch on a device, and the engine for it."""
-
     def __init__(
         self,
         forest: Forest,
@@ -176,7 +174,7 @@ class Pick:
         _log.info("method %s (%s): %s", self.made.method, self._why, self.made.summary)
 
     def engine(self) -> Whole:
-        """Return the plan's engine, or the heuristic's if the winner does not build."""
+        """Return the plan's engine; if a stored winner does not build, the cost model's choice."""
         try:
             return self._engine(self.made)
         except BuildError:
@@ -195,7 +193,7 @@ class Pick:
         return plan
 
     def _tune(self, mode: str) -> None:
-        """Plan again with the stored or measured winner, if it is another candidate."""
+        """Replace the plan by the stored or measured winner."""
         key = store_key(self.queue.device, self.forest, self.dtype, self.options)
         if mode == "cached":
             winner = load(key)
@@ -222,7 +220,6 @@ class Pick:
             return  # it cannot serve this device
 
     def _measure(self) -> Tuning:
-        """Time the candidates on the forest."""
         plans = list(candidate_plans(self.forest, self.dtype, self.limits, **self.options))
         most = max(self.room.needed(plan) for _, plan in plans)
         sets = 2 if 2 * most <= self.room.memory else 1
@@ -231,7 +228,7 @@ class Pick:
         return measure(self.queue, plans, lambda plan: self.ready_to_time(plan, systems), keep)
 
     def ready_to_time(self, plan: Plan, systems: list[list[np.ndarray]]) -> TimedRun:
-        """Return a function that solves one of the systems d, u, b, in natural order."""
+        """Return a function that solves system k, with a new engine for the plan."""
         self.room.check(plan)
         engine = Whole(plan, self.queue, self.dtype, self.room).build()
         try:
@@ -241,10 +238,10 @@ class Pick:
 
 
 def natural_solves(engine: SolveEngine, systems: list[list[np.ndarray]]) -> TimedRun:
-    """Return a function that solves one of some systems d, u, b in natural order.
+    """Return a function that solves system ``k % len(systems)``, d, u, b in natural order.
 
-    On a CPU it solves from NumPy to NumPy, and waits. On other devices the arrays are there, as
-    copies by the bus take the same time with every method.
+    On a CPU it solves from NumPy to NumPy, and waits. On other devices the arrays are on the
+    device, as copies over the bus take the same time with every method.
     """
     queue, count = engine.queue, len(systems)
     if copies.shares_memory(queue.device):
@@ -295,7 +292,7 @@ def engine_for(
 
 
 def _blocks_of(forest: Forest, dtype: np.dtype, device: cl.Device) -> ChainBlocks | None:
-    """Return the blocks of chains on a CPU; None for other batches and devices."""
+    """Return the blocks for `LanesEngine` if the batch has chains on a CPU; else None."""
     blocks = blocks_of(forest) if copies.shares_memory(device) else None
     if blocks is None or blocks.size * dtype.itemsize > device.max_mem_alloc_size:
         return None

@@ -1,4 +1,4 @@
-"""Tridiagonal systems as chains on a device: arrays to Hines matrices, and solutions back."""
+"""Convert tridiagonal systems to Hines matrices on a device, and solutions back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clhines.solver.plan.plan import real_name
 
 @dataclass(frozen=True)
 class ChainsSpec(TemplateSpec):
-    """``chains.mako``: arrays of tridiagonal systems to a Hines matrix, on the device."""
+    """Spec of ``chains.mako``, whose kernels convert tridiagonal systems to a Hines matrix."""
 
     template: ClassVar[str] = "solver/around/chains"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -42,7 +42,7 @@ class ChainsSpec(TemplateSpec):
 
 
 class DeviceChains:
-    """The same on a device: `Matrix` and right-hand sides in arrays of their own."""
+    """Convert pyopencl arrays of tridiagonal systems to chains, into new arrays."""
 
     def __init__(self, chains: Chains, queue: cl.CommandQueue) -> None:
         self._chains, self._queue = chains, queue
@@ -65,13 +65,13 @@ class DeviceChains:
 
     @cached_property
     def ones(self) -> cla.Array:
-        """(n,): signs that change nothing."""
+        """(n,): signs for matrices of which no row is multiplied by -1."""
         return cla.to_device(self._queue, np.ones(self._chains.n, self._chains.dtype))
 
     def rows(
         self, b: cla.Array, sign: cla.Array, shape: Shape, columns: bool, out: cla.Array | None
     ) -> cla.Array:
-        """Enqueue ``sign * b`` as (n,) or (k, n), in the memory of `out` if given."""
+        """Enqueue ``sign * b`` in natural order, (n,) or (k, n); it goes to `out` if given."""
         target = cla.empty(self._queue, shape, self._chains.dtype)
         if out is not None:
             target = cla.Array(self._queue, shape, out.dtype, data=out.base_data)

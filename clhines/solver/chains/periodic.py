@@ -1,17 +1,17 @@
-"""Periodic tridiagonal systems: the formula of Sherman and Morrison around chains.
+"""Solve periodic tridiagonal systems by the formula of Sherman and Morrison.
 
 A periodic matrix has two more entries: a in the first row and last column, c in the last row and
-first column. It is a tridiagonal matrix T and a product of two vectors:
+first column. It is a tridiagonal matrix T plus a product of two vectors:
 
     A = T + p q',   p = (g, 0, ..., 0, c),   q = (1, 0, ..., 0, a / g)
 
-where T has d[0] - g and d[n - 1] - a c / g on its diagonal. Then x = y - z (q'y) / (1 + q'z), with
-T y = b and T z = p. With g = -d[0] T is diagonally dominant if A is; g is larger where a or c is
-larger than d[0], for A that are not.
+The diagonal of T begins with d[0] - g and ends with d[n - 1] - a c / g. Then x = y - z (q'y) / (1 +
+q'z) with T y = b and T z = p. For g = -d[0] T is diagonally dominant if A is. If a or c is larger
+than d[0], g is as large as they are.
 
-The formula loses digits where T is worse than A, or the two terms of x almost cancel. So the host
-measures the componentwise backward error of x. Above `MOST_LOST` the residual is solved for, too
-(iterative refinement), and a warning comes if the error stays above it.
+The formula loses digits if T is worse conditioned than A, or if the two terms of x almost cancel.
+So the host computes the componentwise backward error of x. If it is above `MOST_LOST`, the host
+solves for the residual, too (iterative refinement), and warns if the error remains.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from clhines.solver.accuracy import MOST_LOST, report
 
 _LEAST_ROWS = 3  # per system: with two, a corner is at the place of `dl` or `du`
 _REFINEMENTS = 3
-_ChainSolve = Callable[[np.ndarray], np.ndarray]  # of T, for (n,) or (k, n)
+_ChainSolve = Callable[[np.ndarray], np.ndarray]  # b, (n,) or (k, n), to the solution
 
 
 @dataclass(frozen=True, eq=False)
 class Corners:
-    """The vectors p, (n,), and q, of which `q` has the last entry of each system, (m,).
+    """The vectors of the Sherman-Morrison formula for all systems, and the periodic matrix.
 
-    `low`, `main` and `up`, (n,) each, are the diagonals of the periodic matrix.
+    `p` is (n,); `q` has only the last entry a / g of each system, (m,). `low`, `main` and `up`,
+    (n,) each, are the diagonals of the periodic matrix.
     """
 
     sizes: np.ndarray
@@ -46,16 +47,16 @@ class Corners:
     up: np.ndarray
 
     def with_signs(self, sign: np.ndarray | None) -> Corners:
-        """Return the corners of the matrix whose rows have been multiplied by signs."""
+        """Return corners whose matrix has its rows multiplied by `sign`."""
         if sign is None:
             return self
         return replace(self, low=sign * self.low, main=sign * self.main, up=sign * self.up)
 
     def correction(self, solve: _ChainSolve, check: bool | str) -> Callable[[np.ndarray], None]:
-        """Return a function that turns y, (n,) or (k, n), into x; ``solve(p)`` is z."""
+        """Return a function that turns y, (n,) or (k, n), into x in place; ``solve(p)`` is z."""
         z, q, sizes = solve(self.p), self.q, self.sizes
         first, last = offsets(sizes)[:-1], offsets(sizes)[1:] - 1
-        with np.errstate(all="ignore"):  # reported below
+        with np.errstate(all="ignore"):  # `singular` has these systems
             divisor = 1 + z[first] + q * z[last]
             terms = 1 + np.abs(z[first]) + np.abs(q * z[last])
             singular = np.flatnonzero(~(np.abs(divisor) > np.finfo(z.dtype).eps * terms))
@@ -67,16 +68,13 @@ class Corners:
             scaled = z / np.repeat(divisor, sizes)
 
         def correct(y: np.ndarray) -> None:
-            with np.errstate(all="ignore"):  # of systems with a bad pivot
+            with np.errstate(all="ignore"):  # systems with a bad pivot
                 y -= scaled * np.repeat(y[..., first] + q * y[..., last], sizes, axis=-1)
 
         return correct
 
     def refine(self, solve: _ChainSolve, b: np.ndarray, x: np.ndarray, check: bool | str) -> None:
-        """Improve x in place until its backward error is small; report an error that stays.
-
-        ``solve(b)`` is a solution of the periodic matrix, of which x was one.
-        """
+        """Improve x in place until its backward error is small; report an error that remains."""
         eps = float(np.finfo(x.dtype).eps)
         for k in range(_REFINEMENTS + 1):
             gap, scale = self._residual(b, x)
@@ -96,7 +94,7 @@ class Corners:
 
     @cached_property
     def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows before and after each row of its ring, (n,) integer each."""
+        """Indices of the row before and the row after each row, (n,) each; systems are rings."""
         first, last = offsets(self.sizes)[:-1], offsets(self.sizes)[1:] - 1
         before, after = np.arange(-1, len(self.main) - 1), np.arange(1, len(self.main) + 1)
         before[first], after[last] = last, first
@@ -114,7 +112,7 @@ class Corners:
 def cut_corners(
     sizes: np.ndarray, low: np.ndarray, main: np.ndarray, up: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Corners]:
-    """Return the diagonals of T, (n,) each, and the corners, of diagonals with a value per row."""
+    """Return the diagonals of T, (n,) each, and the corners: a is in `low`, c in `up`."""
     short = np.flatnonzero(sizes < _LEAST_ROWS)
     if len(short):
         raise InputError(

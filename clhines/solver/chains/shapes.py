@@ -1,4 +1,4 @@
-"""Tridiagonal systems as chains: shapes of their arrays, and their Hines matrices on the host."""
+"""Check the shapes of tridiagonal arrays, and convert NumPy arrays to Hines matrices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from clhines.core.errors import InputError
 from clhines.solver.device.arrays import Array
 from clhines.solver.forest import ChainTrees, Forest
 
-_ROW_BYTES = 64  # at least, for each row of a batch: the arrays of its forest
+_ROW_BYTES = 64  # least memory of the forest for each row of a batch
 MOST_OF_ALL = 2**31 - 1  # rows of a batch: kernels count them in 32 bits
 MIXED = "dl, d, du and b mix NumPy, or numbers, and pyopencl arrays; expected one kind"
 Shape: TypeAlias = tuple[int, ...]
 
 
 class Matrix(NamedTuple):
-    """A Hines matrix of chains, (n,) each; `sign` has 1 or -1 for each row, None if all are 1."""
+    """A Hines matrix of chains, (n,) each; `sign`: factors 1 or -1 of rows, None if all are 1."""
 
     l: Array  # noqa: E741
     d: Array
@@ -51,7 +51,7 @@ def sizes_of(sizes: object) -> np.ndarray:
 
 
 class Chains:
-    """Shapes of arrays of tridiagonal systems, (m, n) `grid` if equal, and their Hines matrices."""
+    """The chains of m tridiagonal systems with n rows in all; `grid`: (m, n / m) of equal ones."""
 
     def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
         self.rows, self.dtype = rows, dtype
@@ -61,7 +61,7 @@ class Chains:
         self.grid = (self.m, int(rows[0])) if equal else None
 
     def forest(self) -> Forest:
-        """Return one chain per system; chains of one size are planned once."""
+        """Return a forest with one chain per system; chains of one size are planned once."""
         sizes, first, number = np.unique(self.rows, return_index=True, return_inverse=True)
         appear = np.argsort(first)  # shapes are numbered by their first appearance
         shape = inverse(appear)[number.reshape(-1)]
@@ -69,7 +69,7 @@ class Chains:
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """(n - m,) int64: all rows but the first of each system."""
+        """(n - m,) int64: all rows that are not the first of their system."""
         is_inner = np.ones(self.n, bool)
         is_inner[self.offsets[:-1]] = False
         return np.flatnonzero(is_inner)
@@ -77,7 +77,7 @@ class Chains:
     # -- shapes --------------------------------------------------------------------------------
 
     def _shapes(self, between: bool) -> list[Shape]:
-        """Return the shapes of a diagonal, or of one with values `between` rows only."""
+        """Return the accepted shapes of a diagonal; `between`: with one value less per system."""
         less = int(between)
         shapes: list[Shape] = [(self.n - less * self.m,)]
         if self.grid is not None:
@@ -86,7 +86,7 @@ class Chains:
         return shapes
 
     def is_between(self, name: str, shape: Shape) -> bool:
-        """Whether an off-diagonal has one value less per system; other shapes are rejected."""
+        """Whether `dl` or `du` has one value less per system than `d`; refuse other shapes."""
         if name != "d" and shape in self._shapes(True):
             return True
         if shape and shape not in self._shapes(False):
@@ -98,7 +98,7 @@ class Chains:
         return False
 
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shape of the solution, and (n,) or (k, n) for its rows."""
+        """Return the shape of the solution, and its shape as rows, (n,) or (k, n)."""
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)
@@ -112,12 +112,12 @@ class Chains:
         return ((*shape[1:], *shape[:1]) if columns else shape), rows
 
     def _solution_shape(self, b_shape: Shape) -> Shape:
-        """Return the shape of the solution for `b` of a shape, k first; () if that does not fit."""
+        """Return the shape of the solution, k first; () if `b_shape` does not fit."""
         if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
             return b_shape
         if self.grid is None:
             return ()
-        row = (1, self.grid[1])  # one system's, which all have
+        row = (1, self.grid[1])  # one right-hand side that all systems share
         if b_shape in (self.grid[1:], row):
             return self.grid
         if b_shape[-2:] in (self.grid, row) and len(b_shape) < 4:
@@ -135,10 +135,10 @@ class Chains:
         main = self._spread("d", self.values("d", d))
         low = self._spread("dl", self.values("dl", dl))
         up = self._spread("du", self.values("du", du))
-        if main.min() >= 0:  # not so where there are NaN
+        if main.min() >= 0:  # False for NaN
             return Matrix(low, main, up, None)
         sign = np.where(main < 0, -1, 1).astype(self.dtype)
-        above = np.append(sign[:1], sign[:-1])  # sign for the row that has `up`
+        above = np.append(sign[:1], sign[:-1])  # `up` belongs to the row before
         return Matrix(low * sign, main * sign, up * above, sign)
 
     def _spread(self, name: str, a: np.ndarray) -> np.ndarray:
@@ -160,7 +160,7 @@ class Chains:
 
     @staticmethod
     def _spread_grid(name: str, rows: np.ndarray, between: bool, table: np.ndarray) -> None:
-        """Fill a diagonal's (m, n) `table`; a row takes `du` from the row before."""
+        """Write a diagonal to `table`, (m, n); row i gets the `du` of row i - 1."""
         if name == "d" or (name == "dl" and not between):
             table[...] = rows
             return
@@ -168,7 +168,7 @@ class Chains:
         table[:, 1:], table[:, 0] = rows[..., :last] if rows.ndim else rows, 0
 
     def whole(self, name: str, a: object) -> np.ndarray:
-        """Return a diagonal with a value for each row, (n,)."""
+        """Return a diagonal of a periodic matrix, (n,): a value for each row."""
         if isinstance(a, cla.Array):
             raise InputError(f"{name} is a pyopencl array; expected NumPy for periodic systems")
         values = self.values(name, a)
@@ -183,7 +183,7 @@ class Chains:
         return np.broadcast_to(values, self.grid).reshape(-1)
 
     def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
-        """Return `b` as (n,) or (k, n), and the shape of the solution."""
+        """Return `b` as rows for the solver, (n,) or (k, n), and the shape of the solution."""
         a = self.values("b", b)
         shape, rows = self.shapes(a.shape, columns)
         if columns:

@@ -1,4 +1,4 @@
-"""Checks of arrays and events of a device."""
+"""Arrays and events on a device: checks, order, and copies of values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
 HOST = "clhines_host"  # attribute of arrays from `within_reach`
 _MARK = "clhines_order"  # attribute of arrays in device order
 Array: TypeAlias = np.ndarray | cla.Array  # numbers on the host or on a device
-Given: TypeAlias = "ArrayLike | cla.Array"  # that callers may pass
+Given: TypeAlias = "ArrayLike | cla.Array"  # what callers may pass
 
 
 class Order:
-    """Order of values on the device, which arrays are marked with; `gather` is as `Plan.gather`."""
+    """Device order of one plan, with which arrays are marked; `gather` is `Plan.gather`."""
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
         self.gather, self.num_nodes = gather, num_nodes
@@ -62,11 +62,11 @@ def unmark(a: object) -> None:
 
 
 def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cla.Array:
-    """Return values on a device, one after another; one zero stands for none."""
+    """Copy values to a new 1-D device array; it has one zero if there are no values."""
     flat = np.ascontiguousarray(values).reshape(-1)
     flat = (flat if flat.size else np.zeros(1)).astype(dtype, copy=False)
     array = cla.to_device(queue, flat)
-    array.events.clear()  # the copy is done: events keep `flat`
+    array.events.clear()  # the copy has ended; its event would keep `flat` alive
     return array
 
 
@@ -86,9 +86,10 @@ def events_of(name: str, wait_for: object, queue: cl.CommandQueue) -> list[cl.Ev
 def within_reach(
     queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
 ) -> cla.Array:
-    """Zeros on a device, in fine-grained SVM where it can: commands outlast short kernels.
+    """Return a new device array, in memory that the host can access without commands, if possible.
 
-    Without `zeros` the values are undefined.
+    This is fine-grained SVM, see `host_of`: commands take longer than short kernels. Without
+    `zeros` the values are undefined.
     """
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)
@@ -102,12 +103,12 @@ def within_reach(
 
 
 def host_of(a: cla.Array) -> np.ndarray | None:
-    """Return the memory of an array of `within_reach`, which no command may be using."""
+    """Return the host's view of an array of `within_reach`, or None; no command may use it."""
     return getattr(a, HOST, None)
 
 
 def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
-    """Enqueue zeros for all of an array; `Array.fill` would build a kernel, which prints."""
+    """Set all values of an array to 0, in the queue's order and without a kernel to build."""
     host = host_of(a)
     if host is not None:
         queue.finish()
@@ -125,7 +126,10 @@ def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
 def set_soon(
     a: cla.Array, first: int, values: np.ndarray, queue: cl.CommandQueue
 ) -> cl.Event | None:
-    """Set or enqueue values from `first` on, which must not change until the event."""
+    """Write values into an array from index `first` on.
+
+    If an event is returned, the copy is only enqueued, and `values` must not change until it ends.
+    """
     host = host_of(a)
     if host is not None:
         queue.finish()
@@ -144,12 +148,13 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 def writable(a: object) -> TypeGuard[Array]:
+    """Whether a solution can be written to an array: not read-only, no two values in one place."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     if not isinstance(a, np.ndarray) or not a.flags.writeable:
         return False
     pairs = zip(a.shape, a.strides, strict=True)
-    return all(step or size < 2 for size, step in pairs)  # no two values at one place
+    return all(step or size < 2 for size, step in pairs)
 
 
 def target_of(
@@ -188,6 +193,9 @@ def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) 
 
 
 def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
-    """Return `a`, or a copy where `target` overlaps it but is not the same right-hand sides."""
+    """Return `a`, or a copy if writing to `target` would overwrite it too early.
+
+    `target` may be `a` itself for right-hand sides, but not for the `matrix`.
+    """
     overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
     return a.copy() if overlaps else a

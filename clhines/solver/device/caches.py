@@ -1,10 +1,10 @@
-"""The caches that OpenCL keeps on disk: none of them stops a run.
+"""Keep a run going if one of the caches that OpenCL keeps on disk cannot be used.
 
-PoCL shows no device where it cannot write its cache, and ends the process where the disk is full:
-it gets a temporary folder. PyOpenCL raises errors of sqlite: its caches are turned off.
+If PoCL cannot write its cache, it shows no device; if the disk is full, it ends the process. So it
+gets a temporary folder. PyOpenCL raises errors of sqlite, so its caches are turned off.
 
-A crash of the machine leaves files without their ends in PoCL's cache, and its compiler can write
-programs that it cannot read again: either ends each later process. So incomplete files are removed
+After a crash of the machine PoCL's cache may have incomplete files, and PoCL's compiler can write
+programs that it cannot read again. Either ends every later process. So incomplete files are removed
 before the first build, and programs without kernels after their build (`drop_last`).
 """
 
@@ -24,18 +24,18 @@ import pyopencl as cl
 
 from clhines.core.errors import CacheWarning, DeviceError, shown, warn_caller
 
-_ROOM = 16 << 20  # bytes: a program takes up to 0.3 MiB, and 0.5 while it is compiled
-_LEAST = 2 << 20  # bytes for one program
-_SLACK = 120.0  # s before the last check of a cache, within which files may not be on disk yet
-_STAMP = "clhines-checked"  # its time is the last check of the cache
+_ROOM = 16 << 20  # free bytes for a usable cache: a program takes 0.3 MiB, 0.5 while compiled
+_LEAST = 2 << 20  # free bytes to build one program
+_SLACK = 120.0  # s before the last check: files as new as this may not have been on disk yet
+_STAMP = "clhines-checked"  # file whose time is that of the last check
 _BITCODE, _ELF = b"BC\xc0\xde", b"\x7fELF"
 _log = logging.getLogger(__name__)
 
 
 class _CacheState:
-    pocl: str = ""  # faults of PoCL's cache, and of PyOpenCL's
-    pyopencl: str = ""
-    said: ClassVar[set[str]] = set()  # by `before_build`
+    pocl: str = ""  # fault of PoCL's cache
+    pyopencl: str = ""  # fault of PyOpenCL's caches
+    said: ClassVar[set[str]] = set()  # faults that `before_build` has reported
     checked: Path | None = None  # PoCL's cache, once `clean` has checked it
 
 
@@ -46,17 +46,17 @@ def pocl_folder() -> Path:
 
 
 def pocl_problem() -> str:
-    """Return the fault of PoCL's cache, as ``WHAT: WHAT TO DO``; empty for nothing."""
+    """Return what is wrong with PoCL's cache and what to do, or ""."""
     return _CacheState.pocl or _pocl_problem()
 
 
 def pyopencl_problem() -> str:
-    """Return the fault of PyOpenCL's caches, as ``WHAT: WHAT TO DO``; empty for nothing."""
+    """Return what is wrong with PyOpenCL's caches and what to do, or ""."""
     return _CacheState.pyopencl or _pyopencl_problem()
 
 
 def prepare() -> None:
-    """Find caches that cannot be used, and do without; called before the first use of OpenCL."""
+    """Replace caches that cannot be used; called before the first use of OpenCL."""
     _CacheState.pyopencl = _pyopencl_problem()
     if _CacheState.pyopencl:
         cl._PYOPENCL_NO_CACHE = True  # as PYOPENCL_NO_CACHE=1 before the import
@@ -72,7 +72,7 @@ def prepare() -> None:
 
 
 def before_build(device: cl.Device) -> None:
-    """Report faults of the caches once, and clean PoCL's; DeviceError if it is full."""
+    """Warn of unusable caches once, and clean PoCL's cache; DeviceError if its disk is full."""
     pocl = "Portable Computing" in device.platform.name
     problems = {_CacheState.pocl * pocl, _CacheState.pyopencl} - {""} - _CacheState.said
     if problems:
@@ -92,7 +92,7 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove incomplete files that are newer than the last check from PoCL's cache."""
+    """Remove incomplete files that are newer than the last check; return how many there were."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0
@@ -110,7 +110,7 @@ def clean(folder: Path) -> int:
 
 
 def drop_last() -> int:
-    """Remove the program of PoCL's cache that was used last; return how many files it had."""
+    """Remove the program that was used last from PoCL's cache; return the number of its files."""
     used = {e: _changed(e + "/last_accessed", 0.0) for e in _entries(pocl_folder())}
     last = max(used.values(), default=0.0)
     return sum(_unlink(f) for e, time in used.items() if time == last for f in _files(e))
@@ -123,7 +123,7 @@ def _entries(folder: Path) -> Iterator[str]:
 
 
 def _files(entry: str) -> Iterator[str]:
-    """Yield the files of a program that are written once, and read later."""
+    """Yield the files of a cached program that an interrupted write can leave incomplete."""
     yield entry + "/program.bc"
     for kernel in _names(entry):
         for sizes in _names(kernel):
@@ -153,7 +153,7 @@ def _unlink(path: str) -> int:
 
 
 def _is_whole(path: str) -> bool:
-    """Whether LLVM's bitcode or a shared library ends where its header says; True for others."""
+    """Whether a bitcode file or shared library has its full length; True if it is unreadable."""
     try:
         with open(path, "rb", buffering=0) as file:
             head, size = file.read(64), file.seek(0, os.SEEK_END)
@@ -165,12 +165,12 @@ def _is_whole(path: str) -> bool:
             if not any(read(max(0, size - 64), 64)):
                 return False
             if path.endswith(".so"):
-                if head[4:6] != b"\x02\x01":  # not of 64 bits, little-endian
+                if head[4:6] != b"\x02\x01":  # not 64 bits, little-endian
                     return head[:4] == _ELF
                 (table,) = struct.unpack_from("<Q", head, 40)
                 row, rows = struct.unpack_from("<HH", head, 58)
                 return head[:4] == _ELF and table + row * rows <= size
-            place = 4  # a block: its number, its length in words, its words
+            place = 4  # each block has its number, its length in words, and the words
             while head[:4] == _BITCODE and place + 8 <= size:
                 place += 8 + 4 * struct.unpack("<I", read(place + 4, 4))[0]
             return place == size
@@ -195,7 +195,7 @@ def _pocl_problem() -> str:
 
 def _pyopencl_problem() -> str:
     if getattr(cl, "_PYOPENCL_NO_CACHE", True):
-        return ""  # as the user asked for
+        return ""  # the user has turned them off
     from platformdirs import user_cache_dir  # as pyopencl does, at its first kernel
 
     for name in ("pytools", "pyopencl"):
@@ -209,7 +209,7 @@ def _pyopencl_problem() -> str:
 
 
 def _unusable(folder: Path) -> str:
-    """Why files of `_ROOM` bytes cannot be written to a folder, which may be made; else nothing."""
+    """Return why `_ROOM` bytes cannot be written to a folder, which may not exist yet; else ""."""
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     try:
@@ -222,5 +222,5 @@ def _unusable(folder: Path) -> str:
 
 
 def _remove(folder: str, process: int) -> None:
-    if os.getpid() == process:  # and not one that was forked from it
+    if os.getpid() == process:  # not in a forked process
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,8 @@
-"""Staging: copies between NumPy arrays and a device by several threads, through pinned memory.
+"""Copy NumPy arrays to and from a device: lent to a CPU, or through pinned memory to a GPU.
 
-A driver copies ordinary memory through one pinned buffer, on one thread: a fraction of the bus's
-bandwidth. Here each thread has two pieces: the bus carries one, the thread fills the other.
+A driver copies ordinary memory through one pinned buffer on one thread, and reaches a fraction of
+the bus's bandwidth. `PinnedCopies` has several threads with two pinned pieces each: the bus carries
+one piece while the thread fills the other.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import pyopencl as cl
 
 from clhines.solver.device.devices import is_cpu, is_simulator
 
-PIECE_BYTES = 4 << 20  # per pinned piece: each costs a few acquisitions of the GIL
-LEAST_PIECE = 2 << 20  # least per copy, for the same reason
-LEAST_BYTES = 1 << 23  # arrays below this are copied by one thread
-PIECES = 2  # per thread
+PIECE_BYTES = 4 << 20  # size of a pinned piece: each costs a few acquisitions of the GIL
+LEAST_PIECE = 2 << 20  # least size of one copy, for the same reason
+LEAST_BYTES = 1 << 23  # smaller arrays are copied by one thread
+PIECES = 2  # pinned pieces per thread
 MOST_THREADS = 8
-_SLICE_BYTES = 512 << 10  # that one thread copies while the bus carries the one before
-_RESULT_BYTES = 256 << 10, 64 << 20  # least and most of a pinned result
-MOST_RESULTS = 3  # that are pinned at once
-Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
-RowPart = tuple[np.ndarray, cl.Buffer, int]  # part of a row; the buffer; its offset there in bytes
+_SLICE_BYTES = 512 << 10  # slice that one thread fills while the bus carries the one before
+_RESULT_BYTES = 256 << 10, 64 << 20  # least and most size of a pinned result
+MOST_RESULTS = 3  # results that are pinned at once
+Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and their buffer on the device
+RowPart = tuple[np.ndarray, cl.Buffer, int]  # part of a row, its buffer, and its byte offset there
 _PAGE_BYTES = 4096
-_FEWER = 4  # copy threads per direction = cores // 4
+_FEWER = 4  # cores per copying thread
 
 
 def threads() -> int:
@@ -37,7 +38,7 @@ def threads() -> int:
 
 
 def helps(device: cl.Device) -> bool:
-    """Whether pinned memory speeds up copies: not if the device works in the host's memory."""
+    """Whether copies through pinned memory are faster; not if the device uses the host's memory."""
     return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
 
 
@@ -46,7 +47,7 @@ def shares_memory(device: cl.Device) -> bool:
 
 
 def lends(device: cl.Device, a: np.ndarray) -> bool:
-    """Whether kernels can use a host array in place: PoCL takes any address, Intel whole pages."""
+    """Whether kernels can use a host array in place; Intel's runtime only takes whole pages."""
     return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
 
 
@@ -59,7 +60,7 @@ def _is_pocl(device: cl.Device) -> bool:
 
 
 def fine_grained(device: cl.Device) -> bool:
-    """Whether host and kernels can use memory of `shared` in turn, without commands between."""
+    """Whether host and kernels may access memory of `shared` in turn, without commands."""
     fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
     return lends_all(device) and bool(device.svm_capabilities & fine)
 
@@ -67,7 +68,7 @@ def fine_grained(device: cl.Device) -> bool:
 def shared(
     queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
 ) -> np.ndarray:
-    """Return an array for both (fine-grained SVM); kernels take it as `pyopencl.SVM`."""
+    """Return an array that the host and kernels use in place; kernels get it as `pyopencl.SVM`."""
     array: np.ndarray = cl.fsvm_empty(queue.context, shape, dtype)
     if zeros:
         array[...] = 0
@@ -75,20 +76,20 @@ def shared(
 
 
 def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
-    """Lend the memory of a host array to a device; it must not change until its readers end."""
+    """Return a buffer on the memory of a host array, which must stay until its kernels end."""
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
     return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
 
 def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
-    """Wait until the array holds the values written by enqueued commands into its `lend` buffer."""
+    """Wait until a lent array holds the values that enqueued commands write to its `buffer`."""
     place = 0, a.shape, a.dtype
     mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, *place, is_blocking=True)
     mapped.base.release(queue)
 
 
 class Pins:
-    """Pinned pieces of the host, each for one array that comes or goes at once."""
+    """Pinned host memory by name, which one copy at a time uses."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -102,7 +103,7 @@ class Pins:
 
 
 class _Piece:
-    """Pinned memory that an array is in: free again when the array and all its views are gone."""
+    """Pinned memory of one array; it returns to `free` when the array and its views are gone."""
 
     __slots__ = ("__array_interface__", "_free", "_memory")
 
@@ -123,7 +124,7 @@ class _Piece:
 
 
 class PinnedArrays:
-    """New arrays of the host in pinned memory, whose pages are used again."""
+    """Make NumPy arrays in pinned memory, and use the memory of deleted ones again."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -131,7 +132,7 @@ class PinnedArrays:
         self._sizes: list[int] = []  # of pieces
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
-        """Return an array like `a`: pinned, unless it is small or huge, or too many others are."""
+        """Return an array like `a`, pinned unless it is small or huge or too many others are."""
         least, most = _RESULT_BYTES
         if not least <= a.nbytes <= most or not a.flags.c_contiguous:
             return np.empty_like(a)
@@ -158,13 +159,16 @@ def is_pinned(a: np.ndarray) -> bool:
 
 
 def result_bytes(size: int) -> int:
-    """Pinned memory of results of that many bytes each, at most."""
+    """Most pinned memory for results of `size` bytes each."""
     least, most = _RESULT_BYTES
     return MOST_RESULTS * size if least <= size <= most else 0
 
 
 def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray) -> list[cl.Event]:
-    """Copy values to a device through a pinned array; dropping one of the events waits for it."""
+    """Enqueue a copy of `a` to a device through the pinned array `pin`; return its events.
+
+    A pyopencl event of a copy waits when it is deleted, so the caller must keep these.
+    """
     if is_pinned(a):
         return [cl.enqueue_copy(queue, to, a, is_blocking=False)]
     flat, step, under_way = a.reshape(-1), _SLICE_BYTES // a.itemsize, list[cl.Event]()
@@ -177,7 +181,7 @@ def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray)
 
 
 def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Buffer) -> None:
-    """Copy values from a device by way of a pinned array like them, slice by slice, and wait."""
+    """Copy values from a device through the pinned array `pin` to `out`, and wait."""
     if is_pinned(out):
         cl.enqueue_copy(queue, out, source)
         return
@@ -197,7 +201,7 @@ def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Bu
 
 
 def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
-    """Return a buffer of pinned memory and its bytes, mapped as long as the buffer lasts."""
+    """Return a buffer of pinned memory, and its bytes, mapped as long as the buffer lives."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     buffer = cl.Buffer(queue.context, flags, size)
     both = cl.map_flags.READ | cl.map_flags.WRITE
@@ -206,14 +210,14 @@ def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
 
 
 class PinnedCopies:
-    """Copies of large arrays by several threads, of which the calling one is the first."""
+    """Copy large arrays by several threads through pinned memory, the caller's among them."""
 
     def __init__(
         self, queue: cl.CommandQueue, num_threads: int | None = None, piece_bytes: int = PIECE_BYTES
     ) -> None:
         self.queue, self._piece_bytes = queue, piece_bytes
         self._count = num_threads or threads()
-        # one each, as the pieces belong to one thread, however late the others are
+        # one pool per thread: a thread only uses its own pieces, even if the others are late
         self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
         self._enqueues = Lock()  # PoCL 3 ends the process when two threads enqueue at once
         self._buffers: list[cl.Buffer] = []
@@ -226,7 +230,7 @@ class PinnedCopies:
         return piece
 
     def send(self, arrays: Sequence[Target]) -> cl.Event:
-        """Copy rows to buffers; return when the rows are free, with the event of the copies."""
+        """Copy rows to buffers; return the event of the copies. The rows may change at once."""
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             busy = self._busy[t]
@@ -247,7 +251,7 @@ class PinnedCopies:
         return done
 
     def fetch(self, source: cl.Buffer, rows: Sequence[np.ndarray]) -> None:
-        """Copy a buffer to rows, and wait."""
+        """Copy a buffer to rows, one after another, and wait."""
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
@@ -267,7 +271,7 @@ class PinnedCopies:
     def _share(
         self, arrays: Sequence[Target], copy: Callable[[int, Sequence[RowPart]], None]
     ) -> None:
-        """Give each of n threads every n-th chunk of all rows, and wait until all have ended."""
+        """Divide all rows into chunks for the threads, copy them, and wait for the threads."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
         size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))
@@ -278,17 +282,17 @@ class PinnedCopies:
         try:
             copy(0, chunks[:: self._count])
         finally:
-            wait(work)  # which use the rows, also after an error
+            wait(work)  # the threads use the rows, also after an error
         failed = [one for one in work if one.exception() is not None]
         try:
             if failed:
                 failed[0].result()
-        finally:  # an error holds this frame, which would hold the error
+        finally:  # an error refers to this frame: avoid a reference cycle
             del failed, work
 
 
 def pinned_bytes() -> int:
-    """Pinned memory of `PinnedCopies`."""
+    """Pinned memory of one `PinnedCopies`."""
     return threads() * PIECES * PIECE_BYTES
 
 
@@ -298,7 +302,7 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
 
 
 def _chunks(arrays: Sequence[Target], size: int) -> Iterator[RowPart]:
-    """Yield the rows in chunks of at most `size` bytes, each with its buffer and byte offset."""
+    """Yield chunks of at most `size` bytes: the values, the buffer, and the offset in bytes."""
     for rows, buffer in arrays:
         place = 0
         for row in rows:

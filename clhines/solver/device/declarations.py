@@ -1,9 +1,9 @@
-"""Declare to PoCL only the functions that a source calls.
+"""Declare to PoCL only the OpenCL functions that a program calls, to build it faster.
 
-PoCL parses ``opencl-c.h``, 18,000 lines with the declarations of all functions of OpenCL C, for
-each program: 0.9 of the time of a small build. The header has an include guard. So a source is
-built with the guard defined, and begins with the header's declarations of its functions.
-If such a source does not build, it is built again as it is.
+PoCL parses ``opencl-c.h``, 18,000 lines that declare all functions of OpenCL C, for each program:
+0.9 of the time of a small build. So a program is built with the header's include guard defined, and
+begins with the header's declarations of the functions that it calls. If it does not build, it is
+built again with the whole header.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ _COMMENT = re.compile(r"/\*(?:[^*]|\*(?!/))*\*/|[ \t]*//.*")
 
 
 def minimal(device: cl.Device, source: str) -> tuple[str, list[str]]:
-    """Return a source with its declarations, and the options of its build.
+    """Return the source with its declarations, and the build options that go with it.
 
-    They are the source itself and no options if the device is not PoCL's, or its header is not
-    known.
+    If the device is not PoCL's, or its header is not known, the source is unchanged.
     """
     header = _header() if "Portable Computing" in device.platform.name else None
-    if header is None or not _lines_of(header) or "##" in source:  # which may make any name
+    if header is None or not _lines_of(header) or "##" in source:  # "##" may make any name
         return source, []
     return f"{declarations(header, source)}#line 1\n{source}", [f"-D{GUARD}"]
 
 
 def declarations(header: Path, source: str) -> str:
-    """Return the lines of a header that a source needs, without conditionals that are empty."""
+    """Return the lines of a header that declare functions in a source, and their conditionals."""
     words = set(re.findall(r"\w+", source))
     lines, begins = list[str](), list[int]()
     for name, line in _lines_of(header):
@@ -50,7 +49,7 @@ def declarations(header: Path, source: str) -> str:
 
 @lru_cache(maxsize=1)
 def _lines_of(header: Path) -> list[tuple[str, str]]:
-    """Return the lines between the guards of a header, each with the function that it declares."""
+    """Return the lines of a header, each with the name of the function that it declares or ""."""
     text = header.read_text("utf-8").replace("\\\n", "")
     body = text.partition(f"#define {GUARD}\n")[2].rpartition("#endif")[0]
     lines, begun = list[tuple[str, str]](), ""
@@ -66,7 +65,7 @@ def _lines_of(header: Path) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def _header() -> Path | None:
-    """Return the header of the PoCL in this process, None if that cannot be told."""
+    """Return the header of the PoCL library in this process; None if it is not found."""
     try:
         maps = Path("/proc/self/maps").read_text("utf-8", "replace")
     except OSError:  # not Linux

@@ -1,4 +1,4 @@
-"""Choosing a device and a queue, and the limits that planning depends on."""
+"""Choose a device and a queue, and state the limits of a device for planning."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from clhines.solver.plan.plan import WIDEST_VECTOR, Limits
 INSTALL_HINT = f"install a driver for your GPU, or a runtime for the CPU: {install('cpu')}"
 
 
-# Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
-# its output to a translator that ends the process at `__builtin_prefetch`.
+# Platforms whose compilers support Clang's builtin functions. Mesa's rusticl has Clang, too, but
+# its translator ends the process at `__builtin_prefetch`.
 _INTEL = "Intel(R) OpenCL"
 _CLANG = ("Portable Computing Language", _INTEL)
-_BULK = 9, 525  # compute capability, and driver (PTX 8.0), of NVIDIA's first bulk copies
-SMALL_GROUP = 64  # work-items of a work-group that share nothing
-WIDE_GROUP = 1024  # work-items that share a cache
+_BULK = 9, 525  # least compute capability and driver (PTX 8.0) for NVIDIA's bulk copies
+SMALL_GROUP = 64  # size of work-groups whose work-items share nothing
+WIDE_GROUP = 1024  # size of work-groups whose work-items share values through a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
 _PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # see `part_of`
 _LOCK = threading.Lock()
@@ -38,7 +38,7 @@ def _hint() -> str:
 
 
 def all_devices() -> list[tuple[str, cl.Device]]:
-    """Every OpenCL device with its index pair ``platform:device``.
+    """Return every OpenCL device with its index pair ``platform:device``.
 
     Raises
     ------
@@ -62,12 +62,11 @@ def all_devices() -> list[tuple[str, cl.Device]]:
 
 
 def has_fp64(device: cl.Device) -> bool:
-    """Whether the device computes in float64."""
     return "cl_khr_fp64" in device.extensions.split() or bool(device.double_fp_config)
 
 
 def is_simulator(device: cl.Device) -> bool:
-    """Whether this is Oclgrind, which claims to be every type and is far too slow to default to."""
+    """Whether this is Oclgrind, which claims to be every type of device, and is very slow."""
     return "oclgrind" in device.platform.name.lower()
 
 
@@ -83,12 +82,9 @@ def whole_device(device: cl.Device) -> cl.Device:
 
 
 def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
-    """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
-
-    PoCL 3.0 builds a program for the whole CPU, and compiles its kernels for the queue's part.
-    """
+    """Return sub-device `number` of `count` equal ones; the whole device if it is indivisible."""
     key = device, number, count
-    if key not in _PARTS:  # each call would make other devices, and these other contexts
+    if key not in _PARTS:  # every call of OpenCL makes new devices, which need new contexts
         cores = max(1, device.max_compute_units // count)
         try:
             parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores])
@@ -111,7 +107,7 @@ def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
 
 
 def _copies_in_bulk(device: cl.Device) -> bool:
-    """Whether it is one of NVIDIA's whose compiler takes ``cp.async.bulk``."""
+    """Whether this is an NVIDIA device whose compiler accepts ``cp.async.bulk``."""
     if "cl_nv_device_attribute_query" not in device.extensions:
         return False
     driver = device.driver_version.split(".")[0]
@@ -137,7 +133,7 @@ def limits(device: cl.Device) -> Limits:
 
 
 def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
-    """As `small_groups`, for work-items that find each other's values in a cache."""
+    """Return sizes as `small_groups` does, for work-items that share values through a cache."""
     if is_cpu(device):
         return small_groups(device, count)
     group = min(WIDE_GROUP, device.max_work_group_size)
@@ -145,13 +141,13 @@ def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
 
 
 def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
-    """Return the global and local sizes of a kernel of `count` work-items that share nothing."""
+    """Return global and local size of a kernel with `count` work-items that share nothing."""
     group = min(SMALL_GROUP, device.max_work_group_size)
     return (-(-count // group) * group,), (group,)
 
 
 def _vector_bytes(device: cl.Device) -> tuple[int, int]:
-    """Width of explicit vectors, and that up to which the device is right; see `pocl`."""
+    """Return the width of vectors to use, and the largest width that compiles right; see `pocl`."""
     if not is_cpu(device):
         return 16, WIDEST_VECTOR
     reported = min(64, max(16, 4 * device.native_vector_width_float))
@@ -162,7 +158,6 @@ def _vector_bytes(device: cl.Device) -> tuple[int, int]:
 
 
 def label(device: cl.Device) -> str:
-    """Name, platform and driver of a device, on one line."""
     return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
 
 
@@ -172,16 +167,17 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
     Parameters
     ----------
     spec : pyopencl.Device, str or None
-        A device; an index pair like ``0:1``; part of a device's or platform's name. None takes
-        ``CLHINES_DEVICE``, then ``PYOPENCL_CTX``, then the first GPU that has the precision
-        asked for, then a CPU, by PoCL or else by Intel's runtime. A simulator is chosen only when
-        named.
+        A device; an index pair like ``0:1``; part of a device's or platform's name. None: the first
+        of
+        ``CLHINES_DEVICE``, ``PYOPENCL_CTX``, the first GPU with the precision of `dtype`, and a
+        CPU, by
+        PoCL or else by Intel's runtime. A simulator is only chosen by name.
     dtype : float64 or float32
 
     Raises
     ------
     DeviceError
-        No platform, no match, or a device without the precision asked for.
+        No platform, no match, or a device without the precision of `dtype`.
     """
     check_process()
     double = np.dtype(dtype) == np.float64
@@ -213,7 +209,7 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
 
 
 def _rank(device: cl.Device) -> int:
-    """Place among CPUs: PoCL solves sooner than Intel's runtime, see bench/notes/intel.md."""
+    """Preference among CPU runtimes: PoCL solves faster than Intel's, see bench/notes/intel.md."""
     name = device.platform.name.strip()
     return _CLANG.index(name) if name in _CLANG else len(_CLANG)
 
@@ -254,7 +250,7 @@ def _of_pyopencl() -> cl.Device:
     try:
         return _named(text, "PYOPENCL_CTX")
     except DeviceError:
-        pass  # a form that only pyopencl knows, like "Portable:0" or "1:0,0"
+        pass  # only pyopencl reads forms like "Portable:0" or "1:0,0"
     try:
         return cl.create_some_context(interactive=False).devices[0]
     except (cl.Error, RuntimeError, ValueError, IndexError) as error:
@@ -291,19 +287,19 @@ def given_queue(
             "queue.context, queue.device) makes one, and events join both"
         )
     try:
-        queue.kept = queue.context  # Intel's CPU runtime frees one that only a queue refers to
+        queue.kept = queue.context  # Intel's runtime frees a context that only a queue refers to
     except cl.Error as error:
         raise InputError(
             "queue has lost its context, which this OpenCL runtime does not keep for it; expected "
             "a queue whose context is kept: hold a reference to the pyopencl.Context"
         ) from error
     choose(queue.device, dtype)  # raises without float64
-    name_processor(queue.device)  # for a part, which its context does not show
+    name_processor(queue.device)  # it may be a sub-device that is not in the context
     return queue
 
 
 def context_of(device: cl.Device) -> cl.Context:
-    """Return the context that clhines keeps for a device: each ever made takes several MiB."""
+    """Return the one context that clhines keeps for a device: each new one takes several MiB."""
     check_process()
     if whole_device(device) != device and device not in _PARTS.values():
         return cl.Context([device])
@@ -320,8 +316,8 @@ def keeps(context: cl.Context) -> bool:
 def make_queue(device: cl.Device, timestamps: bool = True) -> cl.CommandQueue:
     """Return an in-order queue on the context of `context_of`.
 
-    Timestamps, by which events can be timed, make every launch take longer on the host: 14 and not
-    9 microseconds with NVIDIA's driver.
+    With timestamps events can be timed, but every launch takes longer on the host: 14 instead of 9
+    microseconds with NVIDIA's driver.
     """
     try:
         context = context_of(device)
@@ -329,11 +325,10 @@ def make_queue(device: cl.Device, timestamps: bool = True) -> cl.CommandQueue:
         queue = cl.CommandQueue(context, device, properties=properties)
     except cl.Error as error:
         raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
-    queue.kept = context  # Intel's CPU runtime frees one that only a queue refers to
-    name_processor(device)  # for a part, which its context does not show
+    queue.kept = context  # Intel's runtime frees a context that only a queue refers to
+    name_processor(device)  # it may be a sub-device that is not in the context
     return queue
 
 
 def has_atomics(device: cl.Device) -> bool:
-    """Whether the device adds 64-bit integers atomically."""
     return "cl_khr_int64_base_atomics" in device.extensions.split()

@@ -1,7 +1,7 @@
-"""Guard: one thread at a time inside an object, and no OpenCL after a fork.
+"""Guard objects that use OpenCL: one thread at a time, and no use after a fork.
 
-A forked process lacks the threads of OpenCL runtimes, so that it may wait for ever: it is refused.
-Its copies of solvers are kept, as releasing their queues could end the parent's queues.
+A forked process lacks the threads of OpenCL runtimes, and might wait for ever, so its calls are
+refused. Its copies of solvers are kept: releasing their queues could end the parent's queues.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpe
 
 class _ForkState:
     uses_opencl = False
-    forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
-    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # users of OpenCL, see `lock_of`
-    kept: tuple[Any, ...] = ()  # users at the time of the fork
+    forked_from = 0  # parent process if it used OpenCL before the fork; else 0
+    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # objects of `lock_of`
+    kept: tuple[Any, ...] = ()  # these objects at the time of the fork
 
 
 def check_process() -> None:
-    """Note that OpenCL is in use from now on; DeviceError if it was before this process forked."""
+    """Note that this process uses OpenCL; DeviceError if its parent did before the fork."""
     if _ForkState.forked_from:
         raise DeviceError(
             f"process {os.getpid()} was forked from process {_ForkState.forked_from}, which uses "
@@ -51,7 +51,7 @@ def lock_of(user: object) -> threading.RLock:
 
 
 def exclusive(method: _Method) -> _Method:
-    """Let one thread at a time into an object's methods; a forked process is refused."""
+    """Let one thread at a time execute this method of an object; a forked process is refused."""
 
     @functools.wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -64,10 +64,10 @@ def exclusive(method: _Method) -> _Method:
 
 
 class Holder:
-    """Base of objects that hold a device; `close` releases it, as the end of a ``with`` does."""
+    """Base of objects that use a device; the end of a ``with`` block closes them."""
 
     def close(self) -> None:
-        """Wait for the device, and drop its buffers; later calls are refused."""
+        """Wait for the device, and release its buffers; later calls are refused."""
         raise NotImplementedError
 
     def __enter__(self: _Self) -> _Self:
@@ -85,7 +85,7 @@ class Holder:
 
 
 class ClosedProxy:
-    """Stand-in for a released engine: every use is refused."""
+    """Takes the place of the engine of a closed solver; every use raises InputError."""
 
     def __init__(self, owner: object) -> None:
         self.owner = type(owner).__name__
@@ -95,7 +95,7 @@ class ClosedProxy:
 
 
 def _runtime_loaded() -> bool:
-    """Whether an OpenCL runtime is in memory, by whoever it was loaded; Linux only."""
+    """Whether any module has loaded an OpenCL runtime into this process; Linux only."""
     if "pyopencl" not in sys.modules:
         return False
     try:

@@ -1,13 +1,13 @@
-"""Let PoCL build right kernels on processors that are newer than its compiler.
+"""Make PoCL build correct kernels on processors that are newer than its compiler.
 
-PoCL chooses built-in functions and vector widths by the processor's features, but compiles for
-LLVM's name of it: LLVM 14 calls AMD's Zen 4 ``znver3``, which has no AVX-512. Vectors of 64 bytes
-are then passed in registers that the caller does not use. So vectors are as wide as the registers
-that the *name* stands for (`register_bytes`).
+PoCL chooses built-in functions and vector widths by the processor's features, but compiles for the
+name that LLVM has for it. LLVM 14 calls AMD's Zen 4 ``znver3``, which has no AVX-512: then vectors
+of 64 bytes are passed in registers that the called function does not read. So clhines uses vectors
+that fit into the registers of the *named* processor (`register_bytes`).
 
-For an unknown processor LLVM answers ``generic``, for which no kernel builds at all (PoCL issue
-1049). PoCL has no setting for the name, so it is replaced in the device's record in memory by the
-x86-64 level that the processor reports, where the record looks exactly as expected.
+LLVM calls an unknown processor ``generic``, and no kernel builds for this name (PoCL issue 1049).
+PoCL has no setting for the name. So `name_processor` replaces it in PoCL's record of the device in
+memory by the x86-64 level that the processor reports, if the record looks exactly as expected.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import pyopencl as cl
 
 from clhines.core.checks import is_switched_on
 
-# LLVM's name, and the flags of /proc/cpuinfo that it stands for
+# LLVM's names of x86-64 levels, and the flags of /proc/cpuinfo that each requires
 _LEVELS: tuple[tuple[bytes, set[str]], ...] = (
     (b"x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma"}),
     (b"x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}),
     (b"x86-64", set()),
 )
-# Bytes of the vector registers that LLVM's names of x86-64 processors stand for; `_OTHER` for names
-# that are not listed, of other architectures too.
+# Bytes of vector registers, and LLVM's names of x86-64 processors that have them; other names, also
+# of other architectures, count as `_OTHER`.
 _REGISTERS: dict[int, frozenset[str]] = {
     64: frozenset(
         "knl knm skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client "
@@ -45,12 +45,12 @@ _VECTOR = re.compile(rf"\b({'|'.join(_SIZES)})(2|4|8|16)\b")
 _UNNAMED = re.compile(r"-(x86_64-[\w-]+)-generic\s*$")
 _OTHER = 32
 SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # 1 turns `name_processor` off
-_RECORD_BYTES = 1024  # the names lie in the first part of PoCL's device record
-_NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # must outlive the devices
+_RECORD_BYTES = 1024  # of PoCL's device record, which begins with the names
+_NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # PoCL keeps their addresses
 
 
 def register_bytes(device: cl.Device) -> int | None:
-    """Bytes of the vectors that a PoCL device compiles right; None for other platforms."""
+    """Return the widest vector that a PoCL device compiles right; None for other platforms."""
     if "Portable Computing" not in device.platform.name:
         return None
     version = device.version.strip()
@@ -61,7 +61,7 @@ def register_bytes(device: cl.Device) -> int | None:
 
 
 def warns_of_vectors(device: cl.Device, source: str) -> bool:
-    """Whether PoCL's compiler warns that vectors of a source are wider than the registers."""
+    """Whether PoCL's compiler warns that a source has vectors wider than the registers."""
     registers = register_bytes(device)
     if registers is None:
         return False
@@ -70,26 +70,26 @@ def warns_of_vectors(device: cl.Device, source: str) -> bool:
 
 
 def is_unnamed(device: cl.Device) -> bool:
-    """Whether LLVM has no name for the processor of a PoCL device, which gets one."""
+    """Whether LLVM calls the processor of a PoCL device ``generic``."""
     return _triple(device) is not None
 
 
 def _triple(device: cl.Device) -> bytes | None:
-    """Name of the target of a PoCL device whose processor has none."""
+    """Return LLVM's target triple of a PoCL device whose processor is ``generic``, else None."""
     is_pocl = "Portable Computing" in device.platform.name
     match = _UNNAMED.search(device.version) if is_pocl else None
     return None if match is None else match.group(1).encode()
 
 
 def name_processor(device: cl.Device) -> str | None:
-    """Return the name that a PoCL device has from here whose processor LLVM calls ``generic``."""
+    """Replace the name ``generic`` of a PoCL device; return the new name, None if unchanged."""
     triple = None if switched_off() else _triple(device)
     if triple is None:
         return None
     try:
         choice = _level()
         name = _LEVELS[choice][0]
-        if _find_name(device.int_ptr, triple, name) is not None:  # since an earlier call
+        if _find_name(device.int_ptr, triple, name) is not None:  # by an earlier call
             return name.decode()
         field = _find_name(device.int_ptr, triple)
     except OSError:  # no /proc: not Linux
@@ -105,8 +105,11 @@ def switched_off() -> bool:
 
 
 def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | None:
-    """Address of the pointer to a processor's name that follows the one to the target triple."""
-    with open("/proc/self/mem", "rb", buffering=0) as memory:  # refuses bad addresses
+    """Find the target triple and the processor's name behind it; return the name's address.
+
+    `record` is the address of PoCL's record of the device, which has pointers to both texts.
+    """
+    with open("/proc/self/mem", "rb", buffering=0) as memory:  # bad addresses raise an error
 
         def text(address: int, size: int) -> bytes:
             try:
@@ -124,7 +127,7 @@ def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | No
 
 
 def _level_bytes() -> int:
-    """Bytes of the vectors that PoCL has instead of ``generic``'s, 32 at most, 16 without AVX2."""
+    """Return the widest vector for a processor that `name_processor` names, at most 32 bytes."""
     try:
         name = _LEVELS[_level()][0].decode()
     except OSError:

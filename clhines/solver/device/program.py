@@ -1,4 +1,4 @@
-"""Building kernels: one build per context and spec, readable errors, optional dumps."""
+"""Build kernels once per context and spec, with readable errors; set their arguments by name."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from clhines.solver.device.watch import first_launch, watching
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.templates import render
 
-MOST_CONTEXTS = 8  # foreign contexts with kept programs: a program keeps its context
-MOST_PROGRAMS = 256  # per context
+MOST_CONTEXTS = 8  # callers' contexts whose programs are kept: a program keeps its context alive
+MOST_PROGRAMS = 256  # programs that are kept per context
 # the last used is the last
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
-_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # for unbound kernels
-build_seconds: list[float] = []  # wall times of this process's builds, in order
+_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # types of arguments
+build_seconds: list[float] = []  # wall times of the builds in this process
 
 
 def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
-    """Build the kernels of a spec or of `source`, once per context; keep the last used."""
+    """Build the kernels of a spec once per context; with a `source`, build this each time."""
     check_process()
     if source is not None:
         return _compile(context, source, spec)
@@ -59,7 +59,7 @@ def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) ->
 
 
 def kept(context: cl.Context) -> list[cl.Program]:
-    """Return the programs that are kept for a context; the one used last is the last."""
+    """Return the programs that are kept for a context, the last used at the end."""
     with _LOCK:
         return list(_BUILT.get(context, {}).values())
 
@@ -70,20 +70,21 @@ def forget() -> None:
 
 
 class Kernel(cl.Kernel):
-    """A kernel whose first launch is watched, as PoCL compiles then; `types` speed up binding."""
+    """A kernel whose first launch is watched, because PoCL compiles then.
+
+    `types` are the types of its arguments, None for buffers: pyopencl sets typed numbers faster.
+    """
 
     def __init__(self, built: cl.Program, name: str, types: Sequence[type | None]) -> None:
         super().__init__(built, name)
         self.set_scalar_arg_dtypes(types)
-        self._launched: set[str] = built.__dict__.setdefault(
-            "launched", set()
-        )  # names of its kernels
+        self._launched: set[str] = built.__dict__.setdefault("launched", set())
         platform = self.context.devices[0].platform.name
         self.fresh = "Portable Computing" in platform and name not in self._launched
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
 
     def launched(self, event: cl.Event) -> None:
-        """Watch the event of the first launch; to be called while `fresh`."""
+        """Watch the event of the first launch; to be called while `fresh` is set."""
         self.fresh = False
         self._launched.add(self.function_name)
         phase("compiling kernels")
@@ -131,7 +132,7 @@ class NamedKernel:
 
 
 def _dump(source: str, spec: TemplateSpec) -> None:
-    """Write generated source to the folder ``CLHINES_DUMP``, where that is set."""
+    """Write generated source to the folder ``CLHINES_DUMP``, if it is set."""
     folder = os.environ.get("CLHINES_DUMP")
     if not folder:
         return
@@ -154,12 +155,10 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
         name = name_processor(device)
         if name is not None:
             _log.info("PoCL does not know this processor; kernels are built for %s", name)
-            options.append(
-                "-D NAMED"
-            )  # not PoCL's cached programs, which a part without name built
+            options.append("-D NAMED")  # not a cached program that ``generic`` has built
         caches.before_build(device)
     if any(warns_of_vectors(device, source) for device in context.devices):
-        options.append("-w")  # PoCL would count the warnings on stderr
+        options.append("-w")  # PoCL prints the number of warnings on stderr
     _log.debug("building %s", _named(spec))
     phase(f"building kernels, {len(build_seconds)} done")
     begin = time.perf_counter()
@@ -187,21 +186,21 @@ def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
     text, guard = declarations.minimal(context.devices[0], source)
     for turn in range(3):  # other processes use the cache, too
         try:
-            with warnings.catch_warnings():  # drivers chat even when all is well
+            with warnings.catch_warnings():  # some drivers warn of every build
                 warnings.simplefilter("ignore", cl.CompilerWarning)
                 program = cl.Program(context, text).build(options + guard)
         except cl.Error as error:
-            if guard and "error:" in str(error):  # with all declarations it may build
+            if guard and "error:" in str(error):  # it may build with all declarations
                 text, guard = source, []
                 continue
-            if not pocl or turn == 2 or "error:" in str(error):  # the compiler says so
+            if not pocl or turn == 2 or "error:" in str(error):  # the compiler's own error
                 raise
             _log.info("PoCL did not build and says no reason; once more: %s", error)
             continue
         if not pocl or program.num_kernels:
             return program
         _log.info("removed a program from PoCL's cache, %s: unreadable", caches.pocl_folder())
-        # the context outlives Python: PoCL aborts at its release where a program was unreadable
+        # never release the context: PoCL aborts if one of its programs was unreadable
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
         caches.drop_last()
     raise DeviceError(f"PoCL cannot read its cache, {caches.pocl_folder()}: remove that folder")

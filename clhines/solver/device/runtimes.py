@@ -1,8 +1,9 @@
-"""Let the OpenCL loader find Intel's runtime for CPUs if pip has installed it.
+"""Make the OpenCL loader find Intel's CPU runtime if pip has installed it.
 
-The wheel `intel-opencl-rt` registers nothing: its own .icd files name a folder of the machine that
+The wheel `intel-opencl-rt` registers nothing: its .icd files name a folder of the machine that
 built it. The loader in PyOpenCL's wheel reads `OCL_ICD_VENDORS` instead of ``/etc/OpenCL/vendors``.
-So it gets a folder with one .icd file for each runtime of the system, and one for Intel's.
+So this variable is set to a folder with one .icd file for each runtime of the system, and one for
+Intel's.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def register() -> None:
-    """Tell the loader of Intel's runtime; to be called before the first use of OpenCL.
+    """Register Intel's runtime with the loader; to be called before the first use of OpenCL.
 
     Nothing changes if the user configures the loader, if the loader is not in PyOpenCL's wheel, or
     if the system registers the runtime.
@@ -34,7 +35,7 @@ def register() -> None:
     library = installed()
     if library is None or any(os.environ.get(name) for name in ("OCL_ICD_VENDORS", _FILES)):
         return
-    if sys.platform == "win32":  # not tried: Khronos' loader adds libraries that a variable names
+    if sys.platform == "win32":  # not tried: Khronos' loader adds the libraries in this variable
         os.environ[_FILES] = str(library)
         return
     files = _icd_files(Path(os.environ.get("OPENCL_VENDOR_PATH") or _SYSTEM))
@@ -62,18 +63,18 @@ def _is_of_wheel() -> bool:
 
 
 def _icd_files(folder: Path) -> dict[str, str]:
-    """Return the paths of libraries that the .icd files of a folder hold."""
+    """Return the .icd files of a folder, by name; each has the path of a library."""
     texts = {}
     for path in sorted(folder.glob("*.icd")):
         try:
             texts[path.name] = path.read_text("utf-8", "replace").strip()
-        except OSError:  # not readable: not for the loader, either
+        except OSError:  # the loader cannot read it, either
             continue
     return texts
 
 
 def _folder(files: dict[str, str]) -> Path:
-    """Return a folder with these files, which stays: processes started from this one use it."""
+    """Return a folder with these files. It stays: processes started from this one read it."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
     folder = cache_folder() / "vendors" / digest
     if folder.is_dir():

@@ -1,4 +1,4 @@
-"""Times on a device: medians, and the memory floor."""
+"""Measure times on a device: medians, and the memory floor."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from clhines.solver.device import devices, program
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import STREAM_BYTES, real_name
 
-TimedRun = Callable[[int], cl.Event | list[cl.Event]]  # makes one run, by its number
-FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
-_DRAWN = 1 << 22  # random values at most: drawing and copying more takes longer than measuring
+TimedRun = Callable[[int], cl.Event | list[cl.Event]]  # enqueues run k
+FLOOR_ARRAYS = 4  # a solver at least reads d, u and b and writes x
+_DRAWN = 1 << 22  # most random values: to make more takes longer than to measure
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
-_MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
-_CANDIDATE_SECONDS = 0.1  # for the solves of a candidate, within these bounds
-_TRIAL = 4, 2.5  # turns after which candidates slower by this factor are dropped
+_MOST_TURNS = {True: 400, False: 60}  # True: by wall time, which is noisy; False: by events
+_CANDIDATE_SECONDS = 0.1  # time for the solves of a candidate, within these bounds
+_TRIAL = 4, 2.5  # number of turns after which candidates slower by this factor are dropped
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class FloorSpec(TemplateSpec):
     }
     real: str
     vector_width: int  # above 1 for CPUs
-    streaming: bool = False  # stores past their caches, as `fine_vector.FineVectorSpec`
+    streaming: bool = False  # stores bypass the caches, as in `fine_vector.FineVectorSpec`
 
 
 def median_seconds(
     queue: cl.CommandQueue, launch: TimedRun, repeats: int = 9, warmup: int = 2
 ) -> float:
-    """Median time, s, of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
+    """Return the median time, s, of ``launch(k)`` for k = 0, 1, ... after `warmup` runs.
 
     On a CPU, or without timestamps, it is the wall time from enqueue to finish; elsewhere the
     device time from the first to the last of the events that `launch` returns.
@@ -75,7 +75,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int
 
 
 def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> TimedRun:
-    """Prepare the kernel that reads three arrays of n reals and writes one, two sets in turns."""
+    """Return a run of the kernel that reads three arrays of n reals and writes one."""
     rng = np.random.default_rng(n)
     values = [rng.random(min(n, _DRAWN)).astype(dtype) for _ in range(2)]
     nbytes = n * values[0].itemsize
@@ -120,16 +120,16 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Seconds of each of several ways to solve, which take turns.
+    """Return the seconds of each of several ways to solve, which are timed in turns.
 
-    Other load then slows all alike. Hopeless ones leave early. The time is the mean of the faster
-    half: disturbances only add to a time, and a rank jumps where times have two peaks. `budget`, s,
-    is of counted solves of each.
+    Turns make other load slow all alike. Ways that are far too slow are dropped early. The result
+    is the mean of the faster half: disturbances only add to a time, and a median jumps if times
+    have two peaks. `budget`, s, is for the timed solves of each way.
     """
     times: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0
     most = _MOST_TURNS[_by_wall_time(queue)]
-    order = np.random.default_rng(0)  # a thread pool remembers earlier runs
+    order = np.random.default_rng(0)  # vary the order: a run may depend on the one before
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:
             least = [min(t, default=0.0) for t in times]

@@ -1,8 +1,8 @@
-"""Trust: a device has to give known answers before it is used.
+"""Trust a device only after it has passed the self-test of a family of kernels.
 
-At the first use of a family of kernels the self-test that its part has registered solves a small
-problem in a process of its own, which may hang or crash; where that is wrong, with narrower
-vectors, then scalars. The outcome is kept in clhines' cache folder. Simulators are trusted.
+The first use of a family starts its self-test: a process, which may hang or crash, solves a small
+problem with a known solution. If that is wrong, the test is repeated with narrower vectors, then
+with scalars. The outcome is kept in clhines' cache folder. Simulators are not tested.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from clhines.solver.device.watch import watching
 from clhines.solver.plan.plan import Limits
 from clhines.solver.plan.templates import digest
 
-SWITCH = "CLHINES_TRUST"  # 1 leaves the checks out
-PROCESSOR_SECONDS = 30  # per problem; right ones take one to three
-MEMORY = 4 << 30  # bytes that a problem may take on a CPU
-_OF_THREAD = 128 << 20  # addresses that a thread may reserve
-SECONDS = 180.0  # wall time, for processes that wait
+SWITCH = "CLHINES_TRUST"  # 1 turns the self-tests off
+PROCESSOR_SECONDS = 30  # limit of a self-test; good devices take one to three
+MEMORY = 4 << 30  # bytes that a self-test may use on a CPU
+_OF_THREAD = 128 << 20  # address space that a thread may reserve, bytes
+SECONDS = 180.0  # limit of a self-test's wall time, as it may wait for ever
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from clhines.solver.device.trust import main; main(sys.argv[2:])"
 )
-_WORD = "clhines-known-answers: "  # begins the lines that the child says
-_UNCHECKED = "unchecked: "  # begins an answer that says nothing of the device
+_WORD = "clhines-known-answers: "  # begins the lines that the self-test's process prints
+_UNCHECKED = "unchecked: "  # begins an answer that says nothing about the device
 _SCHEMA = 1  # version of stored files
 _log = logging.getLogger(__name__)
 _LOCK = threading.RLock()
 
 
-Problem = Callable[[cl.CommandQueue, np.dtype], str]  # returns the fault, or nothing
+Problem = Callable[[cl.CommandQueue, np.dtype], str]  # solves it; returns the fault, or ""
 
 
 @dataclass(frozen=True)
 class SelfTest:
-    """A family of kernels and the module whose `PROBLEMS` has its problem with a known answer."""
+    """The self-test of a family of kernels: `PROBLEMS` in the `module` has its problem."""
 
     title: str
     module: str
@@ -68,7 +68,7 @@ _SELF_TESTS: dict[str, SelfTest] = {}
 
 
 def register(family: str, title: str, module: str, *, needs_float64: bool = False) -> None:
-    """Register the self-test of a family; families that run one after another join names by "+"."""
+    """Register the self-test of a family of kernels, by the family's name, without "+"."""
     _SELF_TESTS[family] = SelfTest(title, module, needs_float64)
 
 
@@ -78,20 +78,20 @@ def self_test(family: str) -> SelfTest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A device's results of the known problems of one family, or of several."""
+    """Result of the self-test of one family on a device, or of several, one after another."""
 
     family: str
     dtype: str
-    widest: int  # bytes of the widest vectors that were right; 0: none
-    seconds: float  # wall time of all tries
-    said: tuple[str, ...] = ()  # faults with wider vectors, in turn
+    widest: int  # bytes of the widest vectors that were right; 0 if none were
+    seconds: float  # wall time of all tests
+    said: tuple[str, ...] = ()  # faults with wider vectors, widest first
 
 
 class _TrustState:
-    forced = 0  # bytes of vectors, in a child; 0: the device's own
+    forced = 0  # bytes of vectors in a self-test's process; 0 elsewhere
     outcomes: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
-    used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  engine -> itself, after another
-    wrong: set[tuple[cl.Device, str]] = set()  # noqa: RUF012  engines
+    used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  family -> family to test
+    wrong: set[tuple[cl.Device, str]] = set()  # noqa: RUF012  families that failed
 
 
 def switched_off() -> bool:
@@ -99,14 +99,14 @@ def switched_off() -> bool:
 
 
 def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
-    """Return the limits of a device for a family of kernels; DeviceError where it is wrong."""
+    """Return a device's limits for a family of kernels; DeviceError if the self-test fails."""
     full = devices.limits(device)
     if _TrustState.forced:
         return _narrowed(full, _TrustState.forced)
     if switched_off() or devices.is_simulator(device):
         return full
     if self_test(family).needs_float64 and not devices.has_fp64(device):
-        return full  # most of its uses are refused
+        return full  # networks are refused on such devices
     whole = devices.whole_device(device)
     tested_family = family if family == "solve" else _after_another(whole, family)
     outcome = _outcome(whole, tested_family, np.dtype(dtype).name)
@@ -123,7 +123,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
 
 
 def _after_another(device: cl.Device, family: str) -> str:
-    """Return an engine's family, after the family of the last right engine of this process."""
+    """Return the family to test: after the family that this process used before, as ``A+B``."""
     used = _TrustState.used.setdefault(device, {})
     if family not in used:
         right = [name for name in used if (device, name) not in _TrustState.wrong]
@@ -132,7 +132,7 @@ def _after_another(device: cl.Device, family: str) -> str:
 
 
 def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
-    """Whether `limits` takes a family, for a choice among several; one that is wrong is logged."""
+    """Whether a device passes the self-test of a family; a failure is logged."""
     try:
         trusted_limits = limits(device, family, dtype)
     except DeviceError as error:
@@ -166,6 +166,7 @@ def stored_outcome(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome 
 
 
 def families(device: cl.Device) -> list[str]:
+    """Return the families to test on a device: each alone, then all of networks in turn."""
     left = {"epochs"} if devices.is_cpu(device) else {"blocks"}
     if not devices.has_fp64(device):
         left |= {name for name, test in _SELF_TESTS.items() if test.needs_float64}
@@ -179,7 +180,7 @@ def forget() -> None:
 
 
 def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
-    """Bytes of vectors to be tried, widest first: the device's own, halves of it, and scalars."""
+    """Return the vector widths to test, bytes, from the device's own down to scalars."""
     device_limits, scalar = devices.limits(device), np.dtype(dtype).itemsize
     if not device_limits.is_cpu:
         return (device_limits.vector_bytes,)
@@ -188,7 +189,7 @@ def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
     return tuple(width for width in halves if width >= 16 or width == least)
 
 
-# ------------------------------------------------------------------------- in the child's process
+# -------------------------------------------------------------------- in the self-test's process
 
 
 def force(width: int) -> None:
@@ -196,12 +197,12 @@ def force(width: int) -> None:
 
 
 def say(text: str) -> None:
-    """Tell the process that has started this one."""
+    """Print a line for the process that started this one."""
     print(_WORD + text, flush=True)
 
 
 def limit_process(seconds: int, memory: bool) -> None:
-    """End this process after `seconds` on processors; with `memory` it gets some GiB at most."""
+    """Limit this process to `seconds` of processor time, and with `memory` to some GiB more."""
     try:
         import resource
     except ImportError:  # Windows
@@ -217,9 +218,10 @@ def limit_process(seconds: int, memory: bool) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Solve the problems of "module:family+..." on a device: a process of its own.
+    """Run self-tests in a process of its own, and print the result.
 
-    The arguments are the index of the device, the problems, dtype, bytes of vectors and seconds.
+    The arguments are the index of the device, the tests as "module:family+...", the dtype, the
+    width of vectors in bytes, and the seconds.
     """
     index, tests, dtype, width, seconds = arguments
     queue = devices.make_queue(dict(devices.all_devices())[index])
@@ -232,7 +234,7 @@ def main(arguments: Sequence[str]) -> None:
     except (MemoryError, cl.MemoryError):
         say("unsure")
         return
-    except Exception as error:  # whatever a wrong compiler leads to
+    except Exception as error:  # a wrong compiler can cause any error
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     say(f"wrong: {fault}" if fault else "right")
 
@@ -244,7 +246,7 @@ def _problem(test: str) -> Problem:
 
 
 def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: float) -> str:
-    """Return how far a result is from its reference if that is above the limit, else ""."""
+    """Return "" if a result is as accurate as expected, else how far it is from the reference."""
     largest = float(np.abs(expected).max())
     difference = float(np.abs(result - expected).max()) / largest
     limit = roundings * float(np.finfo(result.dtype).eps)
@@ -253,7 +255,7 @@ def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: flo
     return f"{what} differs by {difference:.1e} from the reference; expected at most {limit:.1e}"
 
 
-# ------------------------------------------------------------------------------------------ asking
+# ---------------------------------------------------------------------------- in the user's process
 
 
 def _narrowed(device_limits: Limits, width: int) -> Limits:
@@ -263,6 +265,7 @@ def _narrowed(device_limits: Limits, width: int) -> Limits:
 
 
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
+    """Return the kept outcome, or run the self-test, in one process of the machine at a time."""
     place = device, family, dtype
     with _LOCK:
         if place in _TrustState.outcomes:
@@ -271,7 +274,7 @@ def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
         outcome = _load(key)
         if outcome is None:
             with files.one_process("trust"):
-                outcome = _load(key)  # from another process, for which this one has waited
+                outcome = _load(key)  # another process may have stored it meanwhile
                 if outcome is None:
                     outcome = examine(device, family, dtype)
                     _warn(device, outcome)
@@ -290,7 +293,7 @@ def _warn(device: cl.Device, outcome: Outcome | None) -> None:
 
 
 def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | None:
-    """Try widths in turn until one is right; None where that cannot be said."""
+    """Test narrower and narrower vectors until a width is right; None if a test says nothing."""
     _log.info("known answers of %s: %s, %s", devices.label(device), title(family), dtype)
     begin, said = time.perf_counter(), list[str]()
     for width in widths(device, family, dtype):
@@ -323,10 +326,10 @@ def command(index: str, family: str, dtype: str, width: int) -> list[str]:
 
 
 def _answer(arguments: Sequence[str]) -> str:
-    """Run a process and return ``right``, what is wrong, or `_UNCHECKED` and why."""
+    """Run a self-test's process; return "right", the fault, or `_UNCHECKED` and the reason."""
     try:
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
-            # A killed build leaves PoCL's cache unusable; and the check is for the compiler.
+            # A cache of its own: a killed build makes a cache unusable, and the test is to compile.
             variables = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
             out, code = _run(arguments, {**os.environ, **variables, "CLHINES_DUMP": ""})
     except OSError as error:
@@ -372,7 +375,7 @@ def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, in
 
 
 def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
-    """Return the key of an outcome: all that it depends on."""
+    """Return all that an outcome depends on, as the key of its file."""
     return {
         "platform": device.platform.name.strip(),
         "platform_version": device.platform.version.strip(),

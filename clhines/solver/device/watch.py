@@ -1,4 +1,4 @@
-"""Watch builds in a thread, and report on stderr if one takes long."""
+"""Report a build on stderr if it takes long, from a thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import pyopencl as cl
 
-SECONDS = 50.0  # after which something is said
-_SOONEST = 0.02  # s between two looks, at first
+SECONDS = 50.0  # time after which a build is reported
+_SOONEST = 0.02  # s between the first two looks
 
 
 @dataclass(eq=False)
 class _WatchedBuild:
-    """A build that is watched until it ends, or the event of a first launch."""
+    """A build in progress; of the first launch of a kernel, `event` shows the end."""
 
     what: str
     advice: str
@@ -58,13 +58,13 @@ class _Watcher:
                     return
 
     def _look(self) -> list[_WatchedBuild]:
-        """Drop items that have ended or were reported; return items to report now."""
+        """Return builds to report now, and stop watching them and all that have ended."""
         states = [(item, _state(item)) for item in self._items]
         waiting = [item for item, state in states if state == "waiting"]
         busy, now = any(state == "running" for _, state in states), time.monotonic()
         for item, state in states:
             if item.event is not None and (busy or state != "waiting"):
-                item.begin = now  # it may wait for another launch, or for its queue
+                item.begin = now  # it only waits for another launch, or for its queue
         late = [item for item in waiting if now - item.begin >= SECONDS]
         self._items = [item for item, state in states if state != "ended" and item not in late]
         return late
@@ -103,7 +103,7 @@ _ADVICE = (
 
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
-    """Report the block on stderr after `SECONDS`; the variable `switch` turns it off."""
+    """Report a block on stderr after `SECONDS`; the variable `switch` would turn it off."""
     item = _WatchedBuild(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:
@@ -113,5 +113,5 @@ def watching(what: str, switch: str = "") -> Iterator[None]:
 
 
 def first_launch(what: str, event: cl.Event) -> None:
-    """Report the first launch of a kernel on stderr if it waits for `SECONDS`."""
+    """Report on stderr if the first launch of a kernel does not start within `SECONDS`."""
     _WATCHER.add(_WatchedBuild(what, _ADVICE, time.monotonic(), event))

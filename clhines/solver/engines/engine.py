@@ -1,7 +1,8 @@
-"""The interface of engines: methods that `Solver` and `Factors` call on a way to solve a batch.
+"""The interface of engines, which `Solver` and `Factors` call.
 
-Arrays come checked and in natural order. `whole` and `lanes` are the engines; `lanes` leaves device
-order to `whole`, and `SolveEngine.device_order` is the way to it.
+Arrays come checked and in natural order. The engines are in `whole` and `lanes`. For arrays in
+device order, `SolveEngine.device_order` returns the object that solves them: `lanes` passes them on
+to `whole`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from clhines.solver.plan.templates import render
 
 
 class DeviceOrder(Protocol):
-    """Solves in device order, without waiting."""
+    """Solves of arrays in device order, without waiting."""
 
     plan: Plan
     order: Order
@@ -36,45 +37,42 @@ class DeviceOrder(Protocol):
         """Bring values from device into natural order."""
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
-        """Return launches that solve d, u, (l), b, and can be repeated."""
+        """Return the launches that solve d, u, (l), b; they can be enqueued again and again."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue such launches; `out` is the argument of `prepare`."""
+        """Enqueue launches of `prepare`, with the same `out`."""
 
 
 class EliminatedMatrix(Protocol):
-    """A matrix that an engine has eliminated."""
+    """A matrix that an engine has eliminated, to be solved for right-hand sides."""
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve for right-hand sides in NumPy arrays; waits."""
+        """Solve for right-hand sides in NumPy arrays, and wait."""
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
-        """Solve for right-hand sides on the device."""
+        """Enqueue a solve for right-hand sides on the device."""
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        """Return the launches of a solve in device order, which can be repeated."""
+        """Return the launches of a solve in device order; they can be enqueued again and again."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue such launches; `out` is the argument of `prepare`."""
+        """Enqueue launches of `prepare`, with the same `out`."""
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the matrix."""
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """Return d, u, (l), for methods with `SolveEngine.may_lose`."""
+        """Return the original d, u, (l)."""
 
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Solve for a small NumPy array of a `shape`, or return None: to be solved as usual."""
+        """Solve for a small NumPy `b` of a `shape`; None if only the other methods can do it."""
 
     def transposed(self) -> EliminatedMatrix:
-        """Return the transposed matrix, which has the same pivots; nothing is eliminated again."""
+        """Return the transposed matrix. It has the same pivots: nothing is eliminated again."""
 
 
 class SolveEngine:
-    """A way to solve one batch; `Solver` has one and asks nothing else of it.
-
-    `found_finite`: the last solve found that all values of b and x are finite.
-    """
+    """Base class of the engines. `found_finite`: the last solve met only finite b and x."""
 
     plan: Plan
     queue: cl.CommandQueue
@@ -87,29 +85,29 @@ class SolveEngine:
 
     @property
     def source(self) -> str:
-        """Generated OpenCL source of the plain solve."""
+        """OpenCL source of the kernels of a plain solve."""
         return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
 
     @property
     def method(self) -> str:
-        """Name of the method, for messages and to make the same engine elsewhere."""
+        """Name of the method, for messages and pickled factors."""
         return self.plan.method
 
     @property
     def may_lose(self) -> bool:
-        """Whether solutions may be inaccurate without an error: cyclic reduction adds up rows."""
+        """Whether solutions may lose digits without a report by the kernels (cyclic reduction)."""
         return METHODS[self.plan.method].chains_only
 
     @property
     def finds_finite(self) -> bool:
-        """Whether a solve from NumPy to NumPy may find that all values of b and x are finite."""
+        """Whether solves from NumPy to NumPy set `found_finite`."""
         return False
 
     def describe(self) -> str:
         return f"{self.plan.method}, {devices.label(self.queue.device)})"
 
     def device_order(self) -> DeviceOrder:
-        """Return the solver in device order."""
+        """Return the object that solves arrays in device order."""
         raise NotImplementedError
 
     def empty_like(self, b: np.ndarray) -> np.ndarray:
@@ -123,7 +121,7 @@ class SolveEngine:
         raise NotImplementedError
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> EliminatedMatrix:
-        """Eliminate d, u, (l), which are copied."""
+        """Eliminate a copy of d, u, (l)."""
         raise NotImplementedError
 
     def bad_pivots(self) -> BadPivots:

@@ -1,9 +1,9 @@
-"""Hosted: solves from NumPy to NumPy, with everything prepared that does not depend on the values.
+"""Prepared solves from NumPy to NumPy: kernels, buffers and arguments are kept between calls.
 
-`SharedMemorySolve` is for a small batch on a CPU: the host changes the order of the values, into
-memory that it shares with the device; one launch and nothing else. `BufferedSolve` uses the host's
-arrays in place where a CPU can; elsewhere values are copied to kept buffers, through pinned memory
-if that helps.
+`SharedMemorySolve` is for small batches on a CPU: the host brings the values into device order, in
+memory that it shares with the device, so that a solve is one launch. `BufferedSolve` uses the
+host's arrays in place if a CPU can; else it copies values to kept buffers, through pinned memory if
+that is faster.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from clhines.solver.plan.plan import Plan
 
 
 class Transfer:
-    """Copies of one solver: through pinned memory, without a copy, or by the runtime."""
+    """Copies between host and device for one solver: lent, pinned, or by the runtime."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
 
     def bring(self, a: np.ndarray, buffers: Buffers, name: str) -> cla.Array:
-        """Return values on the device: lent until the solve has ended, or copied to a buffer."""
+        """Return a host array on the device: lent until the solve ends, or copied to a buffer."""
         if self.lends(a):
             return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
         return self.copied(a, buffers.view(name, a.shape))
 
     def lends(self, a: np.ndarray) -> bool:
-        """Whether the device uses the memory of a host array in place."""
+        """Whether the device uses a host array in place."""
         return copies.lends(self.device, a)
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
-        """Copy values to an array on the device, after the enqueued commands, and return it."""
+        """Copy a host array to `target` on the device in the queue's order; return `target`."""
         if self.staged(a.nbytes):
             sent = self.copies.send([(list(np.atleast_2d(a)), target.base_data)])
             only_event(target, sent)
@@ -53,12 +53,12 @@ class Transfer:
         return self.copied(a, cla.empty(self.queue, a.shape, a.dtype))
 
     def staged(self, size: int) -> bool:
-        """Whether an array of that many bytes is copied through pinned memory."""
+        """Whether an array of `size` bytes is copied by several threads through pinned memory."""
         return size >= copies.LEAST_BYTES and copies.helps(self.device)
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
-        """Pinned pieces of all calls, which take turns; made when first needed."""
+        """Pinned memory that the calls use in turn."""
         return copies.Pins(self.queue)
 
     @functools.cached_property
@@ -75,7 +75,7 @@ class Transfer:
 
 
 class FinishOnError:
-    """Context that lets an error out only when nothing runs on a queue; faster than a generator."""
+    """Context that waits for a queue before an error leaves it; faster than a generator."""
 
     __slots__ = ("_queue",)
 
@@ -91,7 +91,7 @@ class FinishOnError:
                 self._queue.finish()
 
 
-SHARED_VALUES = 8192  # most values in b: with more, the host takes longer than kernels
+SHARED_VALUES = 8192  # most values in b: for more, kernels change the order faster than the host
 
 
 def prefers_shared(resident: Resident, rows: int) -> bool:
@@ -100,7 +100,7 @@ def prefers_shared(resident: Resident, rows: int) -> bool:
 
 
 def solves_by_values(resident: Resident) -> bool:
-    """Whether factors are best kept as values: each solve eliminates anew, and copies nothing."""
+    """Whether factors are best kept as NumPy arrays: each solve eliminates, but copies nothing."""
     if any(launch.part.keeps_factors for launch in resident.launches):
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
@@ -110,7 +110,7 @@ def solves_by_values(resident: Resident) -> bool:
 def pin_buffers(
     plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
 ) -> list[Buffer]:
-    """Pinned memory for operands, unless `staged` copies of that many bytes, and for the status."""
+    """List the pinned memory for arrays that are not `staged`, and for the status."""
     n, item = plan.forest.num_nodes, dtype.itemsize
     sizes = {name: n * (rows if name in "bx" else 1) for name in names}
     together = sum(size for name, size in sizes.items() if name != "x") * item
@@ -123,7 +123,7 @@ def pin_buffers(
 
 
 class Carrier:
-    """Copies between host and device buffers: values in `names`, and the status."""
+    """Copies of the arrays `names` and of the status between the host and device buffers."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Carrier:
         if copies.helps(self.queue.device):
             pins = pin_buffers(plan, dtype, names, rows, transfer.staged)
         self._pins = {b.name: transfer.pins.get(b.name, b.size, b.dtype) for b in pins}
-        self._under_way: list[cl.Event] = []  # copies: dropping one waits for it
+        self._under_way: list[cl.Event] = []  # copies: pyopencl waits when one is deleted
         self._waits = self._pins.get("status") is None
         self._source = None if status is None else status.base_data
         self.status = np.zeros(plan.forest.num_cells if status is not None else 0, np.int32)
@@ -147,7 +147,7 @@ class Carrier:
             self.status = self._pins.get("status", self.status)
 
     def bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
-        """Copy values to the device; copies from pinned memory start at once."""
+        """Copy values to device buffers; copies from pinned memory start at once."""
         size = sum(a.nbytes for _, a, _ in values)
         if self._transfer.staged(size):
             parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
@@ -161,7 +161,7 @@ class Carrier:
                 self._under_way += copies.write(self.queue, to, pin, a)
 
     def read_status(self, source: cl.Buffer | None = None, wait: bool = False) -> None:
-        """Copy the status from `source`, or as usual; it arrives before later copies do."""
+        """Enqueue a copy of the status, from `source` or the usual buffer; with `wait` end it."""
         source = source or self._source
         if source is not None:
             wait |= self._waits
@@ -183,7 +183,7 @@ class Carrier:
 
 
 class SharedMemorySolve:
-    """Solves of small batches by a CPU, in memory that it shares with the host."""
+    """Solve small batches on a CPU in memory that it shares with the host."""
 
     finds_infinite = False
 
@@ -209,7 +209,7 @@ class SharedMemorySolve:
         self._places[plan.gather[places]] = places
 
     def solve(self, system: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """Solve d, u, (l), b and wait; the status, (num_cells,) int32, is valid until the next."""
+        """Solve d, u, (l), b, and wait; return the status, (num_cells,), until the next call."""
         self._run(system)
         x = self._values["x"]
         if target.flags.c_contiguous:
@@ -219,7 +219,7 @@ class SharedMemorySolve:
         return self._values["status"]
 
     def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
-        self._run(system)  # whatever `b` holds, which is finite or not: pivots know nothing of it
+        self._run(system)  # with any values in `b`: pivots do not depend on it
         return self._values["status"]
 
     def _run(self, system: dict[str, np.ndarray]) -> None:
@@ -235,11 +235,12 @@ class SharedMemorySolve:
 
 
 class BufferedSolve:
-    """Solves in kept buffers, or in the host's arrays if the device can use them.
+    """Solve in kept buffers, or in the host's arrays if the device can use them.
 
-    A matrix is `packed`, as of `Resident.make_factors`, or `natural`; the status `factored` goes
-    with either. With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite,
-    and so where those of b are not: no method drops a value of b.
+    `names` are the arrays that each call brings. A matrix that is on the device already is `packed`
+    (by `Resident.make_factors`) or `natural`; `factored` is its status. If `finds_infinite`, the
+    status has `NOT_FINITE` for an x that is not finite. That includes each b that is not finite, as
+    no method drops a value of b.
     """
 
     def __init__(
@@ -276,7 +277,7 @@ class BufferedSolve:
         shape = (size,) if rows == 1 else (rows, size)
         shapes = {name: shape if name in "bx" else (size,) for name in (*names, "x")}
         if self.natural:
-            slots = {  # its buffer stands for an array that is never the host's
+            slots = {  # an array that is never lent always has its own buffer
                 k: Slot(one, name=k) if self._may_lend else Slot(one, buffers[k].base_data)
                 for k, one in shapes.items()
             }
@@ -309,7 +310,7 @@ class BufferedSolve:
         return self._status
 
     def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
-        """See `SharedMemorySolve`; for kernels in natural order that use the host's arrays."""
+        """Return the status of d, u, (l), which the kernels must use in place."""
         self._launch(system, self._lent(system), None)
         self._carrier.read_status(wait=True)
         self.queue.finish()
@@ -324,7 +325,7 @@ class BufferedSolve:
     def _launch(
         self, system: dict[str, np.ndarray], sources: dict[str, cl.Buffer], lent: cl.Buffer | None
     ) -> cl.Buffer:
-        """Copy the values that are not lent, launch, and return the buffer of the solution."""
+        """Copy the values that are not lent, enqueue the launches, and return the buffer of x."""
         queue, buffers, bring = self.queue, self.buffers, self._carrier.bring
         if self.natural:
             brought = [(k, a, buffers[k].base_data) for k, a in system.items() if k not in sources]
@@ -336,7 +337,7 @@ class BufferedSolve:
                 return buffers["x"].base_data
             sources |= {name: to for name, _, to in brought}
             sources["x"] = buffers["x"].base_data if lent is None else lent
-            sources.setdefault("b", sources.get("d"))  # to eliminate only, any values do
+            sources.setdefault("b", sources.get("d"))  # any values, if this only eliminates
             for step in self._steps:
                 step.run_with(queue, sources)
             return sources["x"]
@@ -358,7 +359,7 @@ class BufferedSolve:
 
 
 class Elimination:
-    """Eliminations to new device arrays, in natural order."""
+    """Eliminate matrices into new device arrays in natural order."""
 
     def __init__(
         self, resident: Resident, transfer: Transfer, buffers: Buffers, names: Sequence[str]
@@ -372,7 +373,7 @@ class Elimination:
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
     def run(self, matrix: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
-        """Bring a matrix, eliminate it, and return the status, valid until the next call."""
+        """Copy a matrix to `targets`, eliminate it, and return the status until the next call."""
         self._carrier.bring([(name, a, targets[name]) for name, a in matrix.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)

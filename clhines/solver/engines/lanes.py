@@ -1,12 +1,12 @@
-"""The engine of chains on a CPU, which keeps eliminated matrices in lanes.
+"""The engine for chains on a CPU: a chain per lane of a vector, and kept eliminated matrices.
 
-The kernels of ``lanes.mako`` read and write natural order, and need a few numbers per chain and no
-table of rows. Factors are solved by them, and so are few long chains, for which nothing is planned
-before the first solve. All else is left to the `usual` engine.
+The kernels of ``lanes.mako`` use natural order; their tables have a few numbers per chain instead
+of one per row. They solve with factors, and solve a few long chains, for which no plan is made
+before it is needed. The usual engine, `make_usual`, does everything else.
 
-Kept factors are the eliminated matrix. Small batches are copied to memory that kernels and host
-share (fine-grained SVM). There a call changes no argument of the kernel, and one work-item solves,
-so that one thread of the device has to wake up.
+Factors are the eliminated matrix. For small batches b and x are copied to memory that kernels and
+host share (fine-grained SVM). So the kernel's arguments never change, and one work-item solves: a
+single thread of the device has to wake up.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from clhines.solver.plan.plan import Limits, Plan, real_name
 from clhines.solver.plan.templates import render
 
 _ITEMS = 4  # work-items per core
-_ITEM_VALUES = 1 << 16  # at least per work-item: fewer take less time than waking a thread
+_ITEM_VALUES = 1 << 16  # least values per work-item: to wake a thread takes as long
 _SMALL_VALUES = 1 << 16  # most values in b that are copied to shared memory
-_MOST_RHS = 4  # for one chain; more right-hand sides go into lanes elsewhere
+_MOST_RHS = 4  # most right-hand sides for a chain without lanes; `ManySolve` has more in lanes
 
 
 class LanesEngine(SolveEngine):
-    """Engine of chains in `blocks`; `make_usual` makes the engine for all other calls.
+    """Solves chains in `blocks`; `make_usual` makes the engine for all other calls.
 
-    `is_lazy`: the usual engine is made when first needed, and solves go by the blocks.
+    If `is_lazy`, the usual engine is only made when needed, and solves use the blocks. Else only
+    factors do.
     """
 
     may_lose = False
@@ -60,7 +61,7 @@ class LanesEngine(SolveEngine):
         self.forest, self.blocks, self.dtype, self.queue = forest, blocks, dtype, queue
         self._limits, self._make_usual, self._is_lazy = limits, make_usual, is_lazy
         self.kernel_events: list[cl.Event] = []
-        self._bad: Callable[[], BadPivots] | None = None  # after the last solve
+        self._bad: Callable[[], BadPivots] | None = None  # returns those of the last solve
         tables = {
             "block_first": blocks.first,
             "lane_first": forest.cell_offsets[blocks.chain],
@@ -75,7 +76,7 @@ class LanesEngine(SolveEngine):
         if not is_lazy:
             _ = self.usual
 
-    # -- calls of the usual engine -----------------------------------------------------------------
+    # -- calls that go to the usual engine ---------------------------------------------------------
 
     @cached_property
     def usual(self) -> Any:
@@ -104,7 +105,7 @@ class LanesEngine(SolveEngine):
     def finds_finite(self) -> bool:
         return self._is_lazy or bool(self.usual.finds_finite)
 
-    # -- of every engine ---------------------------------------------------------------------------
+    # -- properties of an engine -------------------------------------------------------------------
 
     @property
     def memory(self) -> Memory:
@@ -185,7 +186,7 @@ class LanesEngine(SolveEngine):
         return self._new_status()
 
     def take_finite(self) -> bool:
-        """Return whether all solutions were finite since the last question; waits."""
+        """Wait, and return whether all solutions since the last call were finite."""
         finite = not values_of(self.not_finite, self.queue)[0]
         if not finite:
             set_soon(self.not_finite, 0, np.zeros(1, np.int32), self.queue)
@@ -193,7 +194,7 @@ class LanesEngine(SolveEngine):
         return finite
 
     def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
-        """Lend a host array to the device, or copy it; results need no copy (`brings` False)."""
+        """Return a buffer for a host array: lent or kept; it gets the values only if `brings`."""
         if copies.lends(self.queue.device, a):
             return copies.lend(self.queue, a, not brings)
         kept = self._copied[name].of([Buffer(name, a.size, self.dtype)])[name].base_data
@@ -202,7 +203,7 @@ class LanesEngine(SolveEngine):
         return kept
 
     def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
-        """Wait until a host array has the values of the buffer that stands for it."""
+        """Wait until a host array has the values that kernels write to its buffer."""
         if copies.lends(self.queue.device, a):
             copies.returned(self.queue, buffer, a)
         else:
@@ -213,7 +214,7 @@ class LanesEngine(SolveEngine):
         return [Buffer(name, self.blocks.size, self.dtype) for name in names]
 
     def items(self, rows: int) -> int:
-        """Work-items that solve for so many right-hand sides."""
+        """Return the number of work-items that solve for `rows` right-hand sides."""
         tasks, values = self.blocks.num_blocks * rows, self.blocks.size * rows
         most = min(_ITEMS * self._limits.compute_units, tasks)
         return max(1, min(most, values // _ITEM_VALUES))
@@ -223,7 +224,7 @@ class LanesEngine(SolveEngine):
         return {}
 
     def kernel(self, name: str, symmetric: bool) -> program.NamedKernel:
-        """Return a new kernel with the arguments that all calls have in common."""
+        """Return a new kernel; the arguments that all calls share are set."""
         return program.NamedKernel(
             self.queue.context,
             self.spec(symmetric),
@@ -246,13 +247,13 @@ class LanesEngine(SolveEngine):
         self.kernel_events.append(kernel.launch(self.queue, arguments, (items,), (1,)))
 
     def values(self, items: int) -> cl.Buffer:
-        """Return room for the block of each work-item."""
+        """Return scratch memory with space for one block per work-item."""
         size = items * self.blocks.room * self.blocks.lanes
         return self._room.of([Buffer("values", size, self.dtype)])["values"].base_data
 
 
 class EliminatedLanes:
-    """A matrix that the engine has eliminated; see `engine.EliminatedMatrix`."""
+    """An `engine.EliminatedMatrix` in lanes; `matrix` is the original one, on the host."""
 
     def __init__(
         self,
@@ -263,7 +264,7 @@ class EliminatedLanes:
     ) -> None:
         self._engine, self._matrix, self._buffers = engine, matrix, buffers
         self._symmetric, self._status = "up" not in buffers, status
-        self._small: _SmallSolve | None = None  # made by the second solve: many are solved once
+        self._small: _SmallSolve | None = None  # made by the second solve: often there is one
         self._solved_before = False
 
     def bad_pivots(self) -> BadPivots:
@@ -319,7 +320,7 @@ class EliminatedLanes:
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
         return None if self._small is None else self._small.solve(b, out, shape)
 
-    # -- calls of the usual engine -----------------------------------------------------------------
+    # -- calls that go to the usual engine ---------------------------------------------------------
 
     @cached_property
     def _usual(self) -> Any:
@@ -337,7 +338,7 @@ class EliminatedLanes:
 
 
 class _SmallSolve:
-    """Solves of one right-hand side in shared memory, by a kernel whose arguments stay."""
+    """Solve for one right-hand side in shared memory, by a kernel whose arguments never change."""
 
     def __init__(
         self, engine: LanesEngine, symmetric: bool, buffers: Mapping[str, cl.Buffer]
@@ -358,7 +359,7 @@ class _SmallSolve:
         self._kernel = kernel.built
 
     def solve(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Return the solution; None if the arrays are unusual, or a value is not finite."""
+        """Return the solution; None for arrays of other types, and if a value is not finite."""
         if type(b) is not np.ndarray or b.dtype is not self._dtype or b.shape != shape:
             return None
         if out is None:

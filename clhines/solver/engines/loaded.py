@@ -1,4 +1,4 @@
-"""A plan on a queue: its tables and kernels, its scratch and status, its launches."""
+"""A plan on a queue: its tables and kernels, scratch and status, and its launches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solver.plan.kernel_spec import NOT_FINITE, STATUS, TemplateSpec
 from clhines.solver.plan.plan import Part, Plan
 
-_FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
+_FAR = ("far_low", "far_mid", "far_up", "far_right")  # names of scratch in ``reduction.mako``
 
 
 @dataclass(frozen=True)
 class PermuteSpec(TemplateSpec):
-    """``permute.mako``: between natural and device order; `real` is ``double`` or ``float``."""
+    """Spec of ``permute.mako``, whose kernels convert between natural and device order."""
 
     template: ClassVar[str] = "solver/around/permute"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -46,7 +46,7 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel with its constant arguments; the step with key `arguments_of` set the others."""
+    """A kernel with its tables; `arguments_of` is the key of the step whose arguments are set."""
 
     kernel: program.Kernel
     values: int
@@ -56,7 +56,7 @@ class _Bound:
 
 
 class Slot:
-    """An array in `memory` that is always the same, or one passed by `name` in each call."""
+    """Stands for an array: with fixed `memory`, or for a buffer that each call passes by `name`."""
 
     def __init__(self, shape: tuple[int, ...], memory: object = None, name: str = "") -> None:
         self.shape, self.ndim, self.name = shape, len(shape), name
@@ -64,18 +64,18 @@ class Slot:
 
 
 class Step(NamedTuple):
-    """One launch with its arguments, which are set again after another step has used the kernel."""
+    """One launch with its arguments; they are set again if another step has used the kernel."""
 
     bound: _Bound
     arguments: tuple[int | cl.Buffer | cl.SVM | Slot, ...]
     items: tuple[int]
     work_group: tuple[int]
-    key: object  # different for each step
+    key: object  # identifies the step
 
     def run(self, queue: cl.CommandQueue, wait_for: list[cl.Event] | None) -> cl.Event:
         bound = self.bound
         if bound.arguments_of is not self.key:
-            bound.arguments_of = None  # some arguments of each, if the next line raises
+            bound.arguments_of = None  # the next line may raise after it has set some arguments
             bound.kernel.set_args(*self.arguments)
             bound.arguments_of = self.key
         event = cl.enqueue_nd_range_kernel(
@@ -86,7 +86,7 @@ class Step(NamedTuple):
         return event
 
     def run_with(self, queue: cl.CommandQueue, buffers: Mapping[str, cl.Buffer]) -> cl.Event:
-        """Enqueue it with the buffers that slots without memory stand for, by their names."""
+        """Enqueue the launch with the buffers of this call for the slots without memory."""
         bound = self.bound
         bound.arguments_of = None
         bound.kernel.set_args(
@@ -96,20 +96,18 @@ class Step(NamedTuple):
 
 
 class Launch:
-    """One part of a plan on a queue: its index tables, and its kernels, built on first use."""
+    """One part of a plan on a queue: its index tables, and its kernels, built when first used."""
 
     def __init__(self, part: Part, plan: Plan, number: int, buffers: Buffers) -> None:
         self.part, self.plan, self._number, self._buffers = part, plan, number, buffers
         self.queue = buffers.queue
         self.tables = self._put(part.tables)
         self._kernels: dict[tuple[bool, int, str, bool], _Bound] = {}
-        self.expands: Launch | None = (
-            None  # the launch that expands the pieces that this one reduces
-        )
+        self.expands: Launch | None = None  # the launch that expands what this one reduces
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
-        """Further tables of the kernel for natural order, allocated on first use."""
+        """Additional tables of the kernel for natural order, allocated when first used."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
         if self.expands is not None:
             index = self.expands.natural_tables["natural_index"]
@@ -145,8 +143,8 @@ class Launch:
         factor: str = "",
         natural: bool = False,
     ) -> list[Step]:
-        """Return the launches for some rows of b and x; `arrays` by name, see `takes`."""
-        natural = natural and not self.part.source  # reduced systems have no other order
+        """Return the launches for some rows of b and x; `arrays` has the spec's arrays by name."""
+        natural = natural and not self.part.source  # reduced systems are always in device order
         bound = self._bound(symmetric, len(rows), factor, natural)
         buffers = [arrays[name].base_data for name in bound.takes]
         size = self.part.spec.work_group
@@ -163,7 +161,7 @@ class Launch:
 
 
 class Resident:
-    """One plan on one queue: its launches, scratch and status."""
+    """A plan on a queue: its launches, and its buffers for tables, scratch and status."""
 
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
@@ -187,7 +185,7 @@ class Resident:
 
     @property
     def factor(self) -> cla.Array | None:
-        """Scratch for the factors, allocated on first use; None if no part needs it."""
+        """Scratch for factors, allocated when first used; None if no part needs it."""
         return self.buffers["factor"] if self.plan.needs_factor else None
 
     def solve(
@@ -217,7 +215,11 @@ class Resident:
         natural: bool = False,
         status: cla.Array | Slot | None = None,
     ) -> list[Step]:
-        """Return the launches of a solve, in device or `natural` order, or by `make_factors`."""
+        """Return the launches of a solve; operands are d, u, (l), b.
+
+        They are in device order, or in natural order if `natural`. With the status `factored` the
+        matrix comes from `make_factors`.
+        """
         if status is None:
             status = self.status if factored is None else factored
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
@@ -246,7 +248,7 @@ class Resident:
     def make_factors(
         self, matrix: Sequence[cla.Array], buffers: Buffers
     ) -> tuple[cla.Array, cla.Array]:
-        """Enqueue the elimination; return inverse pivots, or `d`, and the status."""
+        """Enqueue the elimination; return the factors, and the status."""
         able = [launch for launch in self.launches if launch.part.keeps_factors]
         factors = matrix[0]
         if able:
@@ -262,7 +264,7 @@ class Resident:
         for launch in able:
             run = self.run(launch.steps(arrays, len(matrix) == 2, range(1), "make"), events)
             only_event(factors, run[-1])
-        if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
+        if len(able) < len(self.plan.parts):  # a solve of zeros gives the pivots of the others
             b, x = buffers["b"], buffers["x"]
             set_zero(b, self.queue)
             events = [*b.events, *factors.events]
@@ -271,7 +273,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Return arrays for reduced systems of cut cells, allocated on first use."""
+        """Return operands and x of each reduced system, allocated when first used."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -291,7 +293,7 @@ class Resident:
         return target
 
     def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
-        """Pack three arrays of one row each, and read the table of places once."""
+        """Pack three arrays of one row each, which reads the gather table once."""
         arrays = *sources, *targets
         events = [e for a in arrays for e in a.events]
         event = self._permute(self._pack_three, [a.base_data for a in arrays], None, events)
@@ -301,7 +303,7 @@ class Resident:
     def pack_buffers(
         self, sources: Mapping[str, cl.Buffer], targets: Mapping[str, cl.Buffer], rows: int
     ) -> None:
-        """Pack buffers, `b` with several rows; three buffers at once if possible."""
+        """Pack buffers; `b` has `rows` rows. Three buffers go together if possible."""
         left = list(sources)
         if rows == 1 and len(left) >= len("dub"):
             three = [sources[k] for k in "dub"] + [targets[k] for k in "dub"]
@@ -321,18 +323,18 @@ class Resident:
         rows: int | None,
         wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue a kernel of ``permute.mako``, in one dimension without `rows`."""
+        """Enqueue a kernel of ``permute.mako``; the kernel for three arrays has no `rows`."""
         plan, (items, group) = self.plan, self._groups
         size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
         kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
         return cl.enqueue_nd_range_kernel(self.queue, kernel, size, local, wait_for=wait_for)
 
     def first_bad(self, status: cla.Array | None = None) -> BadPivots:
-        """Wait, and return the bad pivots and lost digits of a status on the device."""
+        """Wait, and return the bad pivots and lost digits that a status on the device reports."""
         return self.bad_of((self.status if status is None else status).get(self.queue))
 
     def bad_of(self, status: np.ndarray) -> BadPivots:
-        """Return the same as `first_bad`, from a status on the host."""
+        """Return the bad pivots and lost digits that a status on the host reports."""
         cells = np.flatnonzero(status & ~NOT_FINITE)
         if not len(cells):
             return NO_PIVOTS
@@ -351,11 +353,11 @@ def _names(symmetric: bool) -> list[str]:
 def _reduced(
     names: Sequence[str], rest: Sequence[cla.Array | Slot], x: cla.Array | Slot
 ) -> dict[str, cla.Array | Slot]:
-    """Return the arrays of a reduced system by the names that parts before and after it use."""
+    """Return the arrays of a reduced system by the names of kernels that write or read it."""
     system = {f"rest_{name}": a for name, a in zip(names, rest)}
     return {**system, **dict(zip(_FAR, [*rest[:3], x])), "rest_x": x}
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Replace the events of `a` by one: with ten, `Array.add_event` would wait."""
+    """Make `event` the only event of an array: `Array.add_event` would wait if there are ten."""
     a.events[:] = [event]

@@ -1,10 +1,10 @@
-"""Many right-hand sides of few cells, in lanes over the right-hand sides.
+"""Solve few cells for many right-hand sides: a lane per right-hand side.
 
-The methods put cells or branches side by side, and take a few right-hand sides in a launch. If
-there are few cells and many right-hand sides, the right-hand sides fill the device better: each
-cell is eliminated once, and each lane solves for one right-hand side. On a CPU a work-item copies a
-block of right-hand sides into its cache, solves there, and copies the solutions out. On a GPU a
-work-item has one right-hand side, of which it reads several values at once.
+The methods have a lane per cell or branch, and a launch for a few right-hand sides. If there are
+few cells and many right-hand sides, the right-hand sides fill the device better: each cell is
+eliminated once, and each lane solves for one right-hand side. A work-item of a CPU copies a block
+of right-hand sides into its cache, solves there, and copies the solutions out. A work-item of a GPU
+has one right-hand side, of which it reads several values at once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from clhines.solver.plan.by_cell.many import many_spec, steps_of
 from clhines.solver.plan.kernel_spec import NOT_FINITE
 from clhines.solver.plan.plan import Limits, real_name
 
-_ITEMS = 4  # work-items of a CPU per core
-_VALUE_BYTES = 256 << 20  # right-hand sides on the device at once, beyond one block
+_ITEMS = 4  # work-items per core of a CPU
+_VALUE_BYTES = 256 << 20  # most bytes of right-hand sides, or of kept scratch, on the device
 
 
 @dataclass(frozen=True, eq=False)
 class EliminatedCells:
-    """A matrix by step: inverse pivots, entries u, and l over the pivots, (n,) each."""
+    """An eliminated matrix in elimination order, (n,) each; `factor` is l over the pivot."""
 
     inverse: cla.Array
     up: cla.Array
@@ -42,7 +42,7 @@ class EliminatedCells:
 
 
 class ManySolve:
-    """Solves for many right-hand sides, (k, n), in natural order, on a plan's queue."""
+    """Solve for many right-hand sides, (k, n), in natural order, on the queue of a plan."""
 
     def __init__(self, resident: Resident, transfer: hosted.Transfer, limits: Limits) -> None:
         self._resident, self._transfer, self._limits = resident, transfer, limits
@@ -62,7 +62,7 @@ class ManySolve:
         self._kernels: dict[str, program.NamedKernel] = {}
         self._values: cla.Array | None = None
         self._carriers: dict[int, hosted.Carrier] = {}
-        self._status: np.ndarray | None = None  # after the last solve from the host, if it was read
+        self._status: np.ndarray | None = None  # of the last solve, if it has been copied
         self._kept, self._kept_rows = KeptBuffers(self.queue), KeptBuffers(self.queue)
 
     def _put(self, values: np.ndarray) -> cla.Array:
@@ -81,9 +81,9 @@ class ManySolve:
     # -- the matrix ------------------------------------------------------------------------------
 
     def eliminate(self, matrix: Mapping[str, Array], keep: bool) -> EliminatedCells:
-        """Enqueue the elimination of d, u, (l), (n,) each; without `keep`, results share memory.
+        """Enqueue the elimination of d, u, (l), (n,) each; only with `keep` the result may stay.
 
-        Host arrays must stay as they are until the next solve with the result has ended.
+        Host arrays must not change until the next solve with the result has ended.
         """
         made, buffers = self._new() if keep else self._shared, self._on_device(matrix)
         buffers.setdefault("l", buffers["u"])
@@ -97,7 +97,7 @@ class ManySolve:
         return made
 
     def _on_device(self, matrix: Mapping[str, Array]) -> dict[str, cl.Buffer]:
-        """Return the buffers of arrays; host arrays are lent, or copied to kept buffers."""
+        """Return buffers with the values of arrays: host arrays are lent, or copied."""
         host = {name: a for name, a in matrix.items() if isinstance(a, np.ndarray)}
         device = {name: a for name, a in matrix.items() if not isinstance(a, np.ndarray)}
         buffers = {name: a.base_data for name, a in device.items()}
@@ -110,11 +110,11 @@ class ManySolve:
         return buffers | targets
 
     def _carrier(self, rows: int) -> hosted.Carrier:
-        """Return a carrier of so many rows, which is kept for the next call."""
+        """Return the carrier for `rows` right-hand sides, kept for the next call."""
         if rows not in self._carriers:
             names, status = ("d", "u", "l", "b", "x"), self._shared.status
             carrier = hosted.Carrier(self._resident, self._transfer, names, rows, status)
-            for old in [k for k in self._carriers if k != 1]:  # 1: of matrices
+            for old in [k for k in self._carriers if k != 1]:  # 1 brings matrices
                 del self._carriers[old]
             self._carriers[rows] = carrier
         return self._carriers[rows]
@@ -130,7 +130,7 @@ class ManySolve:
         return self._new()
 
     def status(self, matrix: EliminatedCells) -> tuple[BadPivots, bool]:
-        """Wait, and return the bad pivots, and whether the last solutions are finite."""
+        """Wait; return the bad pivots, and whether the last solutions are finite."""
         status = self._status
         if status is None:
             status = values_of(matrix.status, self.queue)
@@ -150,13 +150,13 @@ class ManySolve:
         return event
 
     def solve_host(self, matrix: EliminatedCells, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve for rows in NumPy arrays, (k, n); waits. `target` may be `b`."""
+        """Solve for rows in NumPy arrays, (k, n), and wait; `target` may be `b`."""
         n, step = b.shape[1], len(b)
         if not copies.lends_all(self.queue.device):
             step = max(1, _VALUE_BYTES // (n * self.dtype.itemsize))
         for top in range(0, len(b), step):
             some = np.ascontiguousarray(b[top : top + step])
-            part = target[top : top + step] if step < len(b) else target  # which may be pinned
+            part = target[top : top + step] if step < len(b) else target  # may be pinned
             out = part if part.flags.c_contiguous else np.empty(part.shape, part.dtype)
             self._solve_rows(matrix, some, out)
             if out is not part:
@@ -202,7 +202,7 @@ class ManySolve:
         return self._launch("substitute", arguments, size, group, waits)
 
     def _room(self, count: int) -> cl.Buffer:
-        """Return room for values, which is kept for the next call if it is not large."""
+        """Return scratch for `count` values, kept for the next call unless it is large."""
         if self._values is None or self._values.size < count:
             self._values = None
             self._values = cla.empty(self.queue, count, self.dtype)

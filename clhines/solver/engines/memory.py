@@ -1,7 +1,7 @@
-"""Device memory: lists of buffers, which are counted and then allocated.
+"""Device memory: lists of buffers, which are first counted and then allocated.
 
-A list of `Buffer` is the only account: `Room` and `Solver.memory` add up its bytes, and `Buffers`
-allocates device memory from the same list. An unlisted buffer cannot be allocated.
+Both sides use the same list of `Buffer`: `Room` and `Solver.memory` add up its bytes, and `Buffers`
+allocates its memory. So nothing is allocated that was not counted.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Buffer:
 
 
 class Buffers:
-    """Device buffers of a list, each allocated when it is first used."""
+    """Device buffers of a list; each is allocated when it is first used."""
 
     def __init__(self, listed: Sequence[Buffer], queue: cl.CommandQueue) -> None:
         self.listed, self.queue = {one.name: one for one in listed}, queue
         self._arrays: dict[str, cla.Array] = {}
 
     def __getitem__(self, name: str) -> cla.Array:
-        """Return the whole buffer, (size,); `KeyError` for one that is not listed."""
+        """Return the whole buffer, (size,); `KeyError` if it is not in the list."""
         if name not in self._arrays:
             one = self.listed[name]
             self._arrays[name] = cla.Array(self.queue, one.size, one.dtype)
@@ -66,7 +66,7 @@ class Buffers:
 
 
 class KeptBuffers:
-    """Buffers that stay until others are asked for: releasing one makes some drivers wait."""
+    """Buffers that are kept between calls, because releasing one makes some drivers wait."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -78,7 +78,7 @@ class KeptBuffers:
 
     def of(self, listed: list[Buffer]) -> Buffers:
         if self._kept is None or not self.holds(listed):
-            self._kept = None  # before others are taken
+            self._kept = None  # release these before new ones are allocated
             self._kept = Buffers(listed, self._queue)
         return self._kept
 
@@ -91,7 +91,7 @@ def total(listed: Iterable[Buffer]) -> int:
 
 
 def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
-    """List the tables and the status of a plan; `natural` adds the tables for natural order."""
+    """List a plan's tables and status; `natural` adds the tables for natural order."""
     listed = [
         Buffer("gather", plan.packed_size, _INT),
         Buffer("status", plan.forest.num_cells, _INT),
@@ -122,14 +122,14 @@ def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> lis
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """List the values for a solve from NumPy to NumPy, and one array in the other order."""
+    """List the values of a solve from NumPy to NumPy, in natural or device order."""
     n = plan.forest.num_nodes
     listed = operand_buffers(n if natural else plan.packed_size, dtype, operands, rows)
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
 
 
 def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """List the values for a matrix that is eliminated once, and for solves with it."""
+    """List the values of a matrix that is eliminated once, and of solves with it."""
     listed = value_buffers(plan, dtype, operands, rows, False)
     listed.append(Buffer("factored", plan.forest.num_cells, _INT))
     able = any(part.keeps_factors for part in plan.parts)
@@ -137,7 +137,7 @@ def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> lis
 
 
 def natural_factor_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
-    """Matrix of `Whole.factor` that stays on the device in natural order, and its status."""
+    """List a matrix of `Whole.factor` that stays on the device in natural order, and its status."""
     names = [name for name in OPERANDS[operands] if name != "b"]
     status = Buffer("status", plan.forest.num_cells, _INT)
     return [*(Buffer(name, plan.forest.num_nodes, dtype) for name in names), status]
@@ -163,7 +163,7 @@ class Room:
     dtype: np.dtype
 
     def needed(self, plan: Plan) -> int:
-        """Return the most memory that a batch with one right-hand side uses, in bytes."""
+        """Return the bytes that solves and factors need with one right-hand side."""
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan) -> bool:
@@ -171,14 +171,14 @@ class Room:
         return one <= self.largest and self.needed(plan) <= self.memory
 
     def rows_at_once(self, plan: Plan) -> int:
-        """Right-hand sides per launch that fit; at least 1."""
+        """Return the number of right-hand sides per launch that fit; at least 1."""
         most = max(part.max_rhs for part in plan.parts)
         one = plan.packed_size * self.dtype.itemsize
         needed = total(most_buffers(plan, self.dtype, most))
         return most if needed <= self.memory and one * most <= self.largest else 1
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that does not fit."""
+        """Raise `DeviceMemoryError` for a plan that does not fit."""
         if self.fits(plan):
             return
         array = size_text(plan.packed_size * self.dtype.itemsize)
@@ -192,7 +192,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Memory:
-    """Largest memory use when a batch is solved."""
+    """Most memory that solves of a batch use, in bytes."""
 
     device: int  # bytes of device memory: values in both orders, factors, tables
     pinned: int  # bytes of pinned host memory, through which values are copied

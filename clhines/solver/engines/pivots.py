@@ -1,4 +1,4 @@
-"""Reports of kernels: bad pivots of each cell, and diagonals that lost digits."""
+"""Reports of kernels: cells with bad pivots, and cells whose elimination lost digits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from clhines.solver.forest import Forest
 
 
 class BadPivots(NamedTuple):
-    """Cells, a node (by its natural index) in each, and whether its pivot is `bad`.
-
-    Pivots of the others are good, but the elimination lost digits at this node, see `GROWTH`.
-    """
+    """Cells that kernels report, and a node of each: with a `bad` pivot, else with lost digits."""
 
     cells: np.ndarray
     nodes: np.ndarray
@@ -25,11 +22,11 @@ class BadPivots(NamedTuple):
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def moved(self, cell: int, node: int) -> BadPivots:
-        """Count from the first cell and node of a larger batch."""
+        """Add the first cell and node of a part to its numbers within the part."""
         return BadPivots(self.cells + cell, self.nodes + node, self.bad)
 
     def first(self, bad: bool) -> tuple[int, int] | None:
-        """Return cell and node of the first bad pivot, or where digits were lost first."""
+        """Return cell and node of the first bad pivot; without `bad`, of the first lost digits."""
         places = np.flatnonzero(self.bad == bad)
         return (int(self.cells[places[0]]), int(self.nodes[places[0]])) if len(places) else None
 
@@ -38,7 +35,7 @@ NO_PIVOTS = BadPivots(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, 
 
 
 def first_nodes(forest: Forest, pivots: BadPivots) -> np.ndarray:
-    """(num_cells,) int64: the bad node of each cell, -1 for none."""
+    """Return (num_cells,) int64: the node of each cell with a bad pivot, or -1."""
     status = np.full(forest.num_cells, -1)
     status[pivots.cells[pivots.bad]] = pivots.nodes[pivots.bad]
     return status

@@ -1,8 +1,7 @@
-"""Repeated calls: checks and preparations for some arrays, found again by these arrays.
+"""Repeated calls with the same arrays skip the checks, and keep the arguments of kernels.
 
-The checks of arguments and the arguments of kernels depend on nothing but the arrays (not on the
-values in them). An array is the same one if it is the same object, with the same buffer, shape,
-dtype, offset and strides as at the time of the check: all that can change.
+Both depend on the arrays only, not on their values. An array is the same one if it is the same
+object with the same buffer, shape, dtype, offset and strides: nothing else of it can change.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import pyopencl.array as cla
 
 from clhines.solver.engines.loaded import Step
 
-MOST_CALLS = 4  # whose preparation is kept: sets of arrays that take turns
-LowerArray: TypeAlias = cla.Array | None  # None: no `l`
+MOST_CALLS = 4  # calls that are kept: sets of arrays that take turns
+LowerArray: TypeAlias = cla.Array | None  # None if there is no `l`
 CallKey: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """A call that was checked, with weakly held arrays; `gone` is called when one of them goes."""
+    """A checked call; `gone` is called when one of its arrays is deleted."""
 
     __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")
 
@@ -53,7 +52,7 @@ class Call:
         return True
 
     def events(self, arrays: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
-        """Events of the arrays that this call, or `last` on the same queue, has not waited for."""
+        """Return the arrays' events, without `last` and others that the queue has waited for."""
         self._waits = waits = {}
         for k, a in enumerate(arrays):
             if a is None or not (events := a.events):
@@ -64,14 +63,14 @@ class Call:
         return [event for events in waits.values() for event in events] if waits else []
 
     def enqueued(self) -> None:
-        """Note that a launch waits for the last result of `events`."""
+        """Note that the queue waits for the events that `events` returned last."""
         if self._waits:
             for k, events in self._waits.items():
                 self._waited[k] = events
 
 
 class Calls:
-    """The last `MOST_CALLS` calls, by their arrays; to be used by one thread at a time."""
+    """The last `MOST_CALLS` calls, found by their arrays; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._calls: dict[CallKey, Call] = {}
@@ -81,7 +80,7 @@ class Calls:
         return len(self._calls)
 
     def find(self, arrays: Sequence[LowerArray], more: bool = False) -> Call | None:
-        """Return the call with these arrays, and this value of a further argument."""
+        """Return the earlier call with these arrays and the same switch `more`, or None."""
         call = self._calls.get((more is True, *map(id, arrays)))
         return call if call is not None and call.matches(arrays) else None
 
@@ -113,5 +112,5 @@ class Calls:
 
 
 def _state(a: LowerArray) -> tuple[object, ...] | None:
-    """All of an array that can change, but for its values and events."""
+    """Return everything of an array that can change, except its values and events."""
     return None if a is None else (a.base_data, a.shape, a.dtype, a.offset, a.strides)

@@ -1,4 +1,4 @@
-"""The engine that solves a batch by its plan."""
+"""The engine that solves a batch by a plan."""
 
 from __future__ import annotations
 
@@ -37,15 +37,11 @@ from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solver.plan.by_cell.many import is_faster
 from clhines.solver.plan.plan import Limits, Plan
 
-MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
+MOST_WAYS = 2  # prepared solves that are kept: numbers of right-hand sides that take turns
 
 
 class Whole(SolveEngine):
-    """Engine: one plan on one queue, in natural order and in device `order`.
-
-    With `limits`, of a plan that `auto` chose, many right-hand sides of few cells are solved by
-    `ManySolve`.
-    """
+    """Solves a batch by a plan; with `limits`, few cells with many right-hand sides in lanes."""
 
     def __init__(
         self,
@@ -61,14 +57,14 @@ class Whole(SolveEngine):
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
-        self._status: cla.Array | None = None  # after the last solve; None: `loaded.status`
+        self._status: cla.Array | None = None  # of the last solve; None for `loaded.status`
         self.kernel_events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
         self._ways: dict[
             tuple[tuple[str, ...], int], hosted.SharedMemorySolve | hosted.BufferedSolve
         ] = {}
         self._elimination: hosted.Elimination | None = None
-        self._pool = cl.tools.MemoryPool(  # for matrices in natural order; sizes nearly exact
+        self._pool = cl.tools.MemoryPool(  # for matrices in natural order
             cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
         )
         self._load()
@@ -106,7 +102,7 @@ class Whole(SolveEngine):
     # -- many right-hand sides -------------------------------------------------------------------
 
     def many_for(self, b: np.ndarray | cla.Array) -> ManySolve | None:
-        """Return the solver for many right-hand sides if it is faster than the plan, or None."""
+        """Return the `ManySolve` if it solves for `b` faster than the plan, else None."""
         rows = b.shape[0] if b.ndim > 1 else 1
         if self._limits is None or rows == 1:
             return None
@@ -151,7 +147,8 @@ class Whole(SolveEngine):
             self._bad, self._status, self._solved = None, cells.status, True
             return
         matrix = [a for name, a in arrays.items() if name != "b"]
-        spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
+        # x would overwrite the matrix before the last right-hand side is solved
+        spoilt = any(a.base_data == target.base_data for a in matrix)
         if self.loaded.takes_natural and not spoilt:
             events = [e for a in (*arrays.values(), target) for e in a.events]
             operands = [*matrix, arrays["b"]]
@@ -172,7 +169,7 @@ class Whole(SolveEngine):
         self._bad, self._solved = self.solve_values(arrays, target), True
 
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
-        """Solve from NumPy to NumPy, as many rows at once as memory allows."""
+        """Solve from NumPy to NumPy, with as many rows at once as fit."""
         names, b = tuple(arrays), arrays["b"]
         pivots: BadPivots = NO_PIVOTS
         self.found_finite, finite = False, True
@@ -192,15 +189,13 @@ class Whole(SolveEngine):
             finite &= good and way.finds_infinite
             pivots = NO_PIVOTS if good else self.loaded.bad_of(status)
 
-        with hosted.FinishOnError(
-            self.queue
-        ):  # before arrays of the host that kernels use are gone
+        with hosted.FinishOnError(self.queue):  # kernels may use the host's arrays
             self._in_turn(solve, b, target)
         self.found_finite = finite
         return pivots
 
     def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
-        """Return the bad pivots of d, u, (l) in NumPy arrays; with a way that can say so."""
+        """Return the bad pivots of d, u, (l) in NumPy arrays that the device uses in place."""
         with hosted.FinishOnError(self.queue):
             return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
 
@@ -210,7 +205,7 @@ class Whole(SolveEngine):
         b: np.ndarray,
         target: np.ndarray,
     ) -> None:
-        """Call ``solve(b, target, most)`` for at most `most` rows at once."""
+        """Call ``solve(rows, target, most)`` for at most `most` rows of `b` at a time."""
         most = self._at_once
         if b.ndim == 1 or len(b) <= most:
             if not b.flags.c_contiguous:
@@ -231,7 +226,7 @@ class Whole(SolveEngine):
     def _way(
         self, names: tuple[str, ...], rows: int, most: int
     ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
-        """Return the kept way to solve `rows` right-hand sides, in buffers for `most` of them."""
+        """Return the prepared solve for `rows` right-hand sides, in buffers for `most`."""
         way = self._ways.get((names, rows))
         if way is None:
             if hosted.prefers_shared(self.loaded, most):
@@ -246,7 +241,7 @@ class Whole(SolveEngine):
         return way
 
     def _take(self, listed: list[Buffer]) -> Buffers:
-        """Return kept buffers; if they change, drop the solves that used the old ones."""
+        """Return the kept buffers; drop solves that used other ones."""
         if not self._kept.holds(listed):
             self._forget()
         return self._kept.of(listed)
@@ -265,7 +260,7 @@ class Whole(SolveEngine):
         return self.loaded.permute(source, target, True)
 
     def _all_packed(self, buffers: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
-        """Return d, u, (l), b in device order, each in its buffer, from arrays on the device."""
+        """Return d, u, (l), b in device order, from arrays on the device in natural order."""
         if arrays["b"].ndim == 2:
             packed = {name: self._packed(buffers, name, a) for name, a in arrays.items()}
         else:
@@ -313,13 +308,13 @@ class Whole(SolveEngine):
 
     @functools.cached_property
     def _room_for_both(self) -> bool:
-        """Whether a matrix in natural order can be on the device beside the values of a solve."""
+        """Whether a matrix in natural order fits on the device beside the values of a solve."""
         if copies.shares_memory(self.queue.device) or not self.loaded.takes_natural:
             return False
         return total(both_buffers(self.plan, self.dtype, self._at_once)) <= self.room.memory
 
     def _factor_natural(self, arrays: dict[str, np.ndarray]) -> NaturalFactors:
-        """Eliminate d, u, (l) in natural order, which stay on the device."""
+        """Eliminate d, u, (l) in natural order, into new device memory."""
         names, spare = tuple(arrays), len(arrays) + 1
         buffers = self._take([Buffer("x", self.plan.forest.num_nodes, self.dtype)])
         if self._elimination is None or self._elimination.names != names:
@@ -327,7 +322,8 @@ class Whole(SolveEngine):
         if self._pool.held_blocks > spare:
             self._pool.free_held()
         listed = natural_factor_buffers(self.plan, self.dtype, spare)
-        with hosted.FinishOnError(self.queue):  # buffers: pyopencl's arrays take longer than a copy
+        with hosted.FinishOnError(self.queue):
+            # buffers, because to make pyopencl's arrays takes longer than a copy
             memory = {one.name: self._pool(one.nbytes) for one in listed}
             bad = self.loaded.bad_of(self._elimination.run(arrays, memory))
         slots = {one.name: Slot((one.size,), memory[one.name]) for one in listed}
@@ -339,31 +335,29 @@ class Whole(SolveEngine):
         buffers = Buffers(listed, self.queue)
         matrix = [self._packed(buffers, name, a) for name, a in arrays.items()]
         if any(isinstance(a, np.ndarray) and self.transfer.lends(a) for a in arrays.values()):
-            self.queue.finish()  # the caller may change them, or drop them
+            self.queue.finish()  # the caller may then change or delete the arrays
         pivots, status = self.loaded.make_factors(matrix, buffers)
         return WholeFactors(self, [pivots, *matrix[1:]], status, matrix[0])
 
     def note(self, events: list[cl.Event]) -> None:
-        """Keep the events of a solve with factors, which is the last solve now."""
+        """Record the events of a solve with factors as those of the last solve."""
         self.kernel_events = events
 
 
 class WholeFactors:
-    """A matrix in device order, eliminated if the plan keeps factors, and its bad pivots."""
+    """A matrix in device order, with its bad pivots; eliminated if the plan keeps factors."""
 
-    values: Mapping[str, Any] = MappingProxyType(
-        {}
-    )  # the matrix in natural order, if it is kept so
+    values: Mapping[str, Any] = MappingProxyType({})  # the matrix of `NaturalFactors`
     _by_step: EliminatedCells | None = None
 
     def __init__(
         self, engine: Whole, matrix: list[cla.Array], bad: cla.Array, diagonal: cla.Array
     ) -> None:
         self.engine, self.matrix, self.bad, self.diagonal = engine, matrix, bad, diagonal
-        self.way: hosted.BufferedSolve | None = None  # for the last solve from NumPy to NumPy
+        self.way: hosted.BufferedSolve | None = None  # the last prepared solve
 
     def by_step(self, many: ManySolve) -> EliminatedCells:
-        """Return the matrix eliminated for many right-hand sides; kept for the next call."""
+        """Return the matrix as `ManySolve` needs it; kept for the next call."""
         if self._by_step is None:
             self._by_step = many.eliminate(self.natural_matrix(), keep=True)
         return self._by_step
@@ -402,7 +396,7 @@ class WholeFactors:
         return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """See `EliminatedMatrix`. The queue is in order, and has made the factors before."""
+        """See `EliminatedMatrix`. The queue is in order, so the factors are ready."""
         done = self.engine.loaded.run(steps, waits)
         self.engine.note(done)
         only_event(out, done[-1])
@@ -412,7 +406,7 @@ class WholeFactors:
         return self.engine.loaded.first_bad(self.bad)
 
     def transposed(self) -> WholeFactors:
-        """See `EliminatedMatrix`: pivots depend on products of u and l only, so u and l swap."""
+        """See `EliminatedMatrix`. Pivots depend on products of u and l, so u and l can swap."""
         pivots, *couplings = self.matrix
         swapped = [pivots, *reversed(couplings)]
         return WholeFactors(self.engine, swapped, self.bad, self.diagonal)
@@ -426,10 +420,10 @@ class WholeFactors:
 
 
 class NaturalFactors(WholeFactors):
-    """A matrix in natural order, eliminated in every solve, until needed in device order.
+    """A matrix in natural order that each solve eliminates; device order is made if needed.
 
-    Its `values` are NumPy arrays, which the device uses in place, or `Slot`s on the device; solves
-    with these write `status`, (num_cells,).
+    `values` are NumPy arrays that the device uses in place, or `Slot`s of device memory; with slots
+    each solve writes `status`, (num_cells,).
     """
 
     def __init__(
@@ -513,12 +507,12 @@ def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
 
 
 def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
-    """List all buffers for solves and for a matrix that stays in natural order."""
+    """List the buffers for solves, and for a matrix that stays in natural order."""
     return solve_buffers(plan, dtype, 4, rows) + natural_factor_buffers(plan, dtype, 4)
 
 
 def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int:
-    """Return the most pinned host memory that solves for up to `rows` right-hand sides use."""
+    """Return the most pinned memory that solves for up to `rows` right-hand sides use."""
     if not copies.helps(transfer.device):
         return 0
     n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]
@@ -527,6 +521,6 @@ def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int
         total(hosted.pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))
         for r in range(1, rows + 1)
     ]
-    ways = MOST_WAYS + 1  # solves, and solves with factors, which copy less
+    ways = MOST_WAYS + 1  # prepared solves, and one with factors
     pinned = sum(sorted(sizes * 2)[-ways:]) + (copies.pinned_bytes() if staged else 0)
     return pinned + max(copies.result_bytes(n * r) for r in range(1, rows + 1))

@@ -1,26 +1,27 @@
-"""Forest -> Plan: schedules, layouts and costs, without a device.
+"""Plans: a method applied to a forest gives schedules, layouts and costs, without a device.
 
 Words: a *method* is a row of `METHODS`: a planning module, a template and a few options. A *plan*
 is a method applied to a forest. *Natural order* is the caller's; *device order* is the plan's:
 ``packed[i] = natural[gather[i]]``, and -1 marks padding. A *block* is the cells of one work-group;
-a *lane* is a work-item, or an element of a work-item's vector. A *spec* is a frozen dataclass of
-everything a template needs to know; it is the cache key of the kernel.
+a *lane* is a work-item, or an element of a work-item's vector. A *template* is a list of trees that
+several blocks have in common, with tables that they share; its *slots* are the cells of one block.
+A *spec* is a frozen dataclass of everything that a kernel's template (in ``kernels/``) needs; it is
+the cache key of the kernel.
 
 Who owns what
     `kernel_spec`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
     `templates`: renders a spec; the only caller of Mako. `export`: files for C programs. `plan`:
     `Limits` (properties of a device that plans use), `Part` (one kernel with its tables and
-    launches) and `Plan`, also of several as one. `methods`: `METHODS`, `make_plan`. `auto`:
-    candidates and the cost model, fitted to `costs.json`. `layout`: gather, pack and unpack.
-    `packing`: which cells share a block. `transforms`: other roots (`reroot`, for callers), split
-    branches. `bars`: pictures. The families, each with its schedules
-    and layouts:
+    launches) and `Plan`, and the combination of several plans. `methods`: `METHODS`, `make_plan`.
+    `auto`: candidates and the cost model, fitted to `costs.json`. `layout`: gather, pack and
+    unpack. `packing`: which cells share a block. `transforms`: other roots (`reroot`, for callers),
+    split branches. `bars`: pictures. The families, each with its schedules and layouts:
 
     - `by_cell`, a lane per cell: `cell`; chains side by side: `lanes`; right-hand sides: `many`
     - `by_chain`, a work-group per chain: `reduction`, which `auto` never takes
     - `by_branch`, a lane per branch: `levels`, `fine`, `fine_vector`
     - `by_segment`, a lane per segment of a branch: `contraction`, `room` (what fits) and `cut`,
-      also of cells that exceed local memory
+      also for cells that exceed local memory
 
 Four chains of three nodes, node j of all cells side by side; and one cell by branches:
 

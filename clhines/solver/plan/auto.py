@@ -1,12 +1,11 @@
-"""Candidates of `auto`, and the cost model that ranks them without a device.
+"""Rank the candidates of method `auto` by a cost model, without a device.
 
-A *candidate* is a row of `clhines.METHODS` with options; to add one, add a line to `CANDIDATES` and
-fit the model again (``python -m bench tune --fit``). `ranked` orders them here,
-`methods.candidate_plans` plans them in that order, and `solver.tune` takes the first or
-measures.
+A *candidate* is a row of `clhines.METHODS` with options. To add one, add a line to `CANDIDATES` and
+fit the model again (``python -m bench tune --fit``). `ranked` orders the candidates,
+`methods.candidate_plans` plans them in this order, and `solver.tune` takes the first or measures.
 
-The model is a sum of terms, numbers that a forest's statistics and a device's limits give, times
-seconds for one of each. The seconds are data, in ``costs.json``, fitted and never negative.
+The cost is a sum over terms: each is a number, from the forest's statistics and the device's
+limits, times seconds. The seconds are fitted, never negative, and stored in ``costs.json``.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ COSTS_FILE = "costs.json"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with options that `auto` may stand for; the method chooses the others."""
+    """A method and options that `auto` may choose; the method chooses its other options."""
 
     method: str
     options: Mapping[str, Option] = field(default_factory=dict)
@@ -42,8 +41,8 @@ class Candidate:
         return " ".join([self.method, *(f"{k}={v}" for k, v in self.options.items())])
 
 
-# By kind of device, in the order in which they are taken where the model knows no costs. Rows in
-# the shape of a GPU (a barrier a round, full interleaving) are no candidates on a CPU.
+# By kind of device, in the order of preference if the model has no costs. Methods made for GPUs (a
+# barrier per round, full interleaving) are no candidates on a CPU.
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
     "gpu": (
         Candidate("contraction"),
@@ -68,18 +67,18 @@ class Statistics:
     cells: int
     nodes: int  # in all cells
     shapes: int  # distinct cells
-    shape_nodes: int  # in distinct shapes: entries in an index table
+    shape_nodes: int  # nodes of the distinct shapes: entries in an index table
     largest: int  # nodes of the largest cell
-    deepest: int  # most steps of a cell with a lane per branch: sum of levels' longest
-    steps: int  # the same, added over all cells
-    padded: tuple[int, ...]  # nodes when shapes are filled up to whole vectors of `VECTOR_WIDTHS`
+    deepest: int  # most steps of a cell with a lane per branch: longest branches of all levels
+    steps: int  # steps of all cells with a lane per branch
+    padded: tuple[int, ...]  # nodes with each shape padded to whole vectors of `VECTOR_WIDTHS`
 
 
 _KNOWN: WeakKeyDictionary[Forest, Statistics] = WeakKeyDictionary()
 
 
 def statistics(forest: Forest) -> Statistics:
-    """Statistics of a forest, kept for the next call; finds branches that every plan needs."""
+    """Return the numbers of a forest that the cost model uses, kept for the next call."""
     if forest not in _KNOWN:
         trees = forest.trees
         count = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
@@ -106,17 +105,17 @@ def kind_of(limits: Limits) -> str:
 def terms(
     stats: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> dict[str, float]:
-    """Terms of the cost model, in their own units; of `options` only `vector_width` matters."""
+    """Return the terms of the cost model; the only option that matters is `vector_width`."""
     itemsize = np.dtype(dtype).itemsize
     width = int(options.get("vector_width") or 0) or _native_width(stats, limits, itemsize)
     return _terms(stats, limits.compute_units, itemsize, width)
 
 
-@lru_cache(maxsize=64)  # most candidates share theirs
+@lru_cache(maxsize=64)  # most candidates have the same terms
 def _terms(stats: Statistics, units: int, itemsize: int, width: int) -> dict[str, float]:
     padded = stats.padded[VECTOR_WIDTHS.index(width)]
-    whole = width == 1 or padded <= 1.25 * stats.nodes  # else cells of several shapes share lanes
-    active = min(units, -(-stats.cells // width))  # units that a work-item is there for
+    whole = width == 1 or padded <= 1.25 * stats.nodes  # else a vector has cells of several shapes
+    active = min(units, -(-stats.cells // width))  # units that have a work-item
     busiest = max(float(stats.largest), stats.nodes / active)
     return {
         "launch": 1.0,
@@ -142,13 +141,13 @@ def _native_width(stats: Statistics, limits: Limits, itemsize: int) -> int:
 
 @cache
 def costs() -> dict[str, dict[str, dict[str, float]]]:
-    """Fitted seconds: ``costs()[kind + " " + dtype][candidate][term]``; part of the package."""
+    """Return the fitted seconds: ``costs()[kind + " " + dtype][candidate][term]``."""
     text = resources("clhines.solver.plan").joinpath(COSTS_FILE).read_bytes()
     return checked_costs(parse_json(text, COSTS_FILE))
 
 
 def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the costs of a table as it is read; `InputError` for anything but finite seconds."""
+    """Return the costs in a parsed file; refuse anything but finite seconds."""
     names = set(_terms(Statistics(1, 1, 1, 1, 1, 1, 1, (1,) * len(VECTOR_WIDTHS)), 1, 8, 1))
     costs = table.get("costs") if isinstance(table, dict) else None
     if not isinstance(costs, dict):
@@ -175,7 +174,7 @@ def predict(candidate: Candidate, stats: Statistics, limits: Limits, dtype: DTyp
 
 
 def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
-    """Candidates with the seconds expected of them, fastest first, or in their own order."""
+    """Return the candidates with their predicted seconds, fastest first; without costs, last."""
     stats = statistics(forest)
     rows = [(c, predict(c, stats, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
     return sorted(rows, key=lambda row: row[1])

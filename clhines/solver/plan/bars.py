@@ -1,4 +1,4 @@
-"""A picture of a plan: the work of its first block, a bar for each branch or cell."""
+"""Draw a plan: the work of its first block, with a bar for each branch or cell."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from clhines.core.errors import InputError
 from clhines.core.files import PathLike
 from clhines.core.pictures import check_format, new_figure, save, style
 
-_BARRIER = "#D55E00"  # from Okabe and Ito's palette; differs from all colours of cividis
-_WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
-_COVERED = 40.0  # points of the width that all barriers together may cover
-_APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
+_BARRIER = "#D55E00"  # from Okabe and Ito's palette; no colour of cividis is like it
+_WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: width, height of the axes, a line of text
+_COVERED = 40.0  # most points of the width that all barriers together cover
+_APART = 64  # most lanes with gaps between bars: gaps below a pixel only make patterns
 
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Work of one block in the forward sweep: start, lane and length of bars, in steps."""
+    """Work of a block in the forward sweep, in steps: start, lane and length of bars, `edges`."""
 
     start: np.ndarray
     lane: np.ndarray
@@ -31,7 +31,7 @@ class Bars:
 
 
 def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    """Return the work of a launch's first block, from its spec and tables."""
+    """Return the bars of a launch's first block, from its spec and tables."""
     kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
     template = spec.template.rpartition("/")[2]
     if template not in kinds:
@@ -83,7 +83,7 @@ def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
 def picture(
     bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
 ) -> Any:
-    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers."""
+    """Draw the bars over lanes and steps, coloured by length, and below them the numbers."""
     check_format(path)
     lines = [f"{name:<17}{text}" for name, text in numbers.items()]
     middle = -(-len(lines) // 2)

@@ -1,11 +1,11 @@
-"""Export a plan: kernels, tables and a manifest, from which a program without Python solves.
+"""Export a plan to files: kernels, tables and a manifest, for programs without Python.
 
-`manifest.json` has its keys in a fixed order, so that a program can read it word by word: first
-what the files are for, then `buffers`, `kernels`, and `launches` in the order in which they are
-enqueued. An argument of a launch is a number, an int of 32 bits, or the name of a buffer. A buffer
-without a file starts with zeros. The buffers `d`, `u`, `l`, `b` and `x` are in device order:
-``packed[i] = natural[gather[i]]``, 0 where that is -1. `status` has 0 for each cell whose pivots
-are good.
+`manifest.json` has its keys in a fixed order, so that a program can read it word by word: first the
+properties of plan and device, then `buffers`, `kernels`, and `launches` in the order in which they
+are enqueued. An argument of a launch is a number, an int of 32 bits, or the name of a buffer. A
+buffer without a file starts with zeros. The buffers `d`, `u`, `l`, `b` and `x` are in device order:
+``packed[i] = natural[gather[i]]``, or 0 if ``gather[i]`` is -1. `status` has 0 for each cell whose
+pivots are good.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from clhines.solver.plan.templates import render
 
 FORMAT = 1  # version of the manifest
 METHODS = ("flat", "interleaved", "fine", "contraction")
-_REDUCED = ("rest_d", "rest_u", "rest_l", "rest_b", "rest_x")  # arrays of the next reduced system
+_REDUCED = ("rest_d", "rest_u", "rest_l", "rest_b", "rest_x")  # arrays of a reduced system
 
 
 class ExportedPlan(Protocol):
-    """The attributes of `Plan` that are exported."""
+    """The attributes of `Plan` that an export reads."""
 
     @property
     def method(self) -> str: ...
@@ -59,7 +59,7 @@ def write_plan(
 ) -> None:
     """Write the files of a plan into a folder; see `Plan.export`.
 
-    `device` has its name and the version of its driver, and `binary` compiles a spec for it.
+    `device` is the device's name and the version of its driver; `binary` compiles a spec for it.
     """
     if plan.method not in METHODS:
         raise InputError(
@@ -127,7 +127,7 @@ def _empty(name: str, size: int) -> dict[str, object]:
 def _buffers(
     plan: ExportedPlan, specs: Sequence[KernelSpec], symmetric: bool
 ) -> Iterator[tuple[str, np.ndarray | int]]:
-    """Yield each table's name and values, and each array's name and bytes."""
+    """Yield the name of each buffer with its values (tables) or its size in bytes (arrays)."""
     yield "parent", plan.forest.parent
     yield "gather", plan.gather
     for k, part in enumerate(plan.parts):

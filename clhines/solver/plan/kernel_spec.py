@@ -1,8 +1,8 @@
-"""The contract of a kernel: parameters and bit fields, which Python and OpenCL both read here.
+"""The contract between Python and a kernel: its parameters and its bit fields.
 
-A spec declares the parameters of its kernels as short texts. `signature` prints them into the
-template, and launchers bind arguments by the same names. A `Word` declares how several numbers
-share 32 bits: Python packs them, and the template prints how they are read.
+A spec declares the parameters of its kernels as short texts. `signature` prints them in the
+template, and launchers set arguments by the same names. A `Word` declares several numbers that
+share 32 bits: Python packs them, and the template prints expressions that read them.
 
 >>> lane = Word(length=5, parent=10)
 >>> lane.pack(length=3, parent=7)
@@ -26,7 +26,7 @@ _INDENT = " " * 4
 
 
 class Word:
-    """Numbers of some `widths` that share the 32 bits of an int; the first has the lowest bits."""
+    """Several numbers in one 32-bit int; `widths` has the bits of each, from the lowest bits up."""
 
     def __init__(self, **widths: int) -> None:
         self._widths = widths
@@ -42,7 +42,7 @@ class Word:
         return dict(zip(self._widths, [0, *ends[:-1]], strict=True))
 
     def pack(self, **values: ArrayLike) -> np.ndarray:
-        """Return int32 words of the numbers; one that needs more bits is an `OverflowError`."""
+        """Return int32 words of the numbers; raise `OverflowError` if one needs more bits."""
         if set(values) != set(self._widths):
             raise TypeError(f"got {sorted(values)}; expected {sorted(self._widths)}")
         word = np.zeros((), np.int64)
@@ -62,7 +62,7 @@ class Word:
         return value if self._is_last(name) else value & self.most(name)
 
     def read(self, name: str, word: str, mask: str = "") -> str:
-        """Return an OpenCL expression for one number of an int `word`; `mask` is its maximum."""
+        """Return an OpenCL expression for one number of an int; `mask` replaces a literal mask."""
         shift, most = self.shifts[name], self.most(name)
         if most == 1:
             return f"{word} & {1 << shift}"
@@ -72,7 +72,7 @@ class Word:
         return f"{text} & {mask or (hex(most) if most > 99 else most)}"
 
     def write(self, **values: str) -> str:
-        """Return an OpenCL expression for a word with some numbers; the others are 0."""
+        """Return an OpenCL expression for a word of these numbers; the other numbers are 0."""
         shifts = self.shifts
         return " | ".join(f"{v} << {shifts[k]}" if shifts[k] else v for k, v in values.items())
 
@@ -80,27 +80,27 @@ class Word:
         return self.write(**{name: name.replace("_", " ") for name in self._widths})
 
     def _is_last(self, name: str) -> bool:
-        """Whether no bit but the sign is above the number, so that a shift alone reads it."""
+        """Whether only the sign bit is above the number, so that a shift alone reads it."""
         return self.shifts[name] + self._widths[name] == _BITS
 
 
-# Status of a cell: 0, or 1 + the number of a node in the elimination. With `bad` this node has the
-# first bad pivot; `clean` if no other pivot made it bad. Without `bad` the elimination added more
-# than `GROWTH` times the diagonal to the node's diagonal, whose digits may be lost. The larger of
-# two words wins, so that bad pivots go before lost digits.
+# Status of a cell: 0, or a word whose `key` is 1 + the number of a node in the elimination order.
+# With `bad` this node has the first bad pivot; with `clean` no other bad pivot has caused it.
+# Without `bad` the elimination added more than `GROWTH` times the diagonal to this node's diagonal:
+# digits may be lost. Of two words the larger one is kept: bad pivots before lost digits.
 STATUS = Word(key=29, bad=1, clean=1)
 GROWTH = 32
-NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has such a value of x
+NOT_FINITE = -(1 << _BITS)  # sign bit: a value of x is not finite, in this cell or one beside it
 
 
 @dataclass(frozen=True)
 class Parameter:
     name: str
     type: str  # in OpenCL C without address space: ``int``, ``const real *restrict``
-    role: str = ""  # for a table, as in `KernelSpec`, or empty
+    role: str = ""  # of a table, see `KernelSpec`
 
     def __str__(self) -> str:
-        """Return its declaration in OpenCL C: a const number, or a pointer to global memory."""
+        """Return the declaration in OpenCL C: a const number, or a pointer to global memory."""
         kind, qualifier = self.type, ""
         if "*" not in kind:
             return f"const {kind} {self.name}"
@@ -110,7 +110,7 @@ class Parameter:
 
 
 def parameter(text: str, usual: str = "") -> Parameter:
-    """Return the parameter that ``TYPE NAME`` or ``NAME:ROLE`` declares; `usual` is its type."""
+    """Parse ``TYPE NAME`` or ``NAME:ROLE``; a parameter without a type has the type `usual`."""
     declared, _, role = text.strip().partition(":")
     match = re.fullmatch(r"(.*?)(\w+)", declared)
     if not match or not (match[1] or usual):
@@ -122,8 +122,8 @@ class TemplateSpec:
     """Base class for the specs of templates.
 
     `kernels` has the parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE
-    NAME if CONDITION and not CONDITION ...`` with attributes of the spec. Types are as in
-    `Parameter`.
+    NAME if CONDITION and not CONDITION ...``. Conditions are attributes of the spec; types are as
+    in `Parameter`.
     """
 
     template: ClassVar[str] = ""
@@ -133,7 +133,7 @@ class TemplateSpec:
         return self._active_parameters(self.kernels[kernel])
 
     def _active_parameters(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
-        """Return the parameters whose conditions hold; `usual` is the type where none is named."""
+        """Return the parameters whose conditions hold; `usual` is the type if none is stated."""
         parameters = []
         for text in (one.strip() for several in texts for one in several.split(",")):
             declared, _, conditions = text.partition(" if ")
@@ -147,17 +147,16 @@ class TemplateSpec:
 class KernelSpec(TemplateSpec):
     """The contract of a kernel ``solve``, which planner, template and launcher share.
 
-    A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
-    of the build. The kernel's parameters are `first_argument`, an int, the first argument of
-    each launch; ``num_values``, the length of an array; ``first_row``, the first right-hand side;
-    then its tables and arrays.
+    A spec has the numbers and switches that reach its template, and is the key of the build. The
+    kernel's parameters are `first_argument`, an int that each launch passes; ``num_values``, the
+    length of an array; ``first_row``, the first right-hand side; then its tables and arrays.
 
-    `tables` are ``NAME``, ``TYPE NAME`` where the type is not ``const int *restrict``, or
-    ``NAME:ROLE``, each also with ``if CONDITION and ...``, attributes of the spec. The role says
-    how `Part.moved` shifts the table when plans are combined: ``place`` of the device order;
-    ``place/8``: each eighth entry is one; ``in_order``: an entry for each place; ``cell``: numbers
-    of cells. Others stay as they are. `takes` are arrays, ``TYPE NAME``. Specs with several phases
-    have a field `phase`, see `Part.phase`.
+    A table is ``NAME``, ``TYPE NAME`` if the type is not ``const int *restrict``, or ``NAME:ROLE``,
+    each also with ``if CONDITION and ...`` as in `TemplateSpec`. The role says how `Part.moved`
+    shifts the table when plans are combined: ``place``: entries are places in device order;
+    ``place/8``: every eighth entry is one; ``in_order``: an entry for each place; ``cell``: entries
+    are cells. Tables without a role stay as they are. `takes` are the arrays, ``TYPE NAME``. Specs
+    with several phases have a field `phase`, see `Part.phase`.
     """
 
     first_argument: ClassVar[str] = "num_blocks"
@@ -171,11 +170,11 @@ class KernelSpec(TemplateSpec):
         "real *x",
         "int *status",
     )
-    needs_factor: ClassVar[bool] = True  # scratch in device order for the factors
-    factor_may_be_d: ClassVar[bool] = True  # factors may overwrite `d`: not read again
-    keeps_factors: ClassVar[bool] = False  # it can work out the inverse pivots once and use them
-    takes_natural: ClassVar[bool] = False  # it can read and write natural order
-    finds_infinite: ClassVar[bool] = False  # adds `NOT_FINITE` to a cell's status, in natural order
+    needs_factor: ClassVar[bool] = True  # the kernel needs scratch for factors, in device order
+    factor_may_be_d: ClassVar[bool] = True  # factors may overwrite `d`, which is not read again
+    keeps_factors: ClassVar[bool] = False  # inverse pivots can be computed once and used later
+    takes_natural: ClassVar[bool] = False  # the kernel can read and write natural order
+    finds_infinite: ClassVar[bool] = False  # in natural order the status may have `NOT_FINITE`
     not_finite: ClassVar[int] = NOT_FINITE
     status: ClassVar[Word] = STATUS
     growth: ClassVar[int] = GROWTH
@@ -187,7 +186,7 @@ class KernelSpec(TemplateSpec):
 
     @property
     def variant(self) -> str:
-        """Purpose of a specialised kernel, for descriptions."""
+        """How the kernel is specialised, for descriptions."""
         return ""
 
     @property
@@ -199,7 +198,7 @@ class KernelSpec(TemplateSpec):
         return [*numbers, *self._tables(), *self._active_parameters(self.takes)]
 
     def roles(self) -> dict[str, str]:
-        """Return each table's role, or '', in the order of the arguments."""
+        """Return the role of each table, or "", in the order of the arguments."""
         return {table.name: table.role for table in self._tables()}
 
     def arrays(self) -> list[str]:
@@ -210,12 +209,12 @@ class KernelSpec(TemplateSpec):
 
 
 def signature(spec: TemplateSpec, kernel: str = "solve") -> str:
-    """Return a kernel's parameter list in OpenCL C, without parentheses, on lines of its own."""
+    """Return the parameter list of a kernel in OpenCL C, without parentheses, in several lines."""
     lines = [""]
     parameters = [str(p) for p in spec.parameters(kernel)]
     for k, text in enumerate(parameters):
         text += "," if k + 1 < len(parameters) else ""
-        if k and len(f"{lines[-1]} {text}") <= _WIDTH - 1:  # 1: room for the closing parenthesis
+        if k and len(f"{lines[-1]} {text}") <= _WIDTH - 1:  # 1 for the closing parenthesis
             lines[-1] += f" {text}"
         else:
             lines.append(_INDENT + text)

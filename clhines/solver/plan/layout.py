@@ -1,8 +1,8 @@
 """Maps between natural and device order, and aligned blocks: shared by all layouts.
 
-A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
-The layouts themselves are `by_cell.layout.Columns`, `by_branch.layout.LevelStrided` and
-`VectorRows`, and `by_segment.layout.SegmentRows`; ``clhines plan --layouts`` draws them.
+A layout is an array `gather`: ``packed[i] = natural[gather[i]]``; -1 marks padding. The layouts are
+`by_cell.layout.Columns`, `by_branch.layout.LevelStrided` and `VectorRows`, and
+`by_segment.layout.SegmentRows`; ``clhines plan --layouts`` draws them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from clhines.solver.plan.by_cell.layout import runs
 from clhines.solver.plan.kernel_spec import Word
 from clhines.solver.plan.packing import Blocks
 
-ORDER = Word(place=16, cell=15)  # for each value of a block in natural order
-_CACHED = 1 << 17  # entries written at once, which stay in the cache
-ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
+ORDER = Word(place=16, cell=15)  # of a value in natural order: its place and cell in the block
+_CACHED = 1 << 17  # entries that are written at once: they stay in the cache
+ALIGNMENT = 32  # values: the block of a work-group starts on a whole memory transaction
 
 
 def aligned(values: np.ndarray) -> np.ndarray:
@@ -40,21 +40,24 @@ def natural_order(
     template: np.ndarray,
     bounds: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Tables to read the cells of blocks from natural order, one after another.
+    """Return the tables by which kernels read blocks from natural order, one cell after another.
 
     Block k has the cells ``cells[bounds[k, 0]:bounds[k, 1]]``, and `size` places of the device
-    order from `start` on; `template` is a number that is the same for blocks of the same trees.
-    ``order_start`` has the begin of each block's values in ``order``, and their number; ``order``,
-    for each value of a template, cell after cell, an `ORDER`: place and number of the cell in the
-    block; ``cell_base``, for each cell of a block, the natural index of its first node, less that
-    node's number among the block's values.
+    order from `start` on; `template` is equal for blocks of the same trees. The tables are:
+
+    - ``order_start``: for each block, where its values start in ``order``, and their number;
+    - ``order``: for each value of a template, cell after cell, an `ORDER`: its place in the block,
+    and
+      the number of its cell in the block;
+    - ``cell_base``: for each cell of a block, the natural index of its first node, minus the number
+      of that node among the block's values.
     """
     sizes, natural_start = forest.sizes[cells], forest.cell_offsets[cells]
     before = offsets(sizes)
     in_block = np.repeat(before[bounds[:, 0]], bounds[:, 1] - bounds[:, 0])
     values = before[bounds[:, 1]] - before[bounds[:, 0]]
     _, model, kind = np.unique(template, return_index=True, return_inverse=True)
-    # natural index and place, and natural index and cell, of each value of one block a template
+    # of one block of each template: natural index and place, then natural index and cell
     place = ranges(np.zeros(len(model), np.int64), size[model])
     natural = gather[ranges(start[model], size[model])]
     place, natural = place[natural >= 0], natural[natural >= 0]
@@ -84,10 +87,11 @@ def natural_sizes(
 def natural_pieces(
     gather: np.ndarray, start: np.ndarray, size: np.ndarray, template: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Tables to read pieces of cells from natural order; parameters as of `natural_order`.
+    """Return the tables by which kernels read pieces of cells from natural order.
 
-    ``order`` has, for each value of a template in natural order, the place in the block;
-    ``natural_index`` its index in natural order.
+    Parameters and ``order_start`` are as in `natural_order`. For each value of a template in
+    natural order ``order`` has the place in the block; ``natural_index`` has the natural index of
+    each value of a block.
     """
     ascending = np.argsort(start)
     start, size, template = start[ascending], size[ascending], template[ascending]
@@ -101,7 +105,7 @@ def natural_pieces(
     values = np.bincount(owner[natural >= 0], minlength=len(model))
     begin = starts(size[model])
     index = np.zeros(int((start + size).max()), np.int32)
-    for lo, hi in runs(kind):  # blocks of a template, mostly one after another
+    for lo, hi in runs(kind):  # blocks of one template usually follow one another
         k = kind[lo]
         mine = order[begin[k] : begin[k] + values[k]]
         rows = start[lo:hi, None]
@@ -124,7 +128,11 @@ def block_gather(
     slot: np.ndarray,
     rank: np.ndarray,
 ) -> np.ndarray:
-    """Return the gather of a block layout from one entry per node and template."""
+    """Return the gather of a block layout, from the nodes of each template.
+
+    Entry j says that node `rank` (in elimination order) of the cell in `slot` is at `place` of its
+    block.
+    """
     trees = forest.trees
     bounds = offsets(template_size)
     template = blocks.slot_template[slot]
@@ -160,7 +168,7 @@ def index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np
 
 
 def add_to_rows(first: np.ndarray, within: np.ndarray, out: np.ndarray) -> None:
-    """Write ``first[k] + within`` into row k of `out`, and -1 where `within` is negative."""
+    """Write ``first[k] + within`` into row k of `out`, and -1 if `within` is negative."""
     within, none = within.astype(out.dtype), np.flatnonzero(within < 0)
     step = max(1, _CACHED // max(1, len(within)))
     for k in range(0, len(out), step):

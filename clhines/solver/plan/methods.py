@@ -1,7 +1,7 @@
-"""Plans: a method applied to a forest, as tables for the device and statistics of its cost.
+"""The table of methods, and `make_plan`, which applies one to a forest.
 
-A method is a row of `METHODS`; `make_plan` turns a row, a forest and the limits of a device into
-a `Plan`. Nothing here needs a device or OpenCL.
+A method is a row of `METHODS`; `make_plan` turns a row, a forest and the limits of a device into a
+`Plan`. Neither needs a device or OpenCL.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ Build = Callable[[Forest, str, str, Limits, Options], Plan]
 
 @dataclass(frozen=True)
 class Method:
-    """One row in the table of methods.
+    """A row of the table of methods.
 
-    ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, `real`
-    ``double`` or ``float``. `options` have defaults, None where the limits decide.
+    ``build(forest, method, real, limits, options)`` makes the plan: `method` is the row's name,
+    `real` is ``double`` or ``float``. `options` has the defaults; for None the method decides by
+    the limits.
     """
 
     summary: str
@@ -43,7 +44,7 @@ class Method:
     chains_only: bool = False
 
 
-# Of a `Solver`, whose other arguments come here as options: one may have been misspelled.
+# Arguments of a `Solver` and its methods, to suggest for a misspelt one that comes as an option.
 _ARGUMENTS = (
     "method",
     "dtype",
@@ -66,7 +67,7 @@ def make_plan(
     limits: Limits | None = None,
     **options: Option,
 ) -> Plan:
-    """Plan the solution of a forest.
+    """Plan how to solve a forest.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def make_plan(
     dtype : numpy dtype
         float64 or float32.
     limits : Limits, optional
-        Of the device; default: a mid-size GPU.
+        Limits of the device; default: of a mid-size GPU.
     **options
         See ``METHODS[method].options``.
 
@@ -87,7 +88,7 @@ def make_plan(
     Raises
     ------
     InputError
-        Unknown method or option, or an option the device cannot serve.
+        Unknown method or option, or an option that the device does not support.
     """
     if not isinstance(forest, Forest):
         raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
@@ -134,7 +135,7 @@ def _row_of(method: object, options: Collection[str]) -> Method:
 def candidate_plans(
     forest: Forest, dtype: DTypeLike, limits: Limits, **options: Option
 ) -> Iterator[tuple[Candidate, Plan]]:
-    """Yield candidates of `auto` that can be planned, fastest first, or raise the first error."""
+    """Yield the candidates of `auto` that can be planned, fastest first; raise if none can."""
     real_name(dtype)
     ranked = auto.ranked(forest, dtype, limits)
     accepted = sorted({name for c, _ in ranked for name in METHODS[c.method].options})
@@ -148,7 +149,7 @@ def candidate_plans(
     yielded: list[tuple[str, dict[str, Option]]] = []
     for candidate, _ in ranked:
         settings: dict[str, Option] = {**candidate.options, **options}
-        if (candidate.method, settings) in yielded:  # equal to an earlier candidate, by its options
+        if (candidate.method, settings) in yielded:  # `options` have made two candidates equal
             continue
         try:
             plan = make_plan(forest, candidate.method, dtype, limits, **settings)
@@ -169,7 +170,7 @@ CHOICES: dict[str, tuple[Option, ...]] = {
     "packing": PACKINGS,
     "level_shift": (True, False),
     "registers": (True, False),
-}  # options with few values; all others are whole numbers
+}  # options with few values; other options are whole numbers
 
 
 # One sentence for each option.
@@ -190,7 +191,7 @@ OPTION_TEXTS = {
 
 
 def check_width(width: Option, name: str, real: str, limits: Limits) -> None:
-    """Reject vectors that are wider than the device's compiler is known to get right."""
+    """Refuse vectors that are wider than the device's compiler gets right."""
     most = limits.trusted_bytes // (8 if real == "double" else 4)
     if width is not None and int(width) > most:
         raise InputError(

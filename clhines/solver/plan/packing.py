@@ -1,7 +1,6 @@
 """Packing: which cells share a work-group, for kernels with a lane per branch or segment.
 
-Kernels with one work-item per cell need no more than cells in order of size: see
-`by_cell.layout.columns`.
+Kernels with a lane per cell only need the cells in order of size: see `by_cell.layout.columns`.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from clhines.core.arrays import inverse, offsets, ranges, starts
 from clhines.solver.forest import Forest
 
 PACKINGS = ("next_fit", "sorted", "best_fit")
-_LOOK_AHEAD = 2000  # shapes that `best_fit` chooses from
-_CHOOSE_FROM = 8000  # and widths of these, if they have many
-_MOST_SENSES = 64  # widths that `best_fit` looks at
+_LOOK_AHEAD = 2000  # most shapes among which `best_fit` chooses
+_CHOOSE_FROM = 8000  # most widths of these shapes together
+_MOST_SENSES = 64  # most widths per shape
 
 
 def cells_by_shape(forest: Forest) -> np.ndarray:
-    """(num_cells,) int64: cells, largest first, cells of one shape side by side."""
+    """Return (num_cells,) int64: the cells, largest first; cells of one shape are side by side."""
     shape = forest.shape_of_cell
     return np.lexsort((shape, -forest.trees.sizes[shape]))
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Cells grouped into blocks, int64; blocks with the same shapes share a *template*."""
+    """Cells grouped into blocks, int64; blocks with the same list of trees share a *template*."""
 
     cells: np.ndarray  # natural cell numbers, block after block
     cell_start: np.ndarray  # block k: ``cells[cell_start[k]:cell_start[k + 1]]``
@@ -54,9 +53,9 @@ def one_block(forest: Forest) -> Blocks:
 def pack_cells(
     how: str, forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int, shift: bool
 ) -> Blocks:
-    """Group cells into blocks by `next_fit`, the same ``sorted`` by branches, or `best_fit`."""
+    """Group cells into blocks; "sorted" is `next_fit` with the widest trees first."""
     if how == "best_fit":
-        narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell has a block of its own
+        narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell gets a block of its own
         return best_fit(forest.shape_of_cell, narrow, lanes, max_cells)
     order = np.arange(forest.trees.num_trees)
     if how == "sorted":
@@ -65,7 +64,7 @@ def pack_cells(
 
 
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
-    """(num_shapes, k) int64: widths of all levels, or the largest in each few levels."""
+    """Return (num_shapes, k) int64: the widths of all levels, or the largest of each few levels."""
     counts = np.array([len(w) for w in widths])
     step = -(-int(counts.max()) // _MOST_SENSES)
     out = np.zeros((len(widths), -(-int(counts.max()) // step)), np.int64)
@@ -85,8 +84,8 @@ def next_fit(
 ) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
-    A cell fits when no level of the block comes to hold more than `lanes` lanes; a single cell may
-    be wider, in several passes. Cells of one shape lie side by side. `max_cells` bounds a block so
+    A cell fits if no level of the block gets more than `lanes` lanes; a single cell may be wider:
+    it takes several passes. Cells of one shape are side by side. `max_cells` bounds a block, so
     that small batches still occupy the device.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
@@ -100,7 +99,7 @@ def next_fit(
 
 
 class _Fill:
-    """Blocks of `next_fit`: `full` ones by (shape, number) pairs, and the `open` one."""
+    """The blocks of `next_fit`: `full` ones by their (shape, number) pairs, and the `open` one."""
 
     def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:
         self.cells, self.lanes, self.max_cells, self.shift = cells, lanes, max_cells, shift
@@ -109,7 +108,7 @@ class _Fill:
         self.used, self.held, self.begin, self.at = np.zeros(0, np.int64), 0, 0, 0
 
     def add(self, shape: int, width: np.ndarray, left: int) -> None:
-        """Place the `left` cells of a shape, which take `width` lanes on their levels."""
+        """Place the `left` cells of a shape, which take `width` lanes on each level."""
         room = _room(len(width), self.lanes, self.shift)
         alone = min(max(1, int((room // width).min())), self.max_cells)
         while left:
@@ -134,7 +133,7 @@ class _Fill:
         return min(self.max_cells - self.held, int((free // width).min()))
 
     def close(self, repeats: int = 1) -> None:
-        """Close the open block; the last cells fill `repeats` blocks like it."""
+        """Close the open block; the last cells fill `repeats` equal blocks."""
         if self.open:
             times, runs = self.full.get(tuple(self.open), (0, []))
             runs.append(self.cells[self.begin : self.at])
@@ -152,8 +151,9 @@ class _Fill:
 def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
     """Return the lanes of a block on each of its `levels`.
 
-    If branches may move to deeper levels, branches of level v and below fit if, for every v, they
-    are no more than the lanes of these levels together (Hu 1961). The roots stay on level 0.
+    If branches may move to deeper levels (`shift`), the branches on level v and below fit if they
+    are no more than the lanes of these levels together, for every v (Hu 1961). The roots stay on
+    level 0.
     """
     if not shift:
         return np.full(levels, lanes)
@@ -163,10 +163,11 @@ def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
 def best_fit(
     shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int, max_cells: int | None = None
 ) -> Blocks:
-    """Fill each block with the largest cell left, then with cells that fit the free lanes best.
+    """Start each block with the largest cell left, then add the cells that fit best.
 
-    A cell suits when its widths point where the block has most space left (the dot product rule of
-    vector bin packing). Blocks of the same shapes are made at once.
+    The best cell is the one whose `widths` have the largest dot product with the free lanes (vector
+    bin packing): it is wide where most lanes are free. Blocks with the same trees are made
+    together.
     """
     look = min(_LOOK_AHEAD, max(_LOOK_AHEAD // 40, _CHOOSE_FROM // widths.shape[1]))
     most = len(shape_of_cell) if max_cells is None else max_cells
@@ -196,7 +197,7 @@ def best_fit(
 def _fill(
     shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int, most: int
 ) -> dict[int, int]:
-    """Fill one block with at most `most` cells, among them `shapes[0]`; return counts by shape."""
+    """Fill one block with `shapes[0]` and up to ``most - 1`` more cells; return counts by shape."""
     able = shapes[left[shapes] > 0]
     w, room = widths[able], left[able].copy()
     free = np.full(widths.shape[1], lanes)
@@ -224,7 +225,7 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
 
 
 def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
-    """Return the branches on and below each level, from `level_widths`; 1 for the root."""
+    """Return the number of branches on and below each level, but 1 for the root's level."""
     below = [np.cumsum(w[::-1])[::-1] for w in widths]
     return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]
 
@@ -246,7 +247,7 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
 
 
 def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
-    """Cut the blocks of some templates, with at least two slots, into halves."""
+    """Cut the blocks of the templates in `which` into halves; each has two slots or more."""
     repeats = np.bincount(blocks.template)
     first_block = starts(repeats)
     slots, times, cells = [], [], []

@@ -1,4 +1,4 @@
-"""A plan as launches with their index tables, and the limits of the device it is made for."""
+"""`Plan`: launches with their index tables; `Limits`: properties of the device it is for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan import export, layout
 from clhines.solver.plan.bars import first_block, picture
 
-MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
-COARSE = 256  # values of an array in local memory below which a few more do no harm
-SMALL = 512  # values of one on a CPU, where untouched values cost nothing
-MAX_RHS = 4  # right-hand sides per launch, of kernels for several
-STREAM_BYTES = 2 << 20  # larger solutions are stored past a CPU's caches
-WIDEST_VECTOR = 128  # bytes: 16 doubles are the widest vector of OpenCL
+MAX_PLACES = (1 << 31) - 1  # values of a plan: kernels have 32-bit indices
+COARSE = 256  # arrays in local memory of up to so many values may be larger than needed
+SMALL = 512  # least size of such an array on a CPU, where untouched values cost nothing
+MAX_RHS = 4  # right-hand sides per launch
+STREAM_BYTES = 2 << 20  # larger solutions bypass the caches of a CPU
+WIDEST_VECTOR = 128  # bytes: OpenCL's widest vector has 16 doubles
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class Limits:
     compute_units: int = 64
     max_work_group: int = 256  # work-items
     is_cpu: bool = False
-    vector_bytes: int = 16  # width that explicit vector code should use
-    trusted_bytes: int = WIDEST_VECTOR  # width up to which the device's compiler is right
+    vector_bytes: int = 16  # width of vectors to use
+    trusted_bytes: int = WIDEST_VECTOR  # largest width that the compiler gets right
     local_bytes: int = 48 << 10  # local memory of a work-group
-    ptx: bool = False  # the compiler takes inline PTX (NVIDIA's)
-    bulk: bool = False  # and bulk copies into local memory (NVIDIA's from 9.0 on)
-    clang: bool = False  # and Clang's builtin functions: others may end the process
-    vectorises: bool = False  # puts a group's work-items into lanes of vectors (Intel's)
+    ptx: bool = False  # the compiler supports inline PTX (NVIDIA's)
+    bulk: bool = False  # the device copies in bulk into local memory (NVIDIA's from 9.0 on)
+    clang: bool = False  # the compiler supports Clang's builtin functions
+    vectorises: bool = False  # the compiler makes work-items lanes of vectors (Intel's)
 
 
 Option = int | str | None  # value of an option
 
 
 class Options(TypedDict, total=False):
-    """Options of the methods besides dtype and device; None leaves the choice to the method."""
+    """Options of the methods; None leaves the choice to the method."""
 
     work_group: int | None
     block_size: int | None
@@ -63,15 +63,16 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One kernel in a plan, for some or all cells, and its launches, mostly one.
+    """One kernel of a plan, for some or all cells, and its launches, usually one.
 
-    `source` and `target` are arrays that the launch works on: 0 the batch, k the k-th of
-    `Plan.scratch`. `launches` are the kernel's first argument and the work-groups of each.
+    The launches read the arrays `source` and write the arrays `target`: 0 is the batch, k the k-th
+    set of `Plan.scratch`. `launches` has the kernel's first argument and the number of work-groups
+    of each.
     """
 
     spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are for a plain solve
     tables: dict[str, np.ndarray]  # int32, in the order of the kernel's arguments
-    num_units: int  # cells or blocks to work through, idle lanes included
+    num_units: int  # cells or blocks, idle lanes included
     num_groups: int  # work-groups of all launches
     statistics: dict[str, int | float] = field(default_factory=dict)
     source: int = 0
@@ -89,40 +90,43 @@ class Part:
 
     @property
     def takes_natural(self) -> bool:
-        """Whether the launch can read and write natural order, or works on a reduced system."""
+        """Whether the launch can use natural order; reduced systems have no order to convert."""
         return bool(self.source or self.spec.takes_natural)
 
     def finds_infinite(self, rows: int) -> bool:
-        """Whether one launch in natural order solves `rows`, and flags x that is not finite."""
+        """Whether a launch in natural order for `rows` reports values of x that are not finite."""
         return bool(self.spec.finds_infinite) and not self.source and rows <= self.max_rhs
 
     @property
     def keeps_factors(self) -> bool:
-        """Whether the launch can compute the inverse pivots once and solve with them."""
+        """Whether the launch can compute the inverse pivots once, and use them in later solves."""
         return bool(self.spec.keeps_factors) and self.phase == "solve" and self.source == 0
 
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
-        """Spec of the kernel for `rhs` right-hand sides; for others see `ContractionSpec`."""
+        """Return the spec of the kernel for `rhs` right-hand sides.
+
+        `factor` is "make" or "use" for kernels that keep factors, see `ContractionSpec`.
+        """
         more: dict[str, Any] = {"factor": factor} if factor else {}
         if natural:
             more["natural"] = True
-        symmetric |= self.phase == "forward"  # which does not look at the matrix
+        symmetric |= self.phase == "forward"  # this phase does not read the matrix
         return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
 
     @property
     def _reorders(self) -> bool:
-        """Whether natural order takes more tables than `Plan.gather`."""
+        """Whether natural order needs other tables than `Plan.gather`."""
         if "blocks" not in self.tables or self.source:
             return False
         return "order" in self.solve_spec(True, 1, natural=True).roles()
 
     @property
     def _reads_cells(self) -> bool:
-        """Whether natural order takes the first node of each cell."""
+        """Whether natural order needs the first node of each cell."""
         return not self.source and "cell_start" in self.solve_spec(True, 1, natural=True).roles()
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
-        """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
+        """Return the additional tables, int32, for natural order; `gather` is the plan's."""
         if self._reads_cells:
             return as_int32({"cell_start": forest.cell_offsets}, len(gather))
         if not self._reorders:
@@ -131,7 +135,7 @@ class Part:
         if self.phase != "solve":
             tables = layout.natural_pieces(gather, blocks[:, 0], blocks[:, 1], blocks[:, 4])
             if self.phase != "expand":
-                del tables["natural_index"]  # which it shares with the launch that expands
+                del tables["natural_index"]  # the launch that expands has it
         else:
             tables = layout.natural_order(
                 forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
@@ -158,7 +162,11 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch in a larger plan, beginning at `first_place`; see `KernelSpec`."""
+        """Return the launch as part of a larger plan, where its values start at `first_place`.
+
+        `cells` has the number of each of its cells there, and `scratch` counts the sets before its
+        own. `KernelSpec` says how tables change.
+        """
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():
             if name not in tables or (self.source and role != "cell"):
@@ -166,7 +174,7 @@ class Part:
             if role.startswith("place"):
                 tables[name] = tables[name].copy()
                 tables[name][:: int(role[6:] or 1)] += np.int32(first_place)
-            elif role == "in_order":  # places before its own are not read
+            elif role == "in_order":  # earlier places are not read
                 tables[name] = np.pad(tables[name], (first_place, 0))
             elif role == "cell":
                 number = tables[name]
@@ -175,7 +183,7 @@ class Part:
         return replace(self, tables=tables, source=source, target=target)
 
     def deeper(self) -> Part:
-        """Return the same launch on the next scratch arrays."""
+        """Return the launch for a reduced system: on the next set of scratch arrays."""
         target = self.target + 1 if self.target else 0
         spec = replace(self.spec, derived=True)
         return replace(self, spec=spec, source=self.source + 1, target=target)
@@ -183,24 +191,25 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How a batch is solved: the work of lanes, the layout, and the cost.
+    """How a batch is solved: launches, layout and cost.
 
     Attributes
     ----------
     forest : Forest
-        As it is solved: the caller's, or one with more branches and the same nodes.
+        The forest that is solved: the caller's, or one with more branches and the same nodes.
     method : str
     gather : (packed_size,) int32
-        ``packed[i] = natural[gather[i]]``, -1 in the padding.
+        ``packed[i] = natural[gather[i]]``; -1 marks padding.
     parts : tuple of Part
-        Launches, in order; each works on its own cells, in its own stretch of its arrays.
+        Launches, in order; each has its own cells, and its own range of the arrays.
     scratch : tuple of int
-        Lengths of further sets of arrays, of reduced systems or of
-        values that one launch leaves for the next.
+        Lengths of further sets of arrays, for reduced systems or for values that one launch leaves
+        for
+        the next.
     summary : str
-        Of the method, in a few words.
+        Description of the method, in a few words.
     changes : dict of name -> text
-        Effects of options on the forest, as text.
+        Options that change the forest or the launches.
     """
 
     forest: Forest
@@ -229,17 +238,17 @@ class Plan:
 
     @property
     def needs_factor(self) -> bool:
-        """Whether any part takes a scratch array in device order for the factors."""
+        """Whether any launch needs a scratch array in device order for the factors."""
         return any(part.spec.needs_factor for part in self.parts)
 
     def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
-        """Device memory for `arrays` arrays in device order and the tables, in bytes."""
+        """Return the device memory, bytes, for the tables and `arrays` arrays in device order."""
         tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
         values = self.packed_size + sum(self.scratch)
         return values * itemsize * arrays + self.gather.nbytes + tables
 
     def describe(self) -> str:
-        """Return a short table of the plan, for reading."""
+        """Return a short table of the plan, as text."""
         forest = self.forest
         lines = [
             f"method            {self.method}",
@@ -273,28 +282,29 @@ class Plan:
         Parameters
         ----------
         folder : str or path
-            Made if it does not exist; files of these names are replaced.
+            Made if it does not exist; files with the same names are replaced.
         symmetric : bool
-            Without `l`; False: with it.
+            False: for matrices with `l`.
 
         Raises
         ------
         InputError
             A method other than `flat`, `interleaved`, `fine` and `contraction`, or a folder that
-            cannot be written.
+            cannot be
+            written.
         """
         export.write_plan(self, folder, symmetric)
 
     def plot(self, path: PathLike | None = None) -> Any:
-        """Draw the first block of the first launch, with its statistics.
+        """Draw the first block of the first launch, with the plan's statistics.
 
-        Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
-        of a work-item: the steps at which it takes the next one).
+        Every bar is a branch or a cell; grey lanes are idle. A line is a barrier, or the step at
+        which a work-item continues with its next vector.
 
         Parameters
         ----------
         path : str or path, optional
-            Ends in .png, .svg or .pdf; written where it is given.
+            A file to write, which ends in .png, .svg or .pdf.
 
         Returns
         -------
@@ -303,7 +313,7 @@ class Plan:
         Raises
         ------
         InputError
-            matplotlib is missing, `path` has another ending, or the method is not drawn.
+            matplotlib is missing, `path` has another ending, or the method is not supported.
         """
         part = self.parts[0]
         bars = first_block(part.spec, part.tables)
@@ -321,7 +331,7 @@ class Plan:
 def real_name(dtype: DTypeLike) -> str:
     try:
         checked = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError):  # NumPy evaluates a text with commas
+    except (TypeError, ValueError, SyntaxError):  # SyntaxError: NumPy parses texts with commas
         checked = None
     if checked == np.float64:
         return "double"
@@ -338,12 +348,12 @@ def work_group_size(options: Options, limits: Limits, default: int) -> int:
 
 
 def coarse(needed: int, room: int, least: int = 1) -> int:
-    """Size of an array in local memory: few different ones, as each is a kernel to build."""
+    """Return the size of an array in local memory, rounded so that few kernels have to be built."""
     return max(needed, min(max(least, 1 << (needed - 1).bit_length()), room))
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Values of an array in local memory: `needed`, aligned; on CPUs all `room`."""
+    """Return the size of an array in local memory for `needed` values; coarse if that is cheap."""
     size = coarse(aligned(needed), room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else aligned(needed)
 
@@ -362,7 +372,7 @@ def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
 def plan_by_kind(
     forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
 ) -> Plan:
-    """Plan the cells of each kind, (num_cells,), by themselves, and put their launches together."""
+    """Plan the cells of each `kind`, (num_cells,), apart, and combine the launches in one plan."""
     plans = []
     for k in np.unique(kind).tolist():
         cells = np.flatnonzero(kind == k)

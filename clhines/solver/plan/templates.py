@@ -1,4 +1,4 @@
-"""The only caller of Mako: a frozen spec in, OpenCL source out."""
+"""Render a spec to OpenCL source; the only caller of Mako."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from clhines.solver.plan.kernel_spec import TemplateSpec, signature
 
 _INSTALLED = Path(__file__).parents[2] / "kernels"
-# in a checkout beside the package, which another clhines that is installed has nothing to do with
+# in a checkout the folder is beside the package
 FOLDER = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1] / "kernels"
 
 
@@ -25,7 +25,7 @@ def _template(name: str) -> Any:
 
 @cache
 def digest() -> str:
-    """Return a digest of all templates: it changes if any kernel may change."""
+    """Return a digest of all templates: it changes whenever a kernel may change."""
     sha256 = hashlib.sha256()
     for file in sorted(FOLDER.rglob("*.mako")):
         sha256.update(file.read_bytes())
@@ -34,10 +34,10 @@ def digest() -> str:
 
 @cache
 def render(spec: TemplateSpec) -> str:
-    """Return a spec's OpenCL source.
+    """Return the OpenCL source of a spec.
 
-    ``${part("NAME", SPACES, size=3)}`` includes another template, whose page has the argument
-    `size` besides `spec`.
+    In a template ``${part("NAME", SPACES, size=3)}`` includes another one, indented by some spaces.
+    It has `spec` and, as an example, the argument `size`.
     """
 
     def part(name: str, spaces: int = 0, **values: object) -> str:

@@ -1,7 +1,7 @@
-"""Transforms: forests changed so that they are solved in fewer or in more equal steps.
+"""Change forests so that a solve has fewer dependent steps, or more equal ones.
 
-Nodes keep their numbers, so that values at nodes need no map; `Rerooted.couplings` tells what
-becomes of the entries *between* nodes, and `SplitForest.tree` of shapes.
+Nodes keep their numbers, so values at nodes stay where they are. For entries *between* nodes see
+`Rerooted.couplings`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Rerooted:
-    """A forest with other roots, and where its entries between nodes are found.
+    """A forest with other roots for the same matrix.
 
-    The matrix is the same, and nodes keep their numbers: `d`, `b` and `x` are those of both
-    forests, and errors number nodes alike, though pivots are met in another order. Only entries
-    between nodes move, and `couplings` moves them. Turning the edge between a node p and its child
-    c round makes p the child: what was ``u[c]`` (row p, column c) is then the `l` of p, and
-    ``l[c]`` its `u`.
+    Nodes keep their numbers: `d`, `b`, `x` and the nodes in errors are the same for both forests,
+    but pivots come in another order. Only entries between nodes change, which `couplings` converts.
+    If node p was the parent of c and becomes its child, the old ``u[c]`` (row p, column c) is the
+    new `l` of p, and the old ``l[c]`` its `u`.
 
     Attributes
     ----------
     forest : Forest
-        To plan and to solve with.
+        The forest to plan and to solve with.
     edge : (n,) int64
-        Node at which the old forest keeps the edge between this node and its new parent: the
-        node itself, or another one where the edge was turned round; -1 at the roots.
+        Index in the old arrays `u` and `l` of the edge between this node and its new parent: the
+        node
+        itself, or the new parent if the edge was reversed; -1 at the roots.
     moved : (num_trees,) bool
         Trees that have another root than before.
     """
@@ -47,7 +47,7 @@ class Rerooted:
 
     @property
     def turned(self) -> np.ndarray:
-        """(n,) bool: nodes whose edge to the new parent had the other direction before."""
+        """(n,) bool: nodes whose new parent was their child before."""
         return (self.edge >= 0) & (self.edge != np.arange(len(self.edge)))
 
     def couplings(
@@ -55,20 +55,21 @@ class Rerooted:
         u: np.ndarray,
         l: np.ndarray | None = None,  # noqa: E741 - the field's name for the lower entries
     ) -> dict[str, np.ndarray]:
-        """Return the entries between nodes as the new forest has them.
+        """Convert the entries between nodes for the new forest.
 
         Parameters
         ----------
         u : (n,) real
-            Of the old forest, in natural order.
+            For the old forest, in natural order.
         l : (n,) real, optional
-            Of an unsymmetric system, both of whose arrays change.
+            For an unsymmetric system; both arrays change.
 
         Returns
         -------
         dict
-            New arrays `u`, and `l` where it was given, zero at the new roots: arguments of
-            `Solver.solve` and `Solver.factor`.
+            New arrays `u`, and `l` if it was given, zero at the new roots: arguments of
+            `Solver.solve` and
+            `Solver.factor`.
 
         Raises
         ------
@@ -88,12 +89,11 @@ class Rerooted:
 
 
 def reroot(forest: Forest) -> Rerooted:
-    """Root each tree where its height is least (2018 report, section 6).
+    """Move the root of each tree to where its height is smallest (2018 report, section 6).
 
-    A method such as ``fine``, which works level by level, then has fewer dependent steps.
-
-    The root is in the middle of a longest path. Where two nodes share the middle, the one nearer
-    the old root is taken, which leaves more edges as they were; nothing else is ever in a tie.
+    A method such as ``fine``, which works level by level, then has fewer dependent steps. The new
+    root is the middle of a longest path. Of two middle nodes it is the one nearer the old root,
+    which reverses fewer edges.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def reroot(forest: Forest) -> Rerooted:
     Returns
     -------
     Rerooted
-        Some shapes that differed may be equal now; they still count as different.
+        Shapes that differed still count as different, even if they are equal now.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def reroot(forest: Forest) -> Rerooted:
 
     Examples
     --------
-    Of a chain of four nodes, 0 to 3, the edge between 0 and 1 is turned round:
+    In a chain of four nodes, 0 to 3, the edge between 0 and 1 is reversed:
 
     >>> from clhines import Forest, reroot
     >>> new = reroot(Forest([-1, 0, 1, 2]))
@@ -131,7 +131,7 @@ def reroot(forest: Forest) -> Rerooted:
     counts = np.minimum(trees.branch_length[path], place[tree] + 1 - before[path])
     nodes = trees.order[ranges(trees.branch_start[path], counts)]
     tree = np.repeat(tree, counts)
-    below = np.append(nodes[1:], -1)  # the next on the path, which becomes the parent
+    below = np.append(nodes[1:], -1)  # the next node on the path becomes the parent
     below[np.flatnonzero(np.append(tree[1:] != tree[:-1], True))] = -1
     parent, edge = trees.parent.copy(), np.arange(len(trees.parent))
     parent[nodes] = below
@@ -148,10 +148,11 @@ def reroot(forest: Forest) -> Rerooted:
 
 
 def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the path from each root to its deepest tip, and the middle of the longest path there.
+    """Find the path from each root to its deepest tip; the middle of a longest path is on it.
 
-    The tip farthest from any node is one end of a longest path, whose middle is an ancestor of it.
-    Returns which branches are on a path, nodes above each branch, and depths of the middles.
+    The tip that is farthest from any node is one end of a longest path. Returns (num_branches,)
+    bool, which branches are on such a path; the number of nodes above each branch; and for each
+    tree the depth of the middle.
     """
     above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
     before = trees.depth[trees.branch_first]
@@ -166,22 +167,26 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
         on_path[jump[on_path]] = True
         jump = jump[jump]
     meets, _ = climb(np.where(on_path, -1, above))
-    away = np.where(on_path, 0, end - end[meets])  # beyond the path
+    away = np.where(on_path, 0, end - end[meets])  # nodes from the path to this branch's end
     past = np.maximum.reduceat(away - end[meets], trees.branch_offsets[:-1])
-    longest = deepest + np.maximum(past, 0)  # 0: up to the root
+    longest = deepest + np.maximum(past, 0)  # 0: the longest path ends at the root
     return on_path, before, deepest - (longest + 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
 class SplitForest:
-    """A forest whose long branches are cut; pivots are still numbered by `old`."""
+    """A forest whose long branches are cut.
+
+    `tree` has for each of its trees the tree in the forest `old`, whose elimination order numbers
+    the pivots.
+    """
 
     forest: Forest
     tree: np.ndarray
     old: Forest
 
     def rank(self, branch: np.ndarray) -> np.ndarray:
-        """Place of the first node of new branches in the elimination order of their old trees."""
+        """Return the number of the first node of new branches in the old elimination order."""
         new, old = self.forest.trees, self.old.trees
         number = new.branch_tree[branch]
         node = new.branch_first[branch] - new.offsets[number]
@@ -192,8 +197,8 @@ class SplitForest:
 def split_branches(forest: Forest, blocks: Blocks | None = None) -> SplitForest:
     """Cut branches that are longer than the mean of their level (2018 report, section 6).
 
-    From the roots on, the rest of a longer branch is a branch of the next level, where it may be
-    cut again. With `blocks` the mean is that of a block (the report's outlook, section 8).
+    From the roots on, the rest of a longer branch becomes a branch of the next level, where it may
+    be cut again. With `blocks` the mean is over a block, not the batch (the report's section 8).
     """
     trees = forest.trees
     if blocks is None:
@@ -216,7 +221,7 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> SplitForest:
 
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """(num_nodes,) bool: where branches are cut; `group` has a mean in common, of `weight`."""
+    """Return (num_nodes,) bool: where to cut branches by their `group`'s mean of weighted trees."""
     child, first_child = children_of(trees.branch_parent)
     counts = np.diff(first_child)
     cuts = np.zeros(len(trees.parent), bool)

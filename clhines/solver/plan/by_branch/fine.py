@@ -1,4 +1,4 @@
-"""Method `fine`: a block of cells at a time, one work-item or lane of a vector per branch."""
+"""Method `fine`: a work-group per block of cells, a work-item or vector lane per branch."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from clhines.solver.plan.plan import (
     work_group_size,
 )
 
-AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-MOST_LEVELS = 4  # with a kernel for their number, on GPUs; beyond, builds take too long
-LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
-CACHE_BYTES = 336 << 10  # local memory per block on a CPU, to stay in its L2 cache
+AHEAD = 4  # nodes that a work-item of a GPU reads at once, as it waits long; CPUs prefetch
+MOST_LEVELS = 4  # most levels for which kernels on GPUs are specialised: builds take longer
+LARGE_GROUP = 256  # work-items of a group if there are enough branches for them
+CACHE_BYTES = 336 << 10  # most local memory per block on a CPU: it stays in the L2 cache
 
 
 @dataclass(frozen=True)
 class Level:
-    width: int  # branches in each block; 0 where blocks differ
-    offset: int  # values of the levels before it in each block; -1 where blocks differ
-    length: int  # nodes of each branch; 0 where branches differ
+    width: int  # branches in each block; 0 if blocks differ
+    offset: int  # first value in each block; -1 if blocks differ
+    length: int  # nodes of each branch; 0 if branches differ
     passes: bool  # some block has more branches than work-items
-    everywhere: bool  # each block has this level
+    everywhere: bool  # every block has this level
 
 
 @dataclass(frozen=True)
 class FineSpec(KernelSpec):
-    """One work-group per block, one work-item per branch; `capacity` 0 is without local memory."""
+    """Spec of ``fine.mako``: a work-group per block of cells, a work-item per branch."""
 
     template: ClassVar[str] = "solver/by_branch/fine"
     tables: ClassVar[tuple[str, ...]] = (
@@ -62,9 +62,9 @@ class FineSpec(KernelSpec):
         "branch_slot",
         "branch_rank",
     )
-    capacity: int
-    ahead: int  # nodes of a branch read at once, with one right-hand side
-    levels: tuple[Level, ...]  # in the deepest blocks, the roots' first; empty: a loop
+    capacity: int  # values of a block in local memory; 0 if they are in global memory
+    ahead: int  # nodes of a branch that are read at once, with one right-hand side
+    levels: tuple[Level, ...]  # of the deepest blocks, the roots' first; empty: any number
 
     @property
     def variant(self) -> str:
@@ -91,7 +91,7 @@ def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: 
 
 
 def _values_alone(trees: Trees) -> np.ndarray:
-    """(num_trees,) int64: places of each tree in a block of its own, level by level."""
+    """Return (num_trees,) int64: the values of each tree in a block of its own, with padding."""
     first_branch, first_level = trees.by_level()
     width = np.diff(np.append(first_branch, len(trees.branch_level)))
     values = width * np.maximum.reduceat(trees.branch_length, first_branch)
@@ -101,7 +101,7 @@ def _values_alone(trees: Trees) -> np.ndarray:
 def _plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
 ) -> Plan:
-    """`fine` with one work-item per branch, in blocks of `room` values in local memory if not 0."""
+    """Plan a work-item per branch; blocks have `room` values in local memory, or none if 0."""
     enough_blocks = 4 * limits.compute_units
     most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
     work_group = work_group_size(options, limits, _usual_group(forest, limits, most))
@@ -140,7 +140,7 @@ def _plan_levels(
 
 
 def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
-    """Work-items of a group; many where blocks of `max_cells` fill twice as many on a level."""
+    """Return the work-items of a group; more if the blocks are wide enough to fill them twice."""
     if limits.is_cpu:
         return 16
     widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
@@ -150,7 +150,7 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
-    """Return the common properties of each level; () if there are too many levels."""
+    """Return what each level has in common in all blocks; () if there are too many levels."""
     counts = np.diff(levels.level_start)
     if counts.max() > MOST_LEVELS:
         return ()
@@ -178,7 +178,7 @@ class _ShapedForest:
     forest: Forest  # with the branches that are solved, after `split`
     split: transforms.SplitForest | None
     blocks: packing.Blocks
-    shift: bool  # branches may have to move to deeper levels
+    shift: bool  # branches may move to deeper levels
 
     def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
         return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
@@ -252,7 +252,7 @@ def _shape_statistics(
 def rank_in_tree(
     forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
 ) -> np.ndarray:
-    """(num_branches,) int64: place of each branch's first node in the order of its tree."""
+    """Return (num_branches,) int64: number of the first node in its tree's elimination order."""
     trees = forest.trees
     first = trees.branch_start[levels.tree_branch]
     return first - trees.offsets[trees.branch_tree[levels.tree_branch]]

@@ -1,4 +1,4 @@
-"""The planner of `fine` on CPUs: branches in vectors."""
+"""Method `fine` on CPUs: a branch per lane of a vector."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ FINE_OPTIONS: Options = {
 
 
 def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """Plan `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
+    """Plan `fine`: a work-group per block of cells, a work-item per branch, a barrier per level.
 
-    On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
-    or an option that shapes levels (`split`, `level_shift`) is requested.
+    CPUs have a work-item per block and a branch per lane of a vector, unless the options request a
+    work-group or shape the levels (`split`, `level_shift`).
     """
     width, group = options["vector_width"], options["work_group"]
     values = {"split": options["split"], "level_shift": options["level_shift"]}
@@ -58,7 +58,7 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
 
 
 def _check_options(options: Options, shaping: Sequence[str]) -> None:
-    """Refuse options of `fine` that exclude each other; options in `shaping` shape levels."""
+    """Refuse options of `fine` that exclude each other; those in `shaping` change the levels."""
     width, group = options["vector_width"], options["work_group"]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
@@ -70,12 +70,12 @@ def _check_options(options: Options, shaping: Sequence[str]) -> None:
         raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
 
 
-_SHORT = 64  # nodes per branch: eight lines of memory
+_SHORT = 64  # least mean length of long branches: eight cache lines
 
 
 @dataclass(frozen=True)
 class FineVectorSpec(KernelSpec):
-    """One work-item per block, a branch per lane; `capacity` 0 is without local memory."""
+    """Spec of ``fine_vector.mako``: a work-item per block of cells, a vector lane per branch."""
 
     template: ClassVar[str] = "solver/by_branch/fine_vector"
     tables: ClassVar[tuple[str, ...]] = (
@@ -103,21 +103,21 @@ class FineVectorSpec(KernelSpec):
     factor_may_be_d: ClassVar[bool] = False
     line_bytes: ClassVar[int] = 64
     vector_width: int  # branches per vector
-    capacity: int
-    slots: int  # lanes of the largest block: values exchanged between branches
-    streaming: bool  # the solution is stored past the caches, where the compiler can
-    prefetch: str
+    capacity: int  # values of a block in local memory; 0 if they are in global memory
+    slots: int  # lanes of the largest block: values that branches exchange
+    streaming: bool  # the solution bypasses the caches, if the compiler can do that
+    prefetch: str  # "builtin" (Clang's), "standard" (OpenCL's) or none
     natural: bool = False  # d, u, l, b and x are in natural order; the factors are not
-    short: bool = False  # branches: the processor cannot predict the next reads
+    short: bool = False  # branches are short: the processor cannot predict the next reads
 
     @property
     def reads_cells(self) -> bool:
-        """Whether the values of each cell are read as they lie in memory before it is solved."""
+        """Whether a cell's values are read in natural order, all at once, before it is solved."""
         return self.natural and self.short
 
 
 def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """`fine` for CPUs: a branch per vector lane; `plan_lanes` where the exchange does not fit."""
+    """Plan a branch per vector lane, or `plan_lanes` for cells with too many branches for that."""
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)
     exchanged = 2 * (np.diff(forest.trees.branch_offsets) + 1)
@@ -137,7 +137,7 @@ def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options
 def _plan_blocks(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, budget: int
 ) -> Plan:
-    """Plan blocks with `budget` values in local memory; 0 leaves factors in global memory."""
+    """Plan blocks with `budget` values in local memory, or factors in global memory if it is 0."""
     itemsize = 8 if real == "double" else 4
     how = options["packing"] or PACKINGS[0]
     weight = 2 * (forest.trees.sizes + np.diff(forest.trees.branch_offsets) + 1)
@@ -150,7 +150,7 @@ def _plan_blocks(
             forest, how, weight, max_cells, budget, room, width
         )
         padded = places.size / forest.num_nodes
-        cost = padded * (1 + 8 / width)  # a value counts, and so does every row
+        cost = padded * (1 + 8 / width)  # each value and each row take time
         choices.append((not fits, cost, blocks, vectors, places))
         if fits and (padded < 1.25 or options["vector_width"]):
             break
@@ -185,7 +185,7 @@ def _plan_blocks(
 def _fit_vectors(
     forest: Forest, how: str, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
-    """Blocks made smaller until `room` values hold each, their vectors, and whether they fit."""
+    """Make blocks smaller until each fits into `room` values; return whether they fit, and them."""
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
         widths = list(weight[:, None])
@@ -201,14 +201,14 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the lanes of the largest block, and lanes for zeros."""
+    """Return the lanes of the largest block, and a vector of zeros."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
 def _cells_a_block(
     forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
 ) -> int:
-    """Most cells per block so that blocks fit the budget and all compute units have as many."""
+    """Return the most cells per block: blocks fit the budget, and all compute units get as many."""
     units = limits.compute_units
     total = int(weight[forest.shape_of_cell].sum())
     needed = -(-total // budget) if budget else -(-forest.num_cells // width)
@@ -218,7 +218,7 @@ def _cells_a_block(
     cells = -(-forest.num_cells // needed)
     if forest.trees.num_trees * width > forest.num_cells:
         return cells if budget else 1
-    return cells // width * width or cells  # whole vectors with cells of one shape
+    return cells // width * width or cells  # whole vectors, if cells have one shape
 
 
 def _vector_tables(
@@ -253,7 +253,7 @@ def _vector_tables(
 
 
 def _whole_vectors(slots: np.ndarray) -> np.ndarray:
-    """Vector that each row of lanes is, lane for lane; -1 where it is a mixture."""
+    """Return the vector whose lanes a row of `slots` has in order, or -1 for other rows."""
     width = slots.shape[1]
     whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
     return np.where(whole, slots[:, 0] // width, -1)

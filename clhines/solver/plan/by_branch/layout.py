@@ -1,4 +1,4 @@
-"""Layouts of kernels with one work-item per branch (`LevelStrided`) or one lane (`VectorRows`)."""
+"""Layouts for a work-item per branch (`LevelStrided`) or a lane per branch (`VectorRows`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from clhines.solver.plan.packing import Blocks
 
 
 class LevelStrided:
-    """A block's levels one after another, the branches of a level interleaved.
+    """The levels of a block one after another; the branches of a level are interleaved.
 
-    Element j of branch k on a level of w branches is at ``level_offset + j * w + k`` (2018 report,
-    section 5); shorter branches leave padding. Places count from the start of the block.
+    Node j of branch k on a level with w branches is at ``level_offset + j * w + k`` (2018 report,
+    section 5), counted from the start of the block; shorter branches leave padding.
     """
 
     def __init__(self, levels: BranchLevels, blocks: Blocks) -> None:
@@ -34,7 +34,7 @@ class LevelStrided:
         self._levels, self._blocks = levels, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:
-        """(size,) int32: natural index at every place of the device order."""
+        """Return (size,) int32: the natural index at each place of the device order, or -1."""
         levels = self._levels
         begin = forest.trees.branch_start[levels.tree_branch]
         branch, step = expand(levels.length)
@@ -50,11 +50,11 @@ class LevelStrided:
 
 
 class VectorRows:
-    """A block's vectors of branches one after another, each from the tips to the root's end.
+    """The vectors of a block one after another, each with its nodes nearest the root at the end.
 
-    Node j of lane k of a vector of r rows, j counted from the root's end, is at ``block_start +
-    vector_place + (r - 1 - j) * width + k``: the backward sweep reads upwards. Shorter branches and
-    idle lanes leave padding.
+    Node j, counted from the root, of lane k in a vector of r rows is at ``block_start +
+    vector_place + (r - 1 - j) * width + k``: the backward sweep reads ascending addresses. Shorter
+    branches and idle lanes leave padding.
     """
 
     def __init__(self, vectors: BranchVectors, blocks: Blocks) -> None:

@@ -1,4 +1,4 @@
-"""Method `levels`: a launch per branch level of the whole batch, one work-item per branch."""
+"""Method `levels`: a launch per branch level of the whole batch, a work-item per branch."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from clhines.solver.plan.by_cell import layout as cell_layout
 from clhines.solver.plan.kernel_spec import KernelSpec
 from clhines.solver.plan.plan import Limits, Options, Part, Plan, as_int32, work_group_size
 
-MOST_PADDED = 4  # times its nodes that a level may take in device order ...
-LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
-AHEAD = 8  # on GPUs, where a work-item waits long for each read ...
-AHEAD_CPU = 1  # ... while a CPU prefetches
+MOST_PADDED = 4  # a level is cut if it has more values, padding included, than so many per node
+LEAST_CUT = 1 << 12  # but not for less padding than this: another launch costs as much
+AHEAD = 8  # nodes that a work-item of a GPU reads at once, as it waits long for each read
+AHEAD_CPU = 1  # a CPU prefetches
 
 
 @dataclass(frozen=True)
 class LevelSpec(KernelSpec):
-    """A launch per level and `phase`; ``backward`` has the roots' forward sweep, too."""
+    """Spec of ``levels.mako``: a launch per level and `phase`, ``backward``, then ``forward``."""
 
     template: ClassVar[str] = "solver/by_branch/levels"
     first_argument: ClassVar[str] = "level"
@@ -52,8 +52,8 @@ class LevelSpec(KernelSpec):
         "real *x",
         "int *restrict status if backward",
     )
-    computes_padding: bool  # all work-items take as many steps as the longest branch
-    ahead: int  # nodes of a branch read at once, with one right-hand side
+    computes_padding: bool  # all work-items do as many steps as the longest branch has
+    ahead: int  # nodes of a branch that are read at once, with one right-hand side
     phase: str
 
     @property
@@ -68,9 +68,9 @@ class LevelSpec(KernelSpec):
 def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan `levels`: each branch level is a batch of tridiagonal systems.
 
-    The multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4 and
-    4.1.3). A level is padded to its longest branch, unless that takes more than `MOST_PADDED` times
-    its nodes: then it is cut, and its stretches launched one after another.
+    This is the multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4
+    and 4.1.3). A level is padded to its longest branch. If that takes more than `MOST_PADDED` times
+    its nodes, the level is cut, and its parts are launched one after another.
     """
     blocks = packing.one_block(forest)
     levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
@@ -91,14 +91,14 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
             "child_first": places.first[levels.child],
             "branch_rank": rank_in_tree(forest, levels),
             "cell_number": levels.slot[: forest.num_cells],  # the roots' branches come first
-            "branch_bad": np.zeros_like(levels.length),  # the kernel's own
+            "branch_bad": np.zeros_like(levels.length),  # scratch of the kernel
         },
         "forward": {
             **shared,
             "branch_parent": np.where(levels.parent >= 0, places.last[levels.parent], -1),
         },
     }
-    # vectors need equal steps in all work-items; slower elsewhere (``bench papers batch-padding``)
+    # equal steps for compilers that put work-items into vectors (``bench papers batch-padding``)
     padding = options["padding"]
     spec = LevelSpec(
         real=real,
@@ -117,7 +117,7 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
 
 
 def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:
-    """Cut levels that would be mostly padding; also the branches between each and the root."""
+    """Cut levels that would be mostly padding; return the new ones, and the depth of each."""
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])
     padding = levels.width * levels.longest - nodes
     too_many = (padding > (MOST_PADDED - 1) * nodes) & (padding > LEAST_CUT)

@@ -1,4 +1,4 @@
-"""Schedules for a lane per branch: levels, or vectors of branches with one height.
+"""Schedules for a lane per branch: by levels, or in vectors of branches of one height.
 
 The level of a branch within its tree is `solver.forest.Trees.branch_level`.
 """
@@ -16,19 +16,20 @@ from clhines.solver.forest import Trees
 
 @dataclass(frozen=True, eq=False)
 class BranchLevels:
-    """Branches of groups of cells, level by level, longest first within a level.
+    """Branches of blocks of cells, by template, then level, longest first.
 
-    A *template* is a sequence of trees that share a work-group; its *slots* are its cells.
+    A *template* is the list of trees of one or more equal blocks; its *slots* are the block's
+    cells.
     """
 
-    level_start: np.ndarray  # template t, roots first: ``level_start[t]:level_start[t + 1]``
-    branch_start: np.ndarray  # level v: ``branch_start[v]:branch_start[v + 1]``
-    length: np.ndarray  # nodes
+    level_start: np.ndarray  # levels of template t: ``level_start[t]:level_start[t + 1]``
+    branch_start: np.ndarray  # branches of level v: ``branch_start[v]:branch_start[v + 1]``
+    length: np.ndarray  # nodes of each branch
     parent: np.ndarray  # index of the parent branch, or -1
-    slot: np.ndarray  # in the template, counted over all templates
-    tree_branch: np.ndarray  # the same branch in `Trees`
-    child_start: np.ndarray  # CSR of each branch's children
-    child: np.ndarray  # in increasing branch number
+    slot: np.ndarray  # counted over all templates
+    tree_branch: np.ndarray  # index of the branch in `Trees`
+    child_start: np.ndarray  # children of branch k: ``child[child_start[k]:child_start[k + 1]]``
+    child: np.ndarray  # indices of branches, increasing for each parent
 
     @property
     def width(self) -> np.ndarray:
@@ -42,7 +43,7 @@ class BranchLevels:
 def branch_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, level: np.ndarray | None = None
 ) -> BranchLevels:
-    """Order the branches of every template by level, longest first (2018 report, section 4)."""
+    """Order the branches of each template by level, longest first (2018 report, section 4)."""
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template = slot_template[slot]
     level = trees.branch_level[tree_branch] if level is None else level
@@ -76,18 +77,18 @@ def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Parents of branches that are put into another order, -1 at roots."""
+    """Return the parents of branches in a new order, -1 at roots."""
     return np.where(parent < 0, -1, inverse(order)[parent])[order]
 
 
 def shifted_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
 ) -> np.ndarray:
-    """Move subtrees to deeper levels where a template has more branches than lanes on a level.
+    """Return levels with subtrees moved to deeper ones if a level has more branches than lanes.
 
-    The last proposal of the 2018 report (section 8). From the roots on, every level takes the
-    branches with the most levels below them, up to `lanes`: the fewest levels (Hu 1961). Where even
-    these are more than the template had, every level takes more, so that none is added.
+    This is the last proposal of the 2018 report (section 8). From the roots on, each level gets up
+    to `lanes` branches, those with most levels below them first: that needs the fewest levels (Hu
+    1961). If it still needs more levels than before, each level gets more branches.
     """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
@@ -108,7 +109,7 @@ def shifted_levels(
 
 
 def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int]:
-    """Return the level of each branch if a level takes `lanes` branches, highest rank first."""
+    """Return each branch's level if each level gets up to `lanes` branches, highest rank first."""
     children: list[list[int]] = [[] for _ in parent]
     for k, p in enumerate(parent.tolist()):
         if p >= 0:
@@ -128,11 +129,12 @@ def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int
 
 @dataclass(frozen=True, eq=False)
 class BranchVectors:
-    """Branches of groups of cells in vectors, from the tips on.
+    """Branches of blocks of cells in vectors, ordered from the tips to the roots.
 
-    A branch's *rank* is 0 without children, otherwise one above the highest of its children's. A
-    vector holds up to `width` branches of one rank and template, longest first. `rows` and `even`
-    are the nodes of the longest and of the shortest branch of each.
+    The *rank* of a branch is 0 without children, else 1 + the highest rank of a child. A vector has
+    up to `width` branches of one rank and template, longest first; `rows` and `even` have the
+    length of its longest and shortest branch. For each branch: its `vector` and `lane`, `length`,
+    `parent` branch, `slot`, and its index in `Trees` (`tree_branch`).
     """
 
     width: int
@@ -153,18 +155,18 @@ class BranchVectors:
         return self.vector * self.width + self.lane
 
     def lanes(self, of_branch: np.ndarray, nothing: int = 0) -> np.ndarray:
-        """Spread a value of each branch over the lanes, `nothing` where a lane is idle."""
+        """Return a value for every lane: its branch's, or `nothing` if it is idle."""
         out = np.full(len(self.rows) * self.width, nothing)
         out[self.place] = of_branch
         return out
 
     def exchange(self) -> np.ndarray:
-        """(num_branches,) int64: lane counted from the template's first, which is `width`."""
+        """(num_branches,) int64: lane within the template, from `width` on; lower ones are zero."""
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """List each vector's rounds: starts, and for each branch one child or 0."""
+        """Return each vector's first round, and the child that each branch adds in a round or 0."""
         inner = np.flatnonzero(self.parent >= 0)
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
         above = self.parent[inner]
@@ -179,11 +181,11 @@ class BranchVectors:
 
 
 def branch_ranks(trees: Trees) -> np.ndarray:
-    """(num_branches,) int64: 0 without children, otherwise 1 + the highest of the children's."""
+    """Return (num_branches,) int64: 0 without children, else 1 + the highest of the children's."""
     rank = np.zeros(len(trees.branch_parent), np.int64)
     order = np.argsort(-trees.branch_level, kind="stable")
     edges = np.flatnonzero(np.diff(trees.branch_level[order])) + 1
-    for level in np.split(order, edges)[:-1]:  # the last is the roots' level
+    for level in np.split(order, edges)[:-1]:  # without the last, the roots' level
         np.maximum.at(rank, trees.branch_parent[level], rank[level] + 1)
     return rank
 
@@ -191,7 +193,7 @@ def branch_ranks(trees: Trees) -> np.ndarray:
 def branch_vectors(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, width: int
 ) -> BranchVectors:
-    """Group the branches of every template into vectors; `slot_template` is non-decreasing."""
+    """Group the branches of each template into vectors; `slot_template` must not decrease."""
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template, length = slot_template[slot], trees.branch_length[tree_branch]
     height = branch_ranks(trees)[tree_branch]

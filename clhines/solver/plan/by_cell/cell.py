@@ -1,4 +1,4 @@
-"""One work-item per cell: `flat`, `interleaved`, `block_interleaved` and `block_local`."""
+"""Methods with a work-item per cell: `flat`, `interleaved`, `block_interleaved`, `block_local`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ MAX_CELL_NODES = STEP.most("parent") + 1
 
 
 def serial_steps(trees: Trees) -> np.ndarray:
-    """Codes, a `STEP` each, of the serial schedule, in ``trees.order``, which is reversed.
+    """Return the code, a `STEP`, of each node in ``trees.order``; elimination goes backwards.
 
-    A node hands its contribution to its parent in registers when the parent is the next step, and
-    through memory otherwise, so that every sum has one fixed order, without atomics.
+    A node passes its contribution to its parent in registers if the parent is the next step, and
+    through memory otherwise. So every sum has a fixed order, without atomics.
     """
     start = np.repeat(trees.offsets[:-1], trees.sizes)
     above = trees.parent[trees.order]
@@ -49,16 +49,17 @@ def serial_steps(trees: Trees) -> np.ndarray:
     return STEP.pack(first=first, waiting=waiting, parent=parent - start)
 
 
-AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-AHEAD_ROWS = 10  # with cells of equal size, whose next nodes are read early
-AHEAD_CHAINS = 16  # with chains, whose nodes need less besides
-# Methods with kernels for chains and for a number of nodes, on GPUs: no faster on a CPU.
+# Nodes that a work-item of a GPU reads at once, as it waits long for each read; CPUs prefetch.
+AHEAD = 8
+AHEAD_ROWS = 10  # if all cells have equal size
+AHEAD_CHAINS = 16  # if all cells are chains
+# Methods whose kernels are specialised for chains and for a number of nodes, on GPUs only.
 SPECIALISED = ("interleaved", "block_interleaved")
 
 
 @dataclass(frozen=True)
 class CellSpec(KernelSpec):
-    """One work-item per cell, or per vector of cells; `rhs_local` is values in local memory."""
+    """Spec of ``cell.mako``: a work-item per cell, or per vector of cells."""
 
     template: ClassVar[str] = "solver/by_cell/cell"
     step: ClassVar[Word] = STEP
@@ -73,14 +74,14 @@ class CellSpec(KernelSpec):
         "codes if not codes_in_order",
     )
     takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
-    stride: int  # distance between a cell's values; 0 reads it from the table
+    stride: int  # distance between a cell's values; 0: read from a table
     vector_width: int  # cells per work-item
     same_shape: bool
-    codes_in_order: bool  # step codes lie in device order, not shape after shape
+    codes_in_order: bool  # step codes are in device order, not shape after shape
     rhs_local: int
-    ahead: int  # nodes read at once, with one cell and one right-hand side
-    rows: int  # nodes of each cell; 0 where cells differ
-    chains: bool  # each node is the only child of the one before: no step codes
+    ahead: int  # nodes that are read at once, with one cell and one right-hand side
+    rows: int  # nodes of each cell; 0 if cells differ
+    chains: bool  # each node is the only child of the one before: there are no step codes
 
     @property
     def variant(self) -> str:
@@ -89,52 +90,53 @@ class CellSpec(KernelSpec):
 
     @property
     def vector(self) -> int:
-        """Cells that lie side by side in a vector."""
+        """Number of cells that are side by side in a vector."""
         return self.vector_width if self.same_shape else 1
 
     @property
     def lanes(self) -> int:
-        """Cells that a work-item takes one after another within each step."""
+        """Number of cells that a work-item handles one after another in each step."""
         return 1 if self.vector > 1 else self.vector_width
 
     @property
     def mask(self) -> str:
-        """Return the type of a comparison's result."""
+        """OpenCL type of a comparison's result."""
         whole = "long" if self.real == "double" else "int"
         return whole + (str(self.vector) if self.vector > 1 else "")
 
     @property
     def nodes_ahead(self) -> int:
-        """Nodes that are read at once."""
+        """Number of nodes that are read at once."""
         return max(1, self.ahead // self.rhs) if self.vector_width == 1 else 1
 
     @property
     def reads_next(self) -> bool:
-        """Whether the next nodes are read while some are worked on."""
+        """Whether the next nodes are read while earlier ones are eliminated."""
         return self.nodes_ahead > 1 and bool(self.rows or self.chains)
 
     @property
     def read_by(self) -> dict[str, list[str]]:
-        """Arrays that each sweep reads."""
+        """Names of the arrays that each sweep reads."""
         below = [] if self.symmetric else ["l"]
         return {"eliminate": ["d", "u", "b", *below], "substitute": ["f", "x"]}
 
     @property
     def code(self) -> str:
-        """Where the step code of node `at` is."""
+        """OpenCL expression for the step code of node `at`."""
         return "codes[place]" if self.codes_in_order else "codes[code_start[cell] + at]"
 
     def rhs_of(self, node: str, place: str) -> str:
-        """Return where a node of this cell keeps its right-hand side."""
+        """Return the OpenCL expression for the right-hand side of a node of this cell."""
         return f"KEPT({node})" if self.rhs_local else f"load(x, {place} + shift)"
 
     def keep_rhs(self, node: str, place: str, value: str) -> str:
+        """Return the OpenCL statement that stores the right-hand side of a node."""
         if self.rhs_local:
             return f"KEPT({node}) = {value};"
         return f"store(x, {place} + shift, {value});"
 
     def value_of(self, array: str) -> str:
-        """Return the value of node `at` in an array, which may have been read before."""
+        """Return the OpenCL expression for an array's value at node `at`, read before or here."""
         if self.nodes_ahead > 1:
             return f"{array}_read[k]" + ("[r]" if array == "b" else "")
         return f"load({array}, place{' + shift' if array == 'b' else ''})"
@@ -172,7 +174,7 @@ def plan_block_local(
 
 
 def _local_block(forest: Forest, real: str, limits: Limits, block_size: int | None) -> int:
-    """Cells per block whose right-hand sides local memory holds, whatever the cells."""
+    """Return the cells per block; local memory must hold the right-hand sides of any of them."""
     itemsize = 8 if real == "double" else 4
     largest = int(forest.sizes.max())
     fits = limits.local_bytes // itemsize // largest
@@ -204,10 +206,10 @@ def _plan_columns(
     rhs_local: int = 0,
     max_rhs: int = MAX_RHS,
 ) -> Plan:
-    """Cells in blocks of `block` lanes, `vector` lanes per work-item."""
+    """Plan cells in blocks of `block` lanes, with `vector` lanes per work-item."""
     whole = vector > 1
     columns = layout.columns(forest, block, whole_shapes=whole)
-    if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
+    if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells per shape
         columns, whole = layout.columns(forest, block), False
     lanes = columns.cells
     shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
@@ -249,9 +251,9 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Return the properties that kernels are specialised for, and the nodes read ahead."""
+    """Return what all cells have in common for a specialised kernel, and the nodes read ahead."""
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
-    equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
+    equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # idle lanes have no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())
     rows = int(sizes[0]) if specialised and equal else 0
     ahead = AHEAD_CHAINS if chains else AHEAD_ROWS if rows else AHEAD
@@ -265,13 +267,13 @@ def _column_widths(
         return 1, (1 if method == "flat" else 0)
     itemsize = 8 if real == "double" else 4
     native = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
-    while native > num_cells:  # a few cells would only be padded
+    while native > num_cells:  # a wider vector would only be padded
         native //= 2
     vector = int(options["vector_width"] or native)
     wide = vector if limits.is_cpu else max(vector, min(64, -(-num_cells // vector) * vector))
     block = int(options["block_size"] or wide)
     if options["vector_width"] is None:
-        vector = gcd(vector, block)  # the widest that divides the requested block
+        vector = gcd(vector, block)  # a width that divides the requested block
     if block % vector:
         raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
     return vector, min(block, -(-num_cells // vector) * vector)

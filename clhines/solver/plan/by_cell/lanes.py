@@ -1,7 +1,4 @@
-"""Chains in the lanes of vectors on CPUs: blocks, and their kernels.
-
-See `solver.engines.lanes`, which launches them.
-"""
+"""Plan chains on CPUs, a chain per lane of a vector, for `solver.engines.lanes`."""
 
 from __future__ import annotations
 
@@ -16,18 +13,15 @@ from clhines.solver.plan.kernel_spec import GROWTH, STATUS, TemplateSpec, Word
 from clhines.solver.plan.plan import MAX_PLACES, Limits
 
 LANES = 8  # chains of a block
-_MOST_ROWS = 1 << 14  # longest chain in lanes: longer ones exceed a cache side by side
-_LONG_ROWS = 1 << 20  # rows from which on nothing is planned
-_FEW = 1 << 14  # values with padding, of a batch that may be mostly padding
-_PADDING = 1.5  # largest padded size over rows in other batches
+_MOST_ROWS = 1 << 14  # longest chain in lanes: a block of longer ones exceeds the cache
+_LONG_ROWS = 1 << 20  # least rows of chains for which no plan is made
+_FEW = 1 << 14  # batches of up to so many values, padding included, may be mostly padding
+_PADDING = 1.5  # most values per row, padding included, in other batches
 
 
 @dataclass(frozen=True)
 class LanesSpec(TemplateSpec):
-    """``lanes.mako``: `vectors` of `width` chains; `ragged`: some blocks have several lengths.
-
-    If `symmetric`, l is u, and one array is both `up` and `low`.
-    """
+    """Spec of ``lanes.mako``: blocks of `vectors` vectors, each of `width` chains."""
 
     template: ClassVar[str] = "solver/by_cell/lanes"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -60,7 +54,7 @@ class LanesSpec(TemplateSpec):
 
     @property
     def wider(self) -> bool:
-        """Whether a block has several chains, and so is solved in room of its own."""
+        """Whether a block has several chains, which are solved in scratch memory."""
         return self.lanes > 1
 
     @property
@@ -69,7 +63,7 @@ class LanesSpec(TemplateSpec):
 
 
 def lanes_spec(real: str, limits: Limits, blocks: ChainBlocks, symmetric: bool) -> LanesSpec:
-    """Return the spec for a device, as wide as its compiler is known to get right."""
+    """Return the spec for a device, with vectors that its compiler gets right."""
     itemsize = 8 if real == "double" else 4
     width = min(limits.vector_bytes, limits.trusted_bytes) // itemsize
     width = max(1, min(blocks.lanes, width))
@@ -78,12 +72,12 @@ def lanes_spec(real: str, limits: Limits, blocks: ChainBlocks, symmetric: bool) 
 
 @dataclass(frozen=True, eq=False)
 class ChainBlocks:
-    """Chains in blocks of `lanes`, the longest first if their lengths differ.
+    """Chains in blocks of `lanes`; longest first if their lengths differ.
 
     Attributes
     ----------
     first : (num_blocks + 1,) int64
-        Rows before each block, and of all; a block has as many as its longest chain.
+        First row of each block, and the end; a block has as many rows as its longest chain.
     chain : (num_blocks * lanes,) int64
         Chain of each lane.
     ragged : bool
@@ -101,22 +95,22 @@ class ChainBlocks:
 
     @property
     def size(self) -> int:
-        """Return the values in an array of the eliminated matrix, with padding."""
+        """Number of values in an array of the eliminated matrix, with padding."""
         return int(self.first[-1]) * self.lanes
 
     @property
     def are_long(self) -> bool:
-        """Whether planning would take much longer than to solve chain by chain."""
+        """Whether making a plan would take much longer than a solve, chain by chain."""
         return self.lanes == 1 and int(self.first[-1]) >= _LONG_ROWS
 
     @property
     def room(self) -> int:
-        """Rows of the longest block."""
+        """Number of rows of the longest block."""
         return int(np.diff(self.first).max())
 
 
 def blocks_of(forest: Forest) -> ChainBlocks | None:
-    """Return the blocks of chains; None for other forests and for mostly padded blocks."""
+    """Return the blocks of a forest of chains; None if there are branches or too much padding."""
     if not forest.trees.is_chains:
         return None
     sizes = forest.sizes

@@ -1,8 +1,8 @@
-"""Layouts of kernels with one work-item per cell: columns, and which cells share a work-group.
+"""Layout for a lane per cell: columns, and which cells share a work-group.
 
-One class for all: a block of width 1 is the layout of `flat`, one block of all cells (width 0) that
-of `interleaved`, blocks of `block_size` cells for `block_interleaved` and `block_local`.
-Kernels with a lane per branch or segment pack cells by `solver.plan.packing`.
+A block of width 1 is the layout of `flat`, one block of all cells (width 0) is `interleaved`;
+`block_interleaved` and `block_local` have blocks of `block_size` cells. Methods with a lane per
+branch or segment pack cells by `solver.plan.packing`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from clhines.solver.plan.packing import cells_by_shape
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Cells side by side, one per lane: element j is ``j * width`` after the first of its cell."""
+    """Cells side by side, a lane each: node j of a cell is ``j * width`` after its first."""
 
-    cells: np.ndarray  # natural cell of each lane, largest first; -1 only pads its block
+    cells: np.ndarray  # cell of each lane, largest first; -1 marks padding
     block_lane: np.ndarray  # lanes of block k: ``block_lane[k]:block_lane[k + 1]``
-    block_start: np.ndarray  # place of each block in device order, and the order's length
+    block_start: np.ndarray  # place of each block in device order, and the length
 
     @property
     def size(self) -> int:
@@ -30,13 +30,13 @@ class Columns:
 
     @property
     def stride(self) -> np.ndarray:
-        """(num_lanes,) int64: distance between the values of each lane."""
+        """(num_lanes,) int64: distance between successive values of a cell."""
         width = np.diff(self.block_lane)
         return np.repeat(width, width)
 
     @property
     def start(self) -> np.ndarray:
-        """(num_lanes,) int64: place of each lane's first value."""
+        """(num_lanes,) int64: place of each lane's first value in device order."""
         width = np.diff(self.block_lane)
         return np.arange(len(self.cells)) + np.repeat(
             self.block_start[:-1] - self.block_lane[:-1], width
@@ -46,8 +46,9 @@ class Columns:
 def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     """Cut the cells, largest first, into blocks of `width` lanes.
 
-    1 is the flat layout, 0 the full-interleaved one, which is cut where the cells are below half
-    the size of their block's largest: padding stays below one half.
+    Width 1 is the flat layout. Width 0 is the full-interleaved one: a new block starts with a cell
+    that is less than half as large as the block's first, so less than half of a block is padding.
+    With `whole_shapes` a block has cells of one shape.
     """
     cells = cells_by_shape(forest)
     sizes = forest.sizes[cells]
@@ -65,7 +66,7 @@ def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
 
 
 def size_classes(sizes: np.ndarray) -> np.ndarray:
-    """Boundaries of classes within which no size is below half the first (sizes decrease)."""
+    """Return bounds of classes of decreasing `sizes`; none is below half of its class's first."""
     edges = [0]
     while edges[-1] < len(sizes):
         half = sizes[edges[-1]] / 2
@@ -74,7 +75,7 @@ def size_classes(sizes: np.ndarray) -> np.ndarray:
 
 
 def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarray:
-    """Return lanes; each run of one shape is padded with -1 to a multiple of `width`."""
+    """Return lanes in which the cells of each shape are padded with -1 to a multiple of `width`."""
     edges = np.r_[0, np.flatnonzero(np.diff(shape)) + 1, len(shape)]
     counts = np.diff(edges)
     padded = -(-counts // width) * width
@@ -92,7 +93,7 @@ def runs(keys: np.ndarray) -> list[tuple[int, int]]:
 def fill_columns(
     out: np.ndarray, columns: Columns, shape: np.ndarray, values: list[np.ndarray], base: np.ndarray
 ) -> None:
-    """Write ``base[lane] + values[shape]`` into `out` at each lane's places; shape -1 is idle."""
+    """Write ``base[lane] + values[shape]`` to each lane's places in `out`; shape -1 is idle."""
     edges = columns.block_lane
     base = base.astype(out.dtype)
     for lo, hi in runs(shape):
@@ -101,7 +102,7 @@ def fill_columns(
         column = values[shape[lo]].astype(out.dtype)
         head = min(hi, int(edges[np.searchsorted(edges, lo)]))
         tail = max(head, int(edges[np.searchsorted(edges, hi, side="right") - 1]))
-        for a, b in ((lo, head), (head, tail), (tail, hi)):  # part, whole blocks, part
+        for a, b in ((lo, head), (head, tail), (tail, hi)):  # end of a block, blocks, begin of one
             if a == b:
                 continue
             k = int(np.searchsorted(edges, a, side="right")) - 1
@@ -116,7 +117,7 @@ def fill_columns(
 
 
 def column_gather(forest: Forest, columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
-    """(columns.size,) int32: element j of lane c in `order` is at ``start[c] + j * stride[c]``."""
+    """Return the gather, (columns.size,) int32; nodes are in elimination order, or in `order`."""
     trees = forest.trees
     lanes = columns.cells
     shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])

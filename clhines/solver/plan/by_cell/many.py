@@ -1,7 +1,4 @@
-"""Lanes over many right-hand sides: node order, kernels and costs.
-
-See `solver.engines.many`, which launches them.
-"""
+"""Plan a lane per right-hand side: node order, kernels and costs, for `solver.engines.many`."""
 
 from __future__ import annotations
 
@@ -16,18 +13,17 @@ from clhines.solver.plan.kernel_spec import GROWTH, NOT_FINITE, STATUS, Template
 from clhines.solver.plan.plan import Limits, Plan
 
 _LANES = 8  # right-hand sides per work-item on CPUs
-_CELL_BYTES = 64 << 20  # largest block of right-hand sides per cell
-_AHEAD, _GROUP = 8, 32  # on GPUs
-# Seconds in the cost model. Lanes over right-hand sides: launches, a node in the chain of
-# operations, a value. The plan: a launch, a node in it. Times of values and nodes on a CPU are for
-# one core.
+_CELL_BYTES = 64 << 20  # most bytes of a work-item's right-hand sides
+_AHEAD, _GROUP = 8, 32  # values read at once, and work-items of a group, on GPUs
+# Seconds in the cost model of `is_faster`. Lanes over right-hand sides: the launches, a dependent
+# node, a value. The plan: a launch, a node in it. On CPUs nodes and values are for one core.
 _CPU_LANES, _CPU_PLAN = (100e-6, 8e-9, 5e-9), (40e-6, 40e-9)
 _GPU_LANES, _GPU_PLAN = (30e-6, 0.3e-6, 4e-11), (15e-6, 4e-11)
 
 
 @dataclass(frozen=True)
 class ManySpec(TemplateSpec):
-    """``many.mako``: `vectors` of `width` right-hand sides; `apart`: a work-item for each.
+    """Spec of ``many.mako``: `vectors` of `width` right-hand sides; `apart`: a work-item for each.
 
     In `chains` each node is the only child of the one before.
     """
@@ -76,7 +72,7 @@ class ManySpec(TemplateSpec):
 
 
 def many_spec(real: str, limits: Limits, chains: bool) -> ManySpec:
-    """Return the spec for a device, as wide as its compiler is known to get right."""
+    """Return the spec for a device, with vectors that its compiler gets right."""
     if not limits.is_cpu:
         return ManySpec(real, apart=True, chains=chains)
     itemsize = 8 if real == "double" else 4
@@ -85,13 +81,13 @@ def many_spec(real: str, limits: Limits, chains: bool) -> ManySpec:
 
 
 def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """Return each step's natural node and its parent's step, -1 at roots; (n,) int64.
+    """Return the natural node of each step, and the step of its parent or -1; (n,) int64.
 
-    Steps are the nodes of a cell, parents first, one cell after another.
+    A step is a node; parents come first, and cells one after another.
     """
     trees, shape = forest.trees, forest.shape_of_cell
     start, sizes = trees.offsets[:-1][shape], forest.sizes
-    of_trees = ranges(start, sizes)  # places of all cells' steps among the trees' steps
+    of_trees = ranges(start, sizes)  # the steps of all cells, as steps of their trees
     first = np.repeat(forest.cell_offsets[:-1] - start, sizes)
     above = trees.parent[trees.order]
     parent = np.where(above < 0, -1, trees.rank[above])[of_trees]
@@ -99,7 +95,7 @@ def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_faster(plan: Plan, limits: Limits, dtype: np.dtype, rows: int) -> bool:
-    """Whether lanes over `rows` right-hand sides are expected to be faster than the plan."""
+    """Whether a lane per right-hand side should be faster than the plan, for `rows` of them."""
     forest, most = plan.forest, max(part.max_rhs for part in plan.parts)
     n, cells, largest = forest.num_nodes, forest.num_cells, int(forest.sizes.max())
     blocks, launches, units = -(-rows // _LANES), -(-rows // most), limits.compute_units

@@ -1,4 +1,4 @@
-"""Methods `cr`, `pcr` and `cr_pcr`: chains by cyclic reduction, one work-group per chain."""
+"""Methods `cr`, `pcr` and `cr_pcr`: cyclic reduction of chains, a work-group per chain."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from clhines.solver.plan.plan import (
     work_group_size,
 )
 
-USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
+USUAL_SWITCH = 256  # unknowns for PCR on GPUs: one per work-item
 CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop
-WIDEST = 256  # work-items of a group by default
-SPARE_BYTES = 64  # local memory for variables besides rows
-
-BANK_SHIFT = 5  # one value of padding per 2**5 unknowns, so that even strides use all banks
+WIDEST = 256  # most work-items of a group by default
+SPARE_BYTES = 64  # local memory for other variables
+BANK_SHIFT = 5  # one value of padding per 2**5 unknowns: even strides then use all banks
 
 
 @dataclass(frozen=True)
 class ReductionSpec(KernelSpec):
-    """One work-group per chain; CR until `switch` unknowns are left, then PCR."""
+    """Spec of ``reduction.mako``: CR until `switch` unknowns are left, then PCR."""
 
     template: ClassVar[str] = "solver/by_chain/reduction"
     bank_shift: ClassVar[int] = BANK_SHIFT
@@ -62,17 +61,17 @@ class ReductionSpec(KernelSpec):
 
     @property
     def places(self) -> int:
-        """Places in local memory that `capacity` unknowns take."""
+        """Values that an array of `capacity` unknowns takes in local memory."""
         return _skewed(self.capacity)
 
     @property
     def more_places(self) -> int:
-        """Values of the second buffer of `switch` unknowns, where there is a step of PCR."""
+        """Values of the second buffer of `switch` unknowns, 0 if PCR has no step."""
         return _skewed(self.switch) if self.switch > 1 else 0
 
     @property
     def far(self) -> bool:
-        """Whether the first steps work in scratch arrays."""
+        """Whether the first steps work in scratch arrays in global memory."""
         return self.storage == "global"
 
 
@@ -81,11 +80,10 @@ def plan_reduction(
 ) -> Plan:
     """Plan `cr`, `pcr`, `cr_pcr`: cyclic reduction, parallel cyclic reduction, and both.
 
-    One kernel for all: CR (Hockney 1965) until `switch` unknowns are left, PCR (Hockney and
-    Jesshope 1981) from there on, as Zhang, Cohen and Owens (2010) combine them; Valero-Lara et al.
-    2018, section 4.1. Chains that do not fit into local memory begin with CR in global
-    memory. The error has no bound: the componentwise backward error was measured at 10^10 eps and
-    more.
+    One kernel does CR (Hockney 1965) until `switch` unknowns are left, and then PCR (Hockney and
+    Jesshope 1981), as Zhang, Cohen and Owens (2010) combine them; see Valero-Lara et al. 2018,
+    section 4.1. Chains that do not fit into local memory begin with CR in global memory. The error
+    has no bound: componentwise backward errors of 10^10 eps and more were measured.
     """
     _refuse_branches(forest, method)
     room = (limits.local_bytes - SPARE_BYTES) // (8 if real == "double" else 4) // 4
@@ -116,12 +114,12 @@ def _refuse_branches(forest: Forest, method: str) -> None:
 
 
 def _skewed(size: int) -> int:
-    """Places that `size` unknowns take, as ``AT`` of the template leaves some out."""
+    """Return the values that `size` unknowns take, with the padding of ``AT`` in the template."""
     return size + (size >> BANK_SHIFT)
 
 
 def _unskewed(places: int) -> int:
-    """Largest count of unknowns that fit into a number of values."""
+    """Return the most unknowns that fit into `places` values."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
@@ -148,7 +146,7 @@ def _switch(method: str, largest: int, room: int, limits: Limits, options: Optio
 
 
 def _most_nodes(room: int, switch: int) -> int:
-    """Return the unknowns that fit into `room` places beside PCR's."""
+    """Return the unknowns that fit into `room` values beside the second buffer of PCR."""
     if switch == 1:
         return _unskewed(room)
     both = _unskewed(room // 2)
@@ -165,12 +163,12 @@ def _plan_chains(
     most: int,
     storage: str,
 ) -> Plan:
-    """One launch for chains that all fit into local memory, or that all do not."""
+    """Plan one launch for chains that all fit into local memory, or that all do not."""
     columns = layout.columns(forest, 1)
     cells = columns.cells
     sizes = forest.sizes[cells]
     largest = int(sizes.max())
-    least = min(most, 256 if limits.is_cpu else 64)  # few different kernels
+    least = min(most, 256 if limits.is_cpu else 64)  # few kernels to build
     capacity = most if storage == "global" else coarse(max(largest, least), most)
     usual = 16 if limits.is_cpu else min(WIDEST, max(32, coarse(-(-largest // 2), WIDEST)))
     spec = ReductionSpec(
@@ -182,7 +180,7 @@ def _plan_chains(
     )
     tables = {"cell_start": columns.start, "cell_size": sizes, "cell_number": cells}
     scratch: tuple[int, ...] = ()
-    if storage == "global":  # the even nodes
+    if storage == "global":  # scratch for the even nodes
         ends = np.cumsum((sizes + 1) // 2)
         tables["scratch_start"] = ends - (sizes + 1) // 2
         scratch = (int(ends[-1]),)
@@ -200,7 +198,7 @@ def _plan_chains(
 
 
 def _statistics(sizes: np.ndarray, spec: ReductionSpec) -> dict[str, int | float]:
-    """Count steps and idle lanes over all chains; a step is one unknown of every lane."""
+    """Return rounds, steps and idle lanes over all chains; a step is one unknown per lane."""
     sizes, counts = np.unique(sizes, return_counts=True)
     left, group = sizes.copy(), spec.work_group
     rounds, steps, busy = (np.zeros(len(sizes), np.int64) for _ in range(3))

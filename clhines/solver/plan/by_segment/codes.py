@@ -1,4 +1,4 @@
-"""Segments on lanes, and their bit fields."""
+"""Assign segments to lanes, and pack what a lane must know into bit fields."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from clhines.solver.plan.by_segment import schedule
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
-    """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
+    """Segments of blocks of cells, one per lane: first inner ones, then leaves, longest first.
 
-    Kept lanes have in `links` their number among the kept of the template instead of the parent.
-    `longest` is of each 32 lanes; the children of a lane have successive mailboxes.
+    `links` has a `schedule.LINK` and a `schedule.AT_ELIMINATION` per lane. In the second, a lane
+    whose node is kept has its number among the kept nodes of the template instead of a parent. The
+    children of a lane have successive mailboxes.
     """
 
     template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
@@ -26,8 +27,8 @@ class SegmentLanes:
     length: np.ndarray  # nodes
     links: np.ndarray
     children: np.ndarray  # a `schedule.FAMILY`: mailboxes of an inner lane's children
-    inner: np.ndarray  # lanes that hold no leaf of the contracted tree: the first
-    rounds: np.ndarray
+    inner: np.ndarray  # number of inner lanes of each template
+    rounds: np.ndarray  # number of rounds of each template
 
 
 def segment_lanes(
@@ -36,7 +37,7 @@ def segment_lanes(
     slot_template: np.ndarray,
     slot_tree: np.ndarray,
 ) -> SegmentLanes:
-    """Give each segment of each template a lane, and the lanes it exchanges rows with."""
+    """Return a lane for each segment of each template, and its links to other lanes."""
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
@@ -82,7 +83,7 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each lane's mailbox, first child's mailbox and number of children; roots are last."""
+    """Return each lane's mailbox, its first child's mailbox, and its number of children."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = inverse(order) - begin
@@ -96,7 +97,7 @@ def _mailboxes(
 
 
 def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Longest segment of each lane's kind among the 32 lanes that surely run together."""
+    """Return the longest segment of the same kind among 32 lanes that run in lockstep."""
     lane = np.arange(len(length)) - begin
     key = (begin * 2 + leaf) * 1024 + lane // 32
     heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))

@@ -1,4 +1,4 @@
-"""Method `contraction`: a block of cells at a time, one work-item per segment of a branch."""
+"""Method `contraction`: a work-group per block of cells, a work-item per segment of a branch."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from clhines.solver.plan.plan import (
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Cells cut into connected pieces, each a cell of its own in a new forest."""
+    """Cells cut into connected pieces; each piece is a cell of a new forest."""
 
     forest: Forest  # the pieces, cell after cell
-    natural: np.ndarray  # (n,) index in the old forest of each node
+    natural: np.ndarray  # (n,) index of each node in the old forest
     cell: np.ndarray  # (num_pieces,) old cell of each piece
-    above: np.ndarray  # (num_pieces,) node that each hangs from, -1 for roots of cells
-    ends: np.ndarray  # (nodes of ``forest.trees``,): first in a piece, or with a piece below
-    rank: np.ndarray  # (nodes of ``forest.trees``,): place in the old tree's elimination
+    above: np.ndarray  # (num_pieces,) parent of each piece's first node, -1 for roots of cells
+    ends: np.ndarray  # (nodes of ``forest.trees``,) bool: first nodes, and parents of other pieces
+    rank: np.ndarray  # (nodes of ``forest.trees``,) number in the old tree's elimination order
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
@@ -84,7 +84,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
 
 
 def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
-    """Return the trees of kept nodes, and each node's index in `pieces.forest`."""
+    """Return the forest of the kept nodes, and their indices in `pieces.forest`."""
     trees, segment = pieces.forest.trees, cut.segments
     kept = np.flatnonzero(cut.kept >= 0)
     tree = np.searchsorted(segment.offsets, kept, side="right") - 1
@@ -110,22 +110,22 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     return rest, place
 
 
-USUAL_LANES = 128  # in a work-group of `contraction`
-# Classes of cells: a launch has one of them, as all its work-groups have the same local memory.
-#   USUAL         fits `USUAL_LANES` and `USUAL_PLACES`: many work-groups share a compute unit
-#   LARGER        fits local memory, but takes a work-group of its own kind
-#   ABOVE         does not: pieces of cells are reduced, their kept nodes solved, then expanded
+USUAL_LANES = 128  # lanes of a work-group
+# Classes of cells. A launch has one class, as all its work-groups have the same local memory.
+#   USUAL         fits into `USUAL_LANES` and `USUAL_PLACES`: compute units have many work-groups
+#   LARGER        fits into local memory, in a larger work-group
+#   ABOVE         does not fit: its pieces are reduced, the kept nodes solved, the pieces expanded
 #   IN_REGISTERS  has its values in registers, by NVIDIA's compiler (bench/notes/contraction.md)
 ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
 class ContractionSpec(KernelSpec):
-    """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
+    """Spec of ``contraction.mako``: a work-item per segment of a branch.
 
-    `phase` is ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
-    ``expand`` these to all nodes. `factor` is ``make``: write the inverse pivots; ``use`` them for
-    `d`; or empty.
+    `phase` is ``solve`` for whole cells; ``reduce`` eliminates pieces of cells down to their kept
+    nodes, and ``expand`` computes the other nodes from these. `factor` is ``make`` (write the
+    inverse pivots), ``use`` (read them instead of `d`), or empty.
     """
 
     template: ClassVar[str] = "solver/by_segment/contraction"
@@ -169,25 +169,25 @@ class ContractionSpec(KernelSpec):
     takes_natural: ClassVar[bool] = True
     capacity: int  # values per array in local memory, for the largest block
     segment: int  # most nodes of a segment
-    ptx: bool  # the compiler takes inline PTX
+    ptx: bool  # the compiler supports inline PTX
     fused: bool  # multiplications and additions may be fused
     phase: str = "solve"
     shared: bool = False  # several work-groups, or launches, share a cell
-    derived: bool = False  # reduced: a bad value may come from any node of the larger system
+    derived: bool = False  # a reduced system: any node of the larger one may cause a bad value
     factor: str = ""
     natural: bool = False  # d, u, l, b and x are in natural order
-    tree_places: int = 0  # 0 where that is within `capacity`
-    direct: bool = False  # values go into registers, not into local memory
-    bulk: bool = False  # with it bulk copies into local memory
+    tree_places: int = 0  # local values of the contracted tree if they exceed `capacity`, else 0
+    direct: bool = False  # values are in registers, not in local memory
+    bulk: bool = False  # bulk copies into local memory are supported
 
     @property
     def keeps_factors(self) -> bool:  # type: ignore[override]
-        """Whether it can work out the inverse pivots once and solve with them."""
+        """Whether the kernel can compute the inverse pivots once and use them later."""
         return not self.direct
 
     @property
     def finds_infinite(self) -> bool:  # type: ignore[override]
-        """Whether each cell's status is written once, when all of its x is known."""
+        """Whether the kernel writes a cell's status once, when all its x are known."""
         return self.phase == "solve" and not self.shared
 
     @property
@@ -225,17 +225,17 @@ class ContractionSpec(KernelSpec):
 
     @property
     def eliminates(self) -> bool:
-        """Whether it works on `d`, of which factors have the inverse pivots."""
+        """Whether the kernel eliminates `d`; factors have the inverse pivots already."""
         return not self.uses
 
     @property
     def solves(self) -> bool:
-        """Whether it works on `b`."""
+        """Whether the kernel reads right-hand sides `b`."""
         return not self.makes
 
     @property
     def local_arrays(self) -> str:
-        """Arrays in local memory; `u` last, see `tree_places`."""
+        """Names of the arrays in local memory; `u` is last, see `tree_places`."""
         return "dbu" if self.solves else "du"
 
     @property
@@ -244,39 +244,39 @@ class ContractionSpec(KernelSpec):
 
     @property
     def chunk(self) -> int:
-        """Return the values in a chunk of 16 bytes."""
+        """Number of values in a chunk of 16 bytes."""
         return 16 // (8 if self.real == "double" else 4)
 
     @property
     def steps_of_one(self) -> int:
-        """Steps in which the lanes of a work-group go through the values, one at a time."""
+        """Steps in which a work-group goes through the values of a block, one per lane."""
         return -(-self.capacity // self.work_group)
 
     @property
     def batch_of_one(self) -> int:
-        """Steps whose loads are in flight together."""
+        """Number of such steps whose loads are in flight together."""
         return 12 if self.ptx else 4
 
     def at(self, place: str) -> str:
-        """Return where the value at a place of the device order is in the arrays."""
+        """Return the OpenCL index of the value at a place of the block in device order."""
         return f"gather[block.s0 + {place}]" if self.natural else f"block.s0 + {place}"
 
     def index(self, k: int) -> str:
-        """Return the natural index of the value whose place is ``to{k}``."""
+        """Return the OpenCL expression for the natural index of the value ``to{k}``."""
         if self.of_pieces:
             return f"natural_index[block.s0 + k{k}]"
         return f"cell_from[{self.order.read('cell', f'to{k}')}] + k{k}"
 
     def place_of(self, k: int) -> str:
-        """Return the place in local memory of the value whose place is ``to{k}``."""
+        """Return the OpenCL expression for the place in local memory of the value ``to{k}``."""
         return f"to{k}" if self.of_pieces else self.order.read("place", f"to{k}")
 
     def measure(self, pivot: str, own: str) -> str:
-        """Return the call that says how bad a pivot is, by its diagonal `own` if unsymmetric."""
+        """Return the OpenCL call that rates a pivot; unsymmetric ones by their diagonal `own`."""
         return f"measure({pivot})" if self.symmetric else f"compare({pivot}, {own})"
 
     def lower(self, name: str) -> str:
-        """Return the name of A[v, parent] from the name of A[parent, v]; equal if symmetric."""
+        """Return the variable of A[v, parent] for that of A[parent, v]; equal if symmetric."""
         return name if self.symmetric else name.replace("up", "low", 1)
 
 
@@ -288,9 +288,9 @@ def plan_contraction(
     options: Options,
     ranks: np.ndarray | None = None,
 ) -> Plan:
-    """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`.
+    """Plan `contraction`; cells that exceed local memory are cut into pieces, stars go to `fine`.
 
-    `ranks` of a reduced system are places in the larger system's order.
+    For a reduced system `ranks` has each node's number in the larger system's elimination order.
     """
     most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
@@ -317,7 +317,7 @@ def plan_contraction(
 
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """(num_cells,) int64: `USUAL` and `LARGER` cells, which fit, and cells `ABOVE` local memory."""
+    """Return (num_cells,) int64: `USUAL`, `LARGER`, or `ABOVE` for cells above local memory."""
     fits = room.fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
@@ -337,7 +337,7 @@ class _ContractionPlanner:
     def by_kind(
         self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
     ) -> Plan:
-        """Plan a launch for each kind of cells, or one for usual cells and cells above."""
+        """Plan a launch for each kind of cells; `joins`: usual cells go with pieces."""
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
             mine = None
@@ -358,7 +358,7 @@ class _ContractionPlanner:
         cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
         beyond = cut.places > room.local_capacity(self.real, self.limits, group)
-        if beyond.any():  # too long for the work-group that the widest one takes
+        if beyond.any():  # beside the lanes of the widest tree there is less local memory
             kind = np.where(beyond[forest.shape_of_cell], LARGER, USUAL)
             return self.by_kind(forest, ranks, kind)
         blocks, lanes, places = self._blocks(forest, cut, group, pieces)
@@ -369,7 +369,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, gather, (part,))
 
     def direct(self, forest: Forest) -> Plan:
-        """Cells whose values are in registers: one launch, whether they fit local memory or not."""
+        """Plan cells whose values are in registers, in one launch."""
         most = room.registers_segment(forest, self.real, self.limits, self.options)
         cut = cut_trees(forest.trees, most)
         group = int(self.options["work_group"] or room.in_warps(cut.lanes).max())
@@ -384,16 +384,16 @@ class _ContractionPlanner:
         return Plan(forest, self.method, places.gather(forest), (part,))
 
     def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
-        """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
+        """Plan cells above local memory: reduce their pieces, solve the kept nodes, expand."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(room.local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
             return self._with_stars(forest, np.ones(forest.num_cells, bool))
-        # half a work-group each: these pack better than whole ones
+        # pieces of half a work-group: they pack better than larger ones
         pieces = split_cells(forest, self.most, capacity // 2, group // 2)
         cut = cut_trees(pieces.forest.trees, self.most, pieces.ends)
         rest, place = kept_forest(pieces, cut, forest.num_cells)
-        stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
+        stars = rest.sizes * 4 > forest.sizes  # too many pieces have the same parent
         if stars.any():
             if ranks is not None:
                 raise InputError("a cell is too wide for contraction; use fine")
@@ -417,7 +417,7 @@ class _ContractionPlanner:
         scatter[inner.gather[real]] = np.flatnonzero(real)
         counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
         begin = starts(counts[pieces.forest.shape_of_cell])
-        # the kept lanes in every block, by number
+        # lanes with a kept node, in every block, ascending
         is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
         per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))
         first = starts(per_template)
@@ -436,7 +436,7 @@ class _ContractionPlanner:
             self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
             for phase in ("reduce", "expand")
         )
-        # the launch that reduced last is expanded first: its values may still be in a cache
+        # expand what was reduced last first: its values may still be in a cache
         for name, width in (("blocks", 8), ("kept_start", 1)):
             rows = reduce.tables[name].reshape(-1, width)[::-1]
             reduce.tables[name] = np.ascontiguousarray(rows).reshape(-1)
@@ -445,7 +445,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
-        """Plan large cells; cells that `stars` marks are whole if they fit, else by `fine`."""
+        """Plan large cells; those that `stars` marks go whole if they fit, else to `fine`."""
         fits = room.fits_local(
             cut_trees(forest.trees, self.most), self.real, self.limits, self.options
         )
@@ -461,13 +461,13 @@ class _ContractionPlanner:
         return plan_by_kind(forest, self.method, how, plan_some)
 
     def _many(self, forest: Forest) -> int:
-        """Most cells per work-group: few where only latency counts."""
+        """Return the most cells per work-group; few for small batches, for which latency counts."""
         if room.is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))
         return forest.num_cells
 
     def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
-        """Return the work-items of a group: the widest tree's lanes, or more if cells share it."""
+        """Return the work-items of a group: enough for the widest tree, more if cells share it."""
         if self.options["work_group"]:
             return int(self.options["work_group"])
         limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
@@ -477,7 +477,7 @@ class _ContractionPlanner:
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
-        """Work-items that the blocks have lanes for: idle ones take registers all the same."""
+        """Return the work-items that blocks have lanes for, as idle ones would take registers."""
         if self.options["work_group"] or self.limits.is_cpu or room.is_small(forest, self.limits):
             return group
         widest = int(np.diff(lanes.template_start).max())
@@ -486,7 +486,7 @@ class _ContractionPlanner:
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
-        """Cells in blocks, packed tightly if many; lanes for the segments, places of the nodes."""
+        """Return blocks of cells, packed tightly if many, lanes of segments, places of nodes."""
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
         capacity = int(room.local_capacity(self.real, self.limits, group))
@@ -496,7 +496,7 @@ class _ContractionPlanner:
                 f"for a cell of {int(cut.lanes.max())} segments, {int(cut.places.max())} values"
             )
         capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
-        share = -(-cut.places * group // capacity)  # local memory, as lanes
+        share = -(-cut.places * group // capacity)  # lanes that have as much local memory
         widths = np.stack((cut.lanes, share), axis=1)
         if pieces or (many >= 8 and not self.options["max_cells"]):
             most = None if pieces else max_cells
@@ -529,7 +529,7 @@ class _ContractionPlanner:
         most, tree = int(places.template_size.max()), leaves + KEPT_VALUES * lanes.inner
         tree = aligned(int(tree.max()))
         capacity = local_size(max(most, tree), space, self.limits.is_cpu)
-        if capacity > COARSE and not self.limits.is_cpu:  # no more than needed
+        if capacity > COARSE and not self.limits.is_cpu:  # no more memory than needed
             capacity = aligned(most)
         spec = ContractionSpec(
             real=self.real,
@@ -538,7 +538,8 @@ class _ContractionPlanner:
             tree_places=tree if tree > capacity and not direct else 0,
             segment=longest,
             direct=direct,
-            ptx=self.limits.ptx and not (direct and self.real == "float"),  # nothing to say
+            # registers with floats need no PTX
+            ptx=self.limits.ptx and not (direct and self.real == "float"),
             fused=not self.limits.is_cpu,
             phase=phase,
             shared=node_rank is not None,

@@ -1,4 +1,4 @@
-"""Trees cut into segments and contracted, tree by tree; launches of large and small cells."""
+"""Cut trees into segments and contract them; join launches of large and small cells."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from clhines.solver.plan.by_segment import schedule
 from clhines.solver.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.solver.plan.plan import Part
 
-USUAL_PLACES = 1056  # values per array in local memory
+USUAL_PLACES = 1056  # values per array in the local memory of usual work-groups
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Append whole cells as blocks to the launch that expands pieces."""
+    """Append the blocks of whole cells to the launch that expands pieces, to save launches."""
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
     ]
@@ -33,7 +33,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _appended(expand: Part, solve: Part) -> Part:
-    """Join two launches: blocks that are expanded, and then blocks of whole cells."""
+    """Join two launches: first the blocks of pieces, then the blocks of whole cells."""
     longest = max(expand.spec.segment, solve.spec.segment)
     capacity = max(expand.spec.capacity, solve.spec.capacity)
     tree = max(expand.spec.tree_places, solve.spec.tree_places)
@@ -73,7 +73,7 @@ def _appended(expand: Part, solve: Part) -> Part:
 
 
 def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
-    """Return the tables of a launch for segments of up to `longest` nodes."""
+    """Return the tables of a launch, widened for segments of up to `longest` nodes."""
     rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
     wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
     tables = {**part.tables, "rows": wider.reshape(-1)}
@@ -85,21 +85,21 @@ def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Trees cut into segments, how these are contracted, and the local memory of each tree."""
+    """Trees cut into segments, with the rounds of their contraction and their needs."""
 
     segments: schedule.Segments
     contraction: schedule.Contraction
-    lanes: np.ndarray  # segments of each tree
-    places: np.ndarray
-    kept: np.ndarray  # number of each boundary segment in its tree, or -1
+    lanes: np.ndarray  # (num_trees,) segments of each tree
+    places: np.ndarray  # (num_trees,) values per array in local memory
+    kept: np.ndarray  # for each segment the number of its kept node in the tree, or -1
 
 
 def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
-    """Cut trees into segments; `ends`, (num_nodes,) bool, are kept and end theirs."""
+    """Cut trees into segments and contract them; nodes in `ends` end a segment and are kept."""
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)
     lanes = np.diff(cut.offsets)
-    if ordered is None:  # a tree that cannot fit need not be contracted
+    if ordered is None:  # save the time to contract trees that do not fit
         pinned = np.repeat(lanes >= NO_LANE, lanes)
     else:
         pinned = ordered[cut.first + cut.length - 1]

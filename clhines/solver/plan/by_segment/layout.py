@@ -1,4 +1,4 @@
-"""Layout of kernels with one work-item per segment."""
+"""Layout for a work-item per segment."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from clhines.solver.plan.packing import Blocks
 
 
 class SegmentRows:
-    """The first nodes of all inner segments of a block side by side, then the second; leaves.
+    """Rows of a block: the first nodes of all inner segments, the second nodes, ...; then leaves.
 
-    Row j holds node j of every inner segment that has one, or the node j before the last of every
-    leaf segment: the order of their elimination. `rows`, (num_templates, 2, most), are places.
+    Row j has node j of every inner segment that is long enough, or, for leaves, the node j before
+    the last: the order of elimination. `rows`, (num_templates, 2, most), has the place of each row.
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
@@ -24,7 +24,7 @@ class SegmentRows:
         is_leaf = lane >= lanes.inner[template]
         counts = np.zeros((len(lanes.inner), 2, most + 1), np.int64)
         np.add.at(counts, (template, is_leaf + 0, length), 1)
-        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a row r
+        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # number of segments in row r
         flat = width.reshape(len(width), -1)
         ends = np.cumsum(flat, axis=1)
         self.rows: np.ndarray = (ends - flat).reshape(width.shape)
@@ -35,7 +35,7 @@ class SegmentRows:
         self._lanes, self._blocks = lanes, blocks
 
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For each node of each template: place in the block, slot, and place in `Trees.order`."""
+        """Return place in the block, slot, and place in `Trees.order` of all templates' nodes."""
         lanes = self._lanes
         k, step = expand(lanes.length)
         row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)

@@ -1,4 +1,4 @@
-"""Which cells fit into local memory or registers, and how long their segments are then."""
+"""Decide which cells fit into local memory or registers, and how long their segments are."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from clhines.solver.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees
 from clhines.solver.plan.by_segment.schedule import NO_LANE
 from clhines.solver.plan.plan import Limits, Options
 
-OWN_LAUNCH = 32 * USUAL_PLACES  # nodes per compute unit: fewer go into the launches of cut cells
+OWN_LAUNCH = 32 * USUAL_PLACES  # least nodes per compute unit for a launch of whole cells alone
 WARP = 32
 # For work-groups with values in registers (measured: bench/notes/contraction.md):
-TREE_VALUES = 6  # local memory of a lane, and an int
-ALL_REGISTERS = 1 << 16  # in a multiprocessor
-OTHER_REGISTERS = 30  # per lane, besides its values
-MOST_HOLDING = 512  # lanes
-MOST_SHARED = 64  # lanes, if many cells share a multiprocessor
-LEAST_FILLED = 0.8  # share of their room
-FEW, MANY = 4, 16  # cells per compute unit: each has one for itself; their total counts
-FEW_NODES = 20_000  # per compute unit: fewer of chains are in registers even if they fit
+TREE_VALUES = 6  # values of a lane in local memory, besides an int
+ALL_REGISTERS = 1 << 16  # registers of a multiprocessor
+OTHER_REGISTERS = 30  # registers per lane besides its values
+MOST_HOLDING = 512  # most lanes of a work-group
+MOST_SHARED = 64  # most lanes if many cells share a multiprocessor
+LEAST_FILLED = 0.8  # least share of a lane's registers that hold values
+FEW, MANY = 4, 16  # cells per compute unit: up to FEW latency counts, above MANY throughput
+FEW_NODES = 20_000  # nodes per compute unit up to which chains are in registers even if they fit
 
 
 def is_small(forest: Forest, limits: Limits) -> bool:
-    """Whether only latency counts: two usual work-groups per compute unit hold the whole batch."""
+    """Whether two usual work-groups per compute unit hold the batch: only latency counts."""
     return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
 def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Nodes of a segment: 16; fewer where only latency counts, more for large cells to fit."""
+    """Return the most nodes of a segment: 16; fewer for small batches, more to fit large cells."""
     usual = (16, 24, schedule.MAX_SEGMENT)
     sizes = (4, 8, 16, 18, *usual[1:]) if is_small(forest, limits) else usual
     best, chosen = -1, sizes[0]
@@ -55,14 +55,14 @@ def fits_local(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndar
 
 
 def local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> np.ndarray:
-    """Nodes that fit into local memory: three values per node, and three per lane."""
+    """Return the nodes that fit into local memory: three values per node, and three per lane."""
     values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
     lanes = np.asarray(work_group)
     return np.maximum(0, values - 3 * lanes) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
 
 
 def most_lanes(real: str, limits: Limits, options: Options) -> int:
-    """Lanes of a work-group whose lanes have their values in registers."""
+    """Return the most lanes of a work-group that keeps its values in registers."""
     size = TREE_VALUES * (8 if real == "double" else 4) + 4
     room = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // size
     most = min(room, limits.max_work_group, NO_LANE - 1)
@@ -72,10 +72,10 @@ def most_lanes(real: str, limits: Limits, options: Options) -> int:
 def fits_registers(
     forest: Forest, above: np.ndarray, real: str, limits: Limits, options: Options
 ) -> np.ndarray:
-    """(num_cells,) bool: cells with values in registers; `above` are too large for local memory.
+    """Return (num_cells,) bool: cells to solve in registers; `above` do not fit into local memory.
 
-    By default all of them or none, and only with NVIDIA's compiler: a cache beside local
-    memory has values that leave the registers.
+    By default all cells or none, and only with NVIDIA's compiler: there a cache beside local memory
+    holds values that do not fit into registers.
     """
     registers = options["registers"]
     none: np.ndarray = np.zeros(forest.num_cells, bool)
@@ -102,7 +102,7 @@ def fits_registers(
 
 
 def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
-    """Whether cells are nearly chains, and so few that local memory limits groups in flight."""
+    """Whether cells are nearly chains, so few that local memory limits work-groups at once."""
     many = forest.num_nodes > FEW_NODES * limits.compute_units
     if real != "double" or many or is_small(forest, limits) or options["segment"]:
         return False
@@ -112,7 +112,7 @@ def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options
 
 
 def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
-    """(num_trees,) bool: trees whose lanes hold all their values, and have few places idle."""
+    """Return (num_trees,) bool: trees that fit into registers, and leave few of them idle."""
     good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
     for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
         lanes = cut_trees(forest.trees, most).lanes
@@ -126,19 +126,20 @@ def in_warps(lanes: np.ndarray) -> np.ndarray:
 
 
 def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
-    """Whether work-groups have registers for these lanes, with segments of `most` nodes."""
+    """Whether `lanes` with `most` nodes each fit into the registers of a work-group."""
     needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
     group = in_warps(lanes)
     return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)
 
 
-_SEGMENTS = (8, 12, 16, 24)  # nodes per segment; the first number that fits is used
-_OF_MANY = (16, 12, 24, 8)
-_OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)
+# nodes per segment; the first number that fits is used
+_SEGMENTS = (8, 12, 16, 24)
+_OF_MANY = (16, 12, 24, 8)  # if there are many cells
+_OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)  # if no number leaves all values in registers
 
 
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Nodes of a segment: as few as leave the values in registers, or else let all cells fit."""
+    """Return the most nodes of a segment: as few as keep all values in registers, if any do."""
     if options["segment"]:
         return int(options["segment"])
     lanes = most_lanes(real, limits, options)

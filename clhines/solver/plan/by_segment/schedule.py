@@ -1,4 +1,4 @@
-"""Segments of branches, and the rounds in which they are contracted."""
+"""Cut branches into segments, and plan the rounds in which segments are contracted."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ from clhines.core.arrays import climb, offsets, starts
 from clhines.solver.forest import Trees
 from clhines.solver.plan.kernel_spec import Word
 
-# A lane eliminates all nodes of its segment but the last; the rest, a node each, go in rounds.
-# Invariant: the nodes of a round are independent, so that each that stays gets at most one update
-# from above and one from below, which fixed mailboxes take. Measured: bench/notes/contraction.md.
+# A lane first eliminates all nodes of its segment but the last. The last nodes form a smaller tree,
+# which is eliminated in rounds. Invariant: the nodes of a round are independent, and each node that
+# stays gets at most one update from above and one from below, through fixed mailboxes. Measured:
+# bench/notes/contraction.md.
 #
 #   o-o-o-+-o-o-o-o-o-o      [o o A]-+-[o o C]-[o o D]      A-+-C-D      leaves B, D; then C:
 #         +-o-o-o        =>          +-[o o B]         =>     +-B        A, the root, is left
 
 _NODES, _LANES = 5, 10  # bits for a number of nodes, and for a lane
-# Bit fields of `SegmentLanes`; `longest` is for lanes which surely run together.
+# Bit fields of `SegmentLanes`; `longest` is the longest segment among 32 lanes in lockstep.
 LINK = Word(length=_NODES, longest=_NODES, parent=_LANES, mailbox=_LANES)
 AT_ELIMINATION = Word(round=_LANES, parent=_LANES, child=_LANES)
 FAMILY = Word(first_mailbox=16, number=15)
-LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # in a block
-MAX_SEGMENT = LINK.most("length")  # nodes
-NO_LANE = LINK.most("parent")  # in a word: no such lane; as a round: kept
+LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # of a block
+MAX_SEGMENT = LINK.most("length")  # most nodes of a segment
+NO_LANE = LINK.most("parent")  # instead of a lane: none; instead of a round: the node is kept
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Trees cut into segments: stretches of a branch with a limited number of nodes.
+    """Trees cut into segments: parts of a branch with a limited number of nodes.
 
-    All nodes of a segment but its last (the one farthest from the root) have one child, so they can
-    be eliminated at once, from the root outwards. The rest has one node per segment.
+    All nodes of a segment but the last, which is farthest from the root, have one child. So they
+    can be eliminated at once, from the root outwards, which leaves one node per segment.
     """
 
     offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
     first: np.ndarray  # place in `Trees.order` of the node nearest the root
     length: np.ndarray
-    parent: np.ndarray  # segment that each one hangs from, -1 at the roots
+    parent: np.ndarray  # parent segment, -1 at the roots
 
 
 def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
-    """Cut branches, and at `ends`, into as few, as equal segments of `most` nodes as can be."""
+    """Cut branches, and at `ends`, into as few segments of up to `most` nodes as possible."""
     start, branch = trees.branch_start, np.arange(len(trees.branch_start))
-    if ends is not None:  # stretches between these
+    if ends is not None:  # cut the branches at `ends`, too
         place = np.flatnonzero(ends) + 1
         place = place[place < len(ends)]
         owner = np.searchsorted(start, place, side="right") - 1
@@ -70,14 +71,14 @@ def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segment
     return Segments(offsets(counts), first, size, parent)
 
 
-KEPT_VALUES = 5  # values in local memory for an inner segment, in place of the leaves' `u`
+KEPT_VALUES = 5  # values of an inner segment in local memory, stored over the leaves' `u`
 
 
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
-    """Whether each segment is the top of a connected piece, from the tips, heaviest child first."""
+    """Return which segments are tops of connected pieces, cut from the tips, heaviest first."""
     size, parent = cut.length.tolist(), cut.parent.tolist()
-    leaf, number = size.copy(), [1] * len(size)  # nodes of leaf segments, and segments
-    inner = [0] * len(size)
+    # of each piece so far: nodes of leaf segments, segments, inner segments
+    leaf, number, inner = size.copy(), [1] * len(size), [0] * len(size)
     children: list[list[int]] = [[] for _ in parent]
     top = np.zeros(len(parent), bool)
     for s in range(len(parent) - 1, -1, -1):  # children come after their parents
@@ -89,7 +90,7 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
                 leaf[s] += leaf[k]
                 inner[s] += inner[k]
                 number[s] += number[k]
-            # one more: the first node of a piece is a separate segment
+            # `+ 1`: the first node of a piece becomes a segment of its own
             while kept and (
                 n + max(0, KEPT_VALUES * (inner[s] + 1) - leaf[s]) > most
                 or number[s] + 1 > most_segments
@@ -111,13 +112,13 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """Rounds in which the nodes of a forest are eliminated; a round's are independent.
+    """Rounds in which the nodes of a forest are eliminated; nodes of one round are independent.
 
-    All leaves go first. Then, round after round, leaves and nodes with one child of the rest
-    (rake and compress, Miller and Reif 1985), so that n nodes take O(log n) rounds where nodes have
-    few children: a node is chosen only if neither its parent nor its child nor another child of its
-    parent is, so that every survivor receives at most one update from below and one from above in a
-    round. Pinned nodes and roots are never chosen.
+    All leaves go first. Each later round takes leaves and nodes with one child (rake and compress,
+    Miller and Reif 1985): n nodes take O(log n) rounds if nodes have few children. A node is chosen
+    only if neither its parent, nor its child, nor another child of its parent is. So every node
+    that stays gets at most one update from below and one from above in a round. Pinned nodes and
+    roots stay.
     """
 
     LEAF: ClassVar[int] = -1
@@ -128,7 +129,7 @@ class Contraction:
 
 
 def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:
-    """Plan the contraction of a forest, roots having the parent -1; `pinned` nodes are kept."""
+    """Plan the contraction of a forest; roots, whose parent is -1, and `pinned` nodes are kept."""
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
     when = np.full(n, Contraction.KEPT)
@@ -154,20 +155,21 @@ def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contractio
 def _independent(
     alive: np.ndarray, above: np.ndarray, keep: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pick this round's nodes among `alive` (not the roots), and the child of each or -1."""
+    """Choose the nodes of a round among `alive`, and return them and the child of each or -1."""
     n = len(above)
     children = np.bincount(above[alive], minlength=n)
     only = np.full(n, -1)
-    only[above[alive]] = alive  # the one child, where there is one
+    only[above[alive]] = alive  # for nodes with one child this is the child
     free = alive[~keep[alive]]
     leaves = free[children[free] == 0]
     chain = free[children[free] == 1]
     below = np.full(n, -1)
     below[chain] = only[chain]
     end, steps = climb(below)  # down each chain to the node below it
-    raked = (children[end[chain]] == 0) & ~keep[end[chain]]  # above a leaf, the lowest must stay
+    # the lowest node of a chain must stay if the node below it is a leaf that goes
+    raked = (children[end[chain]] == 0) & ~keep[end[chain]]
     picked = chain[(steps[chain] + raked) % 2 == 1]
     removed = np.concatenate((leaves, picked))
     child = np.concatenate((np.full(len(leaves), -1), only[picked]))
-    first = np.unique(above[removed], return_index=True)[1]  # one child of each parent
+    first = np.unique(above[removed], return_index=True)[1]  # one child per parent
     return removed[first], child[first]
