@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
@@ -217,13 +217,6 @@ def write_entry(name: str, schema: int, key: Mapping[str, object], **more: objec
     return path
 
 
-def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
-    try:
-        entry = read_json(path)
-    except InputError:
-        return None
-    good = isinstance(entry, dict) and entry.get("schema") == schema
-    return cast("dict[str, Any]", entry) if good else None
 
 
 def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> None:
@@ -236,8 +229,13 @@ def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object
 
 def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, Any]:
     """Return the cached entry of a key; empty if it is missing, unreadable or for another key."""
-    entry = read_entry(entry_path(name, key), schema)
-    return entry if entry is not None and entry.get("key") == key else {}
+    try:
+        entry = read_json(entry_path(name, key))
+    except InputError:
+        return {}
+    if not isinstance(entry, dict) or (entry.get("schema"), entry.get("key")) != (schema, key):
+        return {}
+    return entry
 
 
 @contextmanager

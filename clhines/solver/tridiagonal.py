@@ -24,12 +24,7 @@ import numpy as np
 import pyopencl.array as cla
 from numpy.typing import ArrayLike, DTypeLike
 
-from clhines.core.checks import (
-    as_check,
-    as_switch,
-    host_array,
-    real_numbers,
-)
+from clhines.core.checks import as_check, as_switch, host_array, real_numbers
 from clhines.core.errors import InputError
 from clhines.solver.arguments import Arguments
 from clhines.solver.chains.device import DeviceChains

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypedDict, TypeVar, cast
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -33,14 +33,6 @@ from clhines.solver.plan.methods import METHODS, candidate_plans, make_plan
 from clhines.solver.plan.plan import Option, Plan
 
 Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
-
-
-class TunedEntry(TypedDict):
-    schema: int
-    key: Key
-    method: str
-    options: dict[str, int]
-    seconds: dict[str, float]
 
 
 _SCHEMA = 1  # version of stored files
@@ -76,25 +68,15 @@ def save(key: Key, tuning: Tuning) -> Path:
 
 def load(key: Key) -> Candidate | None:
     """Return the winner that `save` stored for a key; None if there is no valid one."""
-    entry = _read(files.entry_path("tuned", key))
-    if entry is None or entry["key"] != key:
-        return None
-    return Candidate(entry["method"], entry["options"])
-
-
-def _read(path: Path) -> TunedEntry | None:
-    """Return a stored entry; None unless `save` could have written it."""
-    entry = files.read_entry(path, _SCHEMA)
-    if entry is None:
-        return None
-    key, method, options = (entry.get(name) for name in ("key", "method", "options"))
-    if not isinstance(key, dict) or not isinstance(method, str) or method not in METHODS:
+    entry = files.kept_entry("tuned", _SCHEMA, key)
+    method, options = entry.get("method"), entry.get("options")
+    if not isinstance(method, str) or method not in METHODS:
         return None
     if not isinstance(options, dict) or not set(options) <= set(METHODS[method].options):
         return None
     if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
         return None
-    return cast(TunedEntry, entry)
+    return Candidate(method, options)
 
 
 _TIE = 0.01  # the cost model's choice wins if it is slower than the fastest by at most this share

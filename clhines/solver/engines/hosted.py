@@ -30,13 +30,9 @@ class Transfer:
 
     def bring(self, a: np.ndarray, buffers: Buffers, name: str) -> cla.Array:
         """Return a host array on the device: lent until the solve ends, or copied to a buffer."""
-        if self.lends(a):
+        if copies.lends(self.device, a):
             return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
         return self.copied(a, buffers.view(name, a.shape))
-
-    def lends(self, a: np.ndarray) -> bool:
-        """Whether the device uses a host array in place."""
-        return copies.lends(self.device, a)
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
         """Copy a host array to `target` on the device in the queue's order; return `target`."""

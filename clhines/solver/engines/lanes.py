@@ -79,31 +79,25 @@ class LanesEngine(SolveEngine):
     # -- calls that go to the usual engine ---------------------------------------------------------
 
     @cached_property
-    def usual(self) -> Any:
+    def usual(self) -> SolveEngine:
         return self._make_usual()
 
     @cached_property
     def plan(self) -> Plan:  # type: ignore[override]
-        plan: Plan = self.usual.plan
-        return plan
+        return self.usual.plan
 
     def device_order(self) -> DeviceOrder:
-        self._bad = self._usual_pivots
-        order: DeviceOrder = self.usual.device_order()
-        return order
+        self._bad = self.usual.bad_pivots
+        return self.usual.device_order()
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        self._bad = self._usual_pivots
+        self._bad = self.usual.bad_pivots
         self.usual.solve_device(arrays, target)
         self.kernel_events = self.usual.kernel_events
 
-    def _usual_pivots(self) -> BadPivots:
-        pivots: BadPivots = self.usual.bad_pivots()
-        return pivots
-
     @property
     def finds_finite(self) -> bool:
-        return self._is_lazy or bool(self.usual.finds_finite)
+        return self._is_lazy or self.usual.finds_finite
 
     # -- properties of an engine -------------------------------------------------------------------
 
@@ -115,11 +109,11 @@ class LanesEngine(SolveEngine):
 
     @property
     def source(self) -> str:
-        return render(self.spec(True)) if self._is_lazy else str(self.usual.source)
+        return render(self.spec(True)) if self._is_lazy else self.usual.source
 
     def describe(self) -> str:
         if not self._is_lazy:
-            return str(self.usual.describe())
+            return self.usual.describe()
         return f"chain by chain, {devices.label(self.queue.device)})"
 
     def empty_like(self, b: np.ndarray) -> np.ndarray:
@@ -140,7 +134,7 @@ class LanesEngine(SolveEngine):
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         if not self._is_lazy or not self.solves_rows(arrays["b"]):
-            self._bad = self._usual_pivots
+            self._bad = self.usual.bad_pivots
             self.usual.solve_host(arrays, target)
             self.found_finite, self.kernel_events = self.usual.found_finite, []
             return
@@ -155,8 +149,7 @@ class LanesEngine(SolveEngine):
 
     def factor(self, arrays: dict[str, Any]) -> EliminatedMatrix:
         if any(isinstance(a, cla.Array) for a in arrays.values()):
-            eliminated: EliminatedMatrix = self.usual.factor(arrays)
-            return eliminated
+            return self.usual.factor(arrays)
         matrix = {name: a.copy() for name, a in arrays.items()}
         with FinishOnError(self.queue):
             symmetric = "l" not in matrix or np.array_equal(matrix["l"], matrix["u"])
@@ -323,15 +316,14 @@ class EliminatedLanes:
     # -- calls that go to the usual engine ---------------------------------------------------------
 
     @cached_property
-    def _usual(self) -> Any:
-        return self._engine.usual.factor(self._matrix)
+    def _usual(self) -> EliminatedMatrix:
+        return self._engine.usual.factor(dict(self._matrix))
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         self._usual.solve_device(b, target)
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        steps: list[Step] = self._usual.prepare(b, out)
-        return steps
+        return self._usual.prepare(b, out)
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
         return self._usual.enqueue(steps, out, waits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +16,6 @@ class BadPivots(NamedTuple):
     nodes: np.ndarray
     bad: np.ndarray
 
-    @classmethod
-    def joined(cls, parts: Sequence[BadPivots]) -> BadPivots:
-        return cls(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def moved(self, cell: int, node: int) -> BadPivots:
-        """Add the first cell and node of a part to its numbers within the part."""
-        return BadPivots(self.cells + cell, self.nodes + node, self.bad)
 
     def first(self, bad: bool) -> tuple[int, int] | None:
         """Return cell and node of the first bad pivot; without `bad`, of the first lost digits."""

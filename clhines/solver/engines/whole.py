@@ -334,14 +334,11 @@ class Whole(SolveEngine):
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         buffers = Buffers(listed, self.queue)
         matrix = [self._packed(buffers, name, a) for name, a in arrays.items()]
-        if any(isinstance(a, np.ndarray) and self.transfer.lends(a) for a in arrays.values()):
+        host = [a for a in arrays.values() if isinstance(a, np.ndarray)]
+        if any(copies.lends(self.queue.device, a) for a in host):
             self.queue.finish()  # the caller may then change or delete the arrays
         pivots, status = self.loaded.make_factors(matrix, buffers)
         return WholeFactors(self, [pivots, *matrix[1:]], status, matrix[0])
-
-    def note(self, events: list[cl.Event]) -> None:
-        """Record the events of a solve with factors as those of the last solve."""
-        self.kernel_events = events
 
 
 class WholeFactors:
@@ -384,7 +381,7 @@ class WholeFactors:
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         many = self.engine.many_for(b)
         if many is not None:
-            self.engine.note([many.solve_device(self.by_step(many), b, target)])
+            self.engine.kernel_events = [many.solve_device(self.by_step(many), b, target)]
             return
         packed = self.engine.pack(b)
         self.enqueue(self.prepare(packed, packed), packed, [])
@@ -397,8 +394,7 @@ class WholeFactors:
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
         """See `EliminatedMatrix`. The queue is in order, so the factors are ready."""
-        done = self.engine.loaded.run(steps, waits)
-        self.engine.note(done)
+        self.engine.kernel_events = done = self.engine.loaded.run(steps, waits)
         only_event(out, done[-1])
         return done[-1]
 

@@ -7,6 +7,8 @@ A layout is an array `gather`: ``packed[i] = natural[gather[i]]``; -1 marks padd
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from clhines.core.arrays import offsets, ranges, starts
@@ -20,8 +22,8 @@ _CACHED = 1 << 17  # entries that are written at once: they stay in the cache
 ALIGNMENT = 32  # values: the block of a work-group starts on a whole memory transaction
 
 
-def aligned(values: np.ndarray) -> np.ndarray:
-    """Round block sizes up to whole memory transactions."""
+def aligned(values: Any) -> Any:
+    """Round numbers of values up to whole memory transactions."""
     return -(-values // ALIGNMENT) * ALIGNMENT
 
 

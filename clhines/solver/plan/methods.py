@@ -45,19 +45,7 @@ class Method:
 
 
 # Arguments of a `Solver` and its methods, to suggest for a misspelt one that comes as an option.
-_ARGUMENTS = (
-    "method",
-    "dtype",
-    "device",
-    "queue",
-    "tune",
-    "profile",
-    "sizes",
-    "out",
-    "check",
-    "columns",
-    "periodic",
-)
+_ARGUMENTS = "method dtype device queue tune profile sizes out check columns periodic".split()
 
 
 def make_plan(

@@ -354,13 +354,9 @@ def coarse(needed: int, room: int, least: int = 1) -> int:
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
     """Return the size of an array in local memory for `needed` values; coarse if that is cheap."""
-    size = coarse(aligned(needed), room, SMALL if is_cpu else 1)
-    return size if is_cpu or size <= COARSE else aligned(needed)
-
-
-def aligned(needed: int) -> int:
-    """Values from one aligned place to the next."""
-    return -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
+    needed = int(layout.aligned(needed))
+    size = coarse(needed, room, SMALL if is_cpu else 1)
+    return size if is_cpu or size <= COARSE else needed
 
 
 def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:

@@ -453,7 +453,7 @@ def test_the_calibration_is_kept(folder, monkeypatch):
     cost.machine_factor.cache_clear()
     factor = cost.machine_factor()
     (path,) = folder.glob("calibration-*.json")
-    assert 0.01 < factor < 100 and files.read_entry(path, 1)["seconds"] > 0
+    assert 0.01 < factor < 100 and files.read_json(path)["seconds"] > 0
     path.write_text(path.read_text().replace('"seconds": ', '"seconds": 1'))
     cost.machine_factor.cache_clear()
     assert cost.machine_factor() > factor

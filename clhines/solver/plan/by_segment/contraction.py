@@ -23,7 +23,6 @@ from clhines.solver.plan.plan import (
     Options,
     Part,
     Plan,
-    aligned,
     as_int32,
     local_size,
     plan_by_kind,
@@ -527,10 +526,10 @@ class _ContractionPlanner:
             tables["node_rank"] = node_rank
         space = int(room.local_capacity(self.real, self.limits, work_group))
         most, tree = int(places.template_size.max()), leaves + KEPT_VALUES * lanes.inner
-        tree = aligned(int(tree.max()))
+        tree = int(layout.aligned(tree.max()))
         capacity = local_size(max(most, tree), space, self.limits.is_cpu)
         if capacity > COARSE and not self.limits.is_cpu:  # no more memory than needed
-            capacity = aligned(most)
+            capacity = int(layout.aligned(most))
         spec = ContractionSpec(
             real=self.real,
             work_group=work_group,
