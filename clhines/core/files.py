@@ -217,8 +217,6 @@ def write_entry(name: str, schema: int, key: Mapping[str, object], **more: objec
     return path
 
 
-
-
 def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> None:
     """Write an entry of the cache; a system error is only logged, as runs work without."""
     try:

@@ -40,7 +40,7 @@ class Gradients(NamedTuple):
     d: np.ndarray
     u: np.ndarray
     b: np.ndarray
-    l: np.ndarray | None  # noqa: E741
+    l: np.ndarray | None
 
 
 def host_rows(
@@ -86,7 +86,7 @@ def vjp(
     x: ArrayLike,
     g: ArrayLike,
     *,
-    l: ArrayLike | None = None,  # noqa: E741
+    l: ArrayLike | None = None,
     check: bool | str = True,
 ) -> Gradients:
     """Return the gradients of a loss with respect to d, u, l and b, from its gradient at `x`.

@@ -25,12 +25,7 @@ Residuals = tuple[jax.Array, jax.Array, "jax.Array | None", jax.Array]
 
 
 def solve(
-    solver: Solver,
-    d: ArrayLike,
-    u: ArrayLike,
-    b: ArrayLike,
-    *,
-    l: ArrayLike | None = None,  # noqa: E741
+    solver: Solver, d: ArrayLike, u: ArrayLike, b: ArrayLike, *, l: ArrayLike | None = None
 ) -> jax.Array:
     """Solve A x = b, differentiable with respect to d, u, l and b.
 
@@ -68,18 +63,9 @@ def solve(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _solve(
-    solver: Solver,
-    d: jax.Array,
-    u: jax.Array,
-    l: jax.Array | None,  # noqa: E741
-    b: jax.Array,
+    solver: Solver, d: jax.Array, u: jax.Array, l: jax.Array | None, b: jax.Array
 ) -> jax.Array:
-    def on_host(
-        d: jax.Array,
-        u: jax.Array,
-        l: jax.Array | None,  # noqa: E741
-        b: jax.Array,
-    ) -> np.ndarray:
+    def on_host(d: jax.Array, u: jax.Array, l: jax.Array | None, b: jax.Array) -> np.ndarray:
         lower = None if l is None else np.asarray(l)
         return np.asarray(solver.solve(np.asarray(d), np.asarray(u), np.asarray(b), l=lower))
 
@@ -88,11 +74,7 @@ def _solve(
 
 
 def _forward(
-    solver: Solver,
-    d: jax.Array,
-    u: jax.Array,
-    l: jax.Array | None,  # noqa: E741
-    b: jax.Array,
+    solver: Solver, d: jax.Array, u: jax.Array, l: jax.Array | None, b: jax.Array
 ) -> tuple[jax.Array, Residuals]:
     x = _solve(solver, d, u, l, b)
     return x, (d, u, l, x)
@@ -101,7 +83,7 @@ def _forward(
 def _backward(
     solver: Solver, kept: Residuals, g: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array | None, jax.Array]:
-    d, u, l, x = kept  # noqa: E741
+    d, u, l, x = kept
     y = _solve(solver, d, u, None, g) if l is None else _solve(solver, d, l, u, g)
     up = np.maximum(solver.forest.parent, 0)
     inner = (solver.forest.parent >= 0).astype(solver.dtype)

@@ -11,11 +11,7 @@ from clhines.solver.forest import Forest
 
 
 def solve_serial(
-    forest: Forest,
-    d: np.ndarray,
-    u: np.ndarray,
-    b: np.ndarray,
-    l: np.ndarray | None = None,  # noqa: E741 - the field's name for the lower entries
+    forest: Forest, d: np.ndarray, u: np.ndarray, b: np.ndarray, l: np.ndarray | None = None
 ) -> np.ndarray:
     """Solve with the serial Hines algorithm (Hines 1984; Huber 2018, listing 2), in float64.
 
@@ -51,7 +47,7 @@ def solve_with_pivots(
     d: np.ndarray,
     u: np.ndarray,
     b: np.ndarray,
-    l: np.ndarray | None = None,  # noqa: E741
+    l: np.ndarray | None = None,
     steps: list[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Solve as `solve_serial` does, but return the pivots instead of raising an error.
@@ -118,11 +114,7 @@ def pivot_error(forest: Forest, cell: int, node: int, value: float | None = None
 
 
 def dense(
-    forest: Forest,
-    d: np.ndarray,
-    u: np.ndarray,
-    l: np.ndarray | None = None,  # noqa: E741
-    cell: int = 0,
+    forest: Forest, d: np.ndarray, u: np.ndarray, l: np.ndarray | None = None, cell: int = 0
 ) -> np.ndarray:
     """Return the (m, m) float64 matrix of one cell, in natural order."""
     check_no_units(d=d, u=u, l=l)
@@ -136,11 +128,7 @@ def dense(
 
 
 def multiply(
-    forest: Forest,
-    d: np.ndarray,
-    u: np.ndarray,
-    x: np.ndarray,
-    l: np.ndarray | None = None,  # noqa: E741
+    forest: Forest, d: np.ndarray, u: np.ndarray, x: np.ndarray, l: np.ndarray | None = None
 ) -> np.ndarray:
     """Return A x in float64 for x of shape (n,) or (k, n)."""
     check_no_units(d=d, u=u, l=l, x=x)
@@ -185,7 +173,7 @@ def residual(
     u: np.ndarray,
     b: np.ndarray,
     x: np.ndarray,
-    l: np.ndarray | None = None,  # noqa: E741
+    l: np.ndarray | None = None,
 ) -> float:
     """Return the largest of the `backward_errors`; NaN if any of them is NaN."""
     return float(np.max(backward_errors(forest, d, u, b, x, l)))
@@ -197,7 +185,7 @@ def backward_errors(
     u: np.ndarray,
     b: np.ndarray,
     x: np.ndarray,
-    l: np.ndarray | None = None,  # noqa: E741
+    l: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return each row's componentwise backward error, ``|b - A x|_i / (|A| |x| + |b|)_i``.
 

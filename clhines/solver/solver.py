@@ -251,7 +251,7 @@ class Solver(Holder):
         u: cla.Array,
         b: cla.Array,
         *,
-        l: cla.Array | None = None,  # noqa: E741
+        l: cla.Array | None = None,
         out: cla.Array,
         wait_for: cl.Event | Sequence[cl.Event] | None = None,
         overwrite: bool = False,
@@ -316,7 +316,7 @@ class Solver(Holder):
         u: AnyArray,
         b: AnyArray,
         *,
-        l: AnyArray | None = None,  # noqa: E741
+        l: AnyArray | None = None,
         out: AnyArray | None = None,
         overwrite: bool = False,
         check: bool | str = True,
@@ -407,12 +407,7 @@ class Solver(Holder):
     @exclusive
     @memory_errors
     def factor(
-        self,
-        d: Given,
-        u: Given,
-        *,
-        l: Given | None = None,  # noqa: E741
-        check: bool | str = True,
+        self, d: Given, u: Given, *, l: Given | None = None, check: bool | str = True
     ) -> Factors:
         """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
 

@@ -59,7 +59,7 @@ class _Solve(torch.autograd.Function):
         transpose: bool,
         d: torch.Tensor,
         u: torch.Tensor,
-        l: torch.Tensor | None,  # noqa: E741
+        l: torch.Tensor | None,
         b: torch.Tensor,
     ) -> torch.Tensor:
         tensors = {"d": d, "u": u, "l": l, "b": b}
@@ -70,12 +70,12 @@ class _Solve(torch.autograd.Function):
     def setup_context(
         ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: torch.Tensor
     ) -> None:
-        ctx.way, ctx.transpose, d, u, l, _ = inputs  # noqa: E741
+        ctx.way, ctx.transpose, d, u, l, _ = inputs
         ctx.save_for_backward(d, u, l, output)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, g: torch.Tensor) -> Tensors:
-        d, u, l, x = ctx.saved_tensors  # noqa: E741
+        d, u, l, x = ctx.saved_tensors
         way: _Plain = ctx.way
         y = _Solve.apply(way, not ctx.transpose, d, u, l, g)
         # the gradient with respect to entry (i, j) is -left[i] right[j]
@@ -120,7 +120,7 @@ def solve(
     u: torch.Tensor,
     b: torch.Tensor,
     *,
-    l: torch.Tensor | None = None,  # noqa: E741
+    l: torch.Tensor | None = None,
     check: bool | str = True,
 ) -> torch.Tensor:
     """Solve A x = b, differentiable with respect to d, u, l and b.
@@ -161,7 +161,7 @@ class TorchFactors:
         d: torch.Tensor,
         u: torch.Tensor,
         *,
-        l: torch.Tensor | None = None,  # noqa: E741
+        l: torch.Tensor | None = None,
         check: bool | str = True,
     ) -> None:
         if not isinstance(solver, Solver):
@@ -175,7 +175,7 @@ class TorchFactors:
 
     def solve(self, b: torch.Tensor, *, transpose: bool = False) -> torch.Tensor:
         """Solve for b, (n,) or (k, n), with the matrix or its transpose."""
-        d, u, l = self._matrix  # noqa: E741
+        d, u, l = self._matrix
         _check(self.solver, {"d": d, "b": b})
         return _Solve.apply(self._way, as_switch("transpose", transpose), d, u, l, b)
 

@@ -213,13 +213,7 @@ class Tridiagonal(Holder):
         return Rows(self, side, matrix.sign).solve(solve, b, out, columns)
 
     def factor(
-        self,
-        dl: Given,
-        d: Given,
-        du: Given,
-        *,
-        check: bool | str = True,
-        periodic: bool = False,
+        self, dl: Given, d: Given, du: Given, *, check: bool | str = True, periodic: bool = False
     ) -> TridiagonalFactors:
         """Eliminate a matrix once, to solve it for many right-hand sides.
 

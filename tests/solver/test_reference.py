@@ -12,7 +12,7 @@ from clhines.solver import reference
 pytestmark = pytest.mark.core
 
 
-def solve(parent, d, u, b, l=None):  # noqa: E741
+def solve(parent, d, u, b, l=None):
     forest = Forest(np.array(parent))
     return reference.solve_serial(forest, np.array(d), np.array(u), np.array(b), l)
 

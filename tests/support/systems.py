@@ -21,7 +21,7 @@ class System:
     d: np.ndarray
     u: np.ndarray
     b: np.ndarray
-    l: np.ndarray | None = None  # noqa: E741
+    l: np.ndarray | None = None
 
     @property
     def arrays(self):

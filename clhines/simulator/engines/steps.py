@@ -146,7 +146,7 @@ class Diffusing:
         built, every = (program.build(run.queue.context, spec), spec), {**arguments, "mem": run.mem}
         first, last = (bound(run.queue, built, name, every, len(self._gather))
                        for name in spec.kernels)  # fmt: skip
-        d, u, b, x, l = (arguments[name] for name in "dubxl")  # noqa: E741
+        d, u, b, x, l = (arguments[name] for name in "dubxl")
 
         def solve() -> None:
             solver.enqueue(d, u, b, l=l, out=x, packed=True)

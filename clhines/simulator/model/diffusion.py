@@ -54,7 +54,7 @@ class Diffusion:
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         mean = (diffusion[child] + diffusion[above]) / 2
-        u, l = np.zeros((2, len(values)))  # noqa: E741 - the field's name for the lower entries
+        u, l = np.zeros((2, len(values)))
         u[child] = -self.up[child] * mean / volume[above]
         l[child] = -self.down[child] * mean / volume[child]
         d = 1 / dt - l - np.bincount(above, u[child], len(values))

@@ -121,7 +121,7 @@ class Layers:
                     right[columns, j] += w * right[columns, x]
                     ground[columns, j] += w * ground[columns, x]
                     up[columns, j] += w[:, None] * up[columns, x]
-                for j, l in combinations(inner, 2):  # noqa: E741
+                for j, l in combinations(inner, 2):
                     between[columns, j, l] += part[j] * between[columns, x, l]
                 for q in outer:
                     w = up[columns, x, q] / total[columns, x]

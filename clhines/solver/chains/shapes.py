@@ -24,7 +24,7 @@ Shape: TypeAlias = tuple[int, ...]
 class Matrix(NamedTuple):
     """A Hines matrix of chains, (n,) each; `sign`: factors 1 or -1 of rows, None if all are 1."""
 
-    l: Array  # noqa: E741
+    l: Array
     d: Array
     u: Array
     sign: Array | None

@@ -159,10 +159,7 @@ class LanesEngine(SolveEngine):
             return self._eliminate(matrix, buffers, self._new_status())
 
     def _eliminate(
-        self,
-        matrix: dict[str, np.ndarray],
-        buffers: Mapping[str, cl.Buffer],
-        status: cla.Array,
+        self, matrix: dict[str, np.ndarray], buffers: Mapping[str, cl.Buffer], status: cla.Array
     ) -> EliminatedLanes:
         values = {name: self.on_device(name, a) for name, a in matrix.items()}
         arguments = {**values, **buffers, "status": status.base_data}

@@ -179,12 +179,7 @@ class ManySolve:
         self._status = carrier.status
 
     def _enqueue(
-        self,
-        matrix: EliminatedCells,
-        b: cl.Buffer,
-        x: cl.Buffer,
-        rows: int,
-        waits: list[cl.Event],
+        self, matrix: EliminatedCells, b: cl.Buffer, x: cl.Buffer, rows: int, waits: list[cl.Event]
     ) -> cl.Event:
         forest, spec = self._forest, self._spec
         arguments = {

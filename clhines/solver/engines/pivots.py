@@ -16,7 +16,6 @@ class BadPivots(NamedTuple):
     nodes: np.ndarray
     bad: np.ndarray
 
-
     def first(self, bad: bool) -> tuple[int, int] | None:
         """Return cell and node of the first bad pivot; without `bad`, of the first lost digits."""
         places = np.flatnonzero(self.bad == bad)

@@ -50,11 +50,7 @@ class Rerooted:
         """(n,) bool: nodes whose new parent was their child before."""
         return (self.edge >= 0) & (self.edge != np.arange(len(self.edge)))
 
-    def couplings(
-        self,
-        u: np.ndarray,
-        l: np.ndarray | None = None,  # noqa: E741 - the field's name for the lower entries
-    ) -> dict[str, np.ndarray]:
+    def couplings(self, u: np.ndarray, l: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Convert the entries between nodes for the new forest.
 
         Parameters

@@ -93,7 +93,7 @@ def test_the_matrix_of_every_cell_is_the_same(symmetric):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_couplings_keep_their_dtype(dtype):
     new = reroot(Forest(chain(4)))
-    u, l = np.arange(4, dtype=dtype), np.arange(10, 14, dtype=dtype)  # noqa: E741
+    u, l = np.arange(4, dtype=dtype), np.arange(10, 14, dtype=dtype)
     moved = new.couplings(u, l)
     assert [a.dtype for a in moved.values()] == [dtype, dtype]
     assert moved["u"].tolist() == [11, 0, 2, 3]
