@@ -1,8 +1,7 @@
 """Solve batches of Hines matrices: numbers in, numbers out. Nothing here knows of neurons.
 
-Imports go one way: `forest` (trees of cells) and `reference` (the slow truth in NumPy), then
-`plan` (methods, layouts, schedules; without a device), then `device`
-(OpenCL), then the modules below.
+Imports go one way: `forest` (trees of cells) and `reference` (the slow truth in NumPy), then `plan`
+(methods, layouts, schedules; without a device), then `device` (OpenCL), then the modules below.
 
 Words: a *solve* takes d, u, (l) and b and gives x; *factors* are a matrix that has been eliminated
 once. *Natural order* is the caller's, *device order* the plan's: `Solver.to_device_order` and

@@ -195,8 +195,8 @@ class Factors:
             As in `Solver.solve`.
         check : bool or "raise"
             Raise `InputError` if a value of `b` or `x` is not finite (NumPy only). Warn as
-            `Solver.solve`
-            does if the solution has lost digits; this needs a `factor` that has checked, too.
+            `Solver.solve` does if the solution has lost digits; this needs a `factor` that has
+            checked, too.
         transpose : bool
             Solve with the transposed matrix, in which u and l swap.
 

@@ -232,8 +232,7 @@ class Forest:
     ------
     ForestError
         Parent out of range or in another cell, cycle, no root or several roots, empty cell, offsets
-        not
-        increasing, wrong dtype, NaN. The message names the cell and the node.
+        not increasing, wrong dtype, NaN. The message names the cell and the node.
     """
 
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:

@@ -58,10 +58,10 @@ class Solver(Holder):
     queue : pyopencl.CommandQueue, optional
         An in-order queue to work on, without `device`.
     tune : str
-        How ``auto`` chooses among `solver.plan.auto.CANDIDATES`. ``heuristic`` (the default): by
-        a cost model, within microseconds. ``measure``: by timing them on this forest, which takes
-        seconds; the winner is stored in the user's cache folder. ``cached``: the stored winner
-        for this forest, device, driver and dtype, or else the choice of the cost model. Results of
+        How ``auto`` chooses among `solver.plan.auto.CANDIDATES`. ``heuristic`` (the default): by a
+        cost model, within microseconds. ``measure``: by timing them on this forest, which takes
+        seconds; the winner is stored in the user's cache folder. ``cached``: the stored winner for
+        this forest, device, driver and dtype, or else the choice of the cost model. Results of
         different methods differ by rounding.
     profile : bool
         Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
@@ -205,8 +205,7 @@ class Solver(Holder):
         -------
         pyopencl.array.Array, (packed size,) or (k, packed size)
             Padding is zero. The array is marked as being in device order: `enqueue` and
-            `from_device_order`
-            check for the mark.
+            `from_device_order` check for the mark.
 
         Raises
         ------
@@ -336,12 +335,9 @@ class Solver(Holder):
             Allow `d` and `b` to be destroyed; without `out`, the solution then goes to `b`.
         check : bool or "raise"
             Wait for the device. Raise `PivotError` for a pivot that is zero, negative, NaN or
-            infinite, or
-            so small that its inverse is infinite. Raise `InputError` if a value of `b` or `x` is
-            not finite
-            (NumPy only). Warn if the solution has lost digits; "raise" raises this warning. Without
-            a check
-            call `status` later.
+            infinite, or so small that its inverse is infinite. Raise `InputError` if a value of `b`
+            or `x` is not finite (NumPy only). Warn if the solution has lost digits; "raise" raises
+            this warning. Without a check call `status` later.
 
         Returns
         -------
@@ -352,9 +348,8 @@ class Solver(Holder):
         -----
         AccuracyWarning
             With `check`: the componentwise backward error is above 32 eps; see `solver.accuracy`.
-            If `out`
-            is one of the operands, the error is not known, and may be small in spite of the
-            warning.
+            If `out` is one of the operands, the error is not known, and may be small in spite of
+            the warning.
         """
         check = as_check(check)
         arrays = self.arguments.natural({"d": d, "u": u, "l": l, "b": b})
@@ -417,15 +412,13 @@ class Solver(Holder):
             As in `solve`; they are copied.
         check : bool or "raise"
             Wait for the device, and raise `PivotError` for a bad pivot. Solves then warn as
-            `Solver.solve`
-            does. Without a check call `Factors.status` later.
+            `Solver.solve` does. Without a check call `Factors.status` later.
 
         Returns
         -------
         Factors
-            With `contraction` in one launch for all cells they save arithmetic, but no memory
-            traffic.
-            Other plans eliminate the matrix again in every solve.
+            Solves skip the elimination for chains with ``auto`` on a CPU, and for cells that
+            `contraction` solves in local memory in one launch. Other solves eliminate again.
 
         Raises
         ------

@@ -85,8 +85,8 @@ class Tridiagonal(Holder):
       cuSPARSE. An array of length 2 that could be both is (N - m,).
     - `b` and `x`: the shapes of `d`, or k of these, (k, N) or (k, m, n); with ``columns=True``, as
     in
-      LAPACK and SciPy, (N, k) or (m, n, k). A `b` that all systems share is (n,), (1, n) or
-      (k, 1, n); `x` has a solution for each system.
+      LAPACK and SciPy, (N, k) or (m, n, k). A `b` that all systems share is (n,), (1, n) or (k, 1,
+      n); `x` has a solution for each system.
 
     `dl`, `d` and `du` may also be numbers, in NumPy. A row with a zero pivot has no solution: see
     `check`.
@@ -167,20 +167,15 @@ class Tridiagonal(Holder):
             Written and returned, also before an error; may be `b` itself.
         check : bool or "raise"
             Wait for the device. Raise `PivotError` for a pivot that is zero, not finite, or
-            negative after
-            rows have been multiplied by -1. Raise `InputError` if a value of `b` or `x` is not
-            finite
-            (NumPy only). Warn if the solution has lost digits; "raise" raises this warning. Without
-            a check
-            `x` is undefined (often NaN or infinite) in a system with a bad pivot, whose row
-            `status`
-            returns; other systems are right.
+            negative after rows have been multiplied by -1. Raise `InputError` if a value of `b` or
+            `x` is not finite (NumPy only). Warn if the solution has lost digits; "raise" raises
+            this warning. Without a check `x` is undefined (often NaN or infinite) in a system with
+            a bad pivot, whose row `status` returns; other systems are right.
         columns : bool
             The last axis of `b` and `x` counts right-hand sides.
         periodic : bool
             The first `dl` of a system is an entry in the first row and last column, the last `du`
-            an entry
-            in the last row and first column; see `solver.chains.periodic`. NumPy only.
+            an entry in the last row and first column; see `solver.chains.periodic`. NumPy only.
 
         Returns
         -------
@@ -422,8 +417,7 @@ class TridiagonalFactors:
         ----------
         b, out, columns
             As in `Tridiagonal.solve`. `b` is a NumPy array if the matrix was in NumPy arrays, else
-            a
-            pyopencl array.
+            a pyopencl array.
         check : bool or "raise"
             As in `Factors.solve`.
         transpose : bool
@@ -545,21 +539,18 @@ def solve_tridiagonal(
     ----------
     dl, d, du : NumPy arrays or numbers
         ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`` is row i of a system. `d` is (m,
-        n)
-        for m systems of n rows, (n,) for one system, or (N,) with `sizes`. `dl` and `du` have one
-        value
-        less per system, as in LAPACK's ``gtsv``. Or they have the shape of `d`, as in cuSPARSE's
-        ``gtsv2StridedBatch``: then the first `dl` and the last `du` of each system are ignored.
-        `Tridiagonal` lists the shapes of a diagonal that all systems share. Each may be a list of
-        arrays, one per system.
+        n) for m systems of n rows, (n,) for one system, or (N,) with `sizes`. `dl` and `du` have
+        one value less per system, as in LAPACK's ``gtsv``. Or they have the shape of `d`, as in
+        cuSPARSE's ``gtsv2StridedBatch``: then the first `dl` and the last `du` of each system are
+        ignored. `Tridiagonal` lists the shapes of a diagonal that all systems share. Each may be a
+        list of arrays, one per system.
     b : NumPy array
         The shape of `d`, or (k, m, n), (k, n), (k, N) for k right-hand sides; a list if `d` is one.
     sizes : (m,) integers, optional
         Rows of each system, 1 or more.
     method, **options
         As in `Solver`, with its `device`, `queue` and `tune`. Plans, kernels and buffers of the
-        last
-        `MOST_KEPT` batches are kept: only a first call is slow.
+        last `MOST_KEPT` batches are kept: only a first call is slow.
     dtype : float64 or float32, optional
         Default: float32 if `dl`, `d`, `du` and `b` all are, else float64.
     out, check, columns, periodic
@@ -573,12 +564,10 @@ def solve_tridiagonal(
     ------
     InputError
         Shapes that do not fit, pyopencl arrays (see `Tridiagonal`), values of `b` or `x` that are
-        not
-        finite; and as `Solver`.
+        not finite; and as `Solver`.
     PivotError
         `cell` is the system, `node` the row, counted over all systems. `solver.tridiagonal` says
-        which
-        pivots are good.
+        which pivots are good.
     """
     system = {"dl": dl, "d": d, "du": du, "b": b}
     batch = method, dtype, options

@@ -204,8 +204,7 @@ class Plan:
         Launches, in order; each has its own cells, and its own range of the arrays.
     scratch : tuple of int
         Lengths of further sets of arrays, for reduced systems or for values that one launch leaves
-        for
-        the next.
+        for the next.
     summary : str
         Description of the method, in a few words.
     changes : dict of name -> text
@@ -290,8 +289,7 @@ class Plan:
         ------
         InputError
             A method other than `flat`, `interleaved`, `fine` and `contraction`, or a folder that
-            cannot be
-            written.
+            cannot be written.
         """
         export.write_plan(self, folder, symmetric)
 

@@ -35,8 +35,7 @@ class Rerooted:
         The forest to plan and to solve with.
     edge : (n,) int64
         Index in the old arrays `u` and `l` of the edge between this node and its new parent: the
-        node
-        itself, or the new parent if the edge was reversed; -1 at the roots.
+        node itself, or the new parent if the edge was reversed; -1 at the roots.
     moved : (num_trees,) bool
         Trees that have another root than before.
     """
@@ -64,8 +63,7 @@ class Rerooted:
         -------
         dict
             New arrays `u`, and `l` if it was given, zero at the new roots: arguments of
-            `Solver.solve` and
-            `Solver.factor`.
+            `Solver.solve` and `Solver.factor`.
 
         Raises
         ------
