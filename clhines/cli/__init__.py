@@ -5,14 +5,14 @@ function that adds its options to the parser.
 
 Who owns what
     `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.
-    `arguments`: options that several commands share, and cells from files. `report`: tables,
-    output files, and progress. `doctor` (and `devices`, `engines`), `plan`, `solve`, `simulate`,
-    `model` (a NEURON script): the commands. `layouts`: layouts of plans as text.
+    `arguments`: options that several commands share, and cells from files. `report`: tables, output
+    files, and progress. `doctor` (and `devices`, `engines`), `plan`, `solve`, `simulate`, `model`
+    (a NEURON script): the commands. `layouts`: layouts of plans as text.
 
 >>> from clhines.cli.main import main
 >>> main(["plan", "missing.swc"])
 2
 
-The last line on stderr gives the reason. To add a command: a module with ``run_NAME(arguments)``,
-and a parser in `main`. It prints by `report` and raises `clhines.ClhinesError` for bad input.
+The last line on stderr says why. To add a command: a module with ``run_NAME(arguments)``, and a
+parser in `main`. The module prints by `report` and raises `clhines.ClhinesError` for bad input.
 """

@@ -1,4 +1,4 @@
-"""Options that several commands share, and reading the cells that arguments name."""
+"""Options that several commands share, and cells from files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any, NoReturn, TypeAlias
 
 import clhines
 from clhines.cli.report import bar
+from clhines.core.checks import MAX_COUNT
 from clhines.core.errors import InputError, meant, shown
 from clhines.simulator.cells import cable, swc, synthetic
 from clhines.simulator.cells.samples import REPAIRS
 from clhines.simulator.engines.table import CHOICES
 
-MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
-
 
 class CommandParser(argparse.ArgumentParser):
-    """Report wrong arguments in one line; read -1e-1 as a number."""
+    """A parser that reports wrong arguments in one line, and reads -1e-1 as a number."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -37,7 +36,7 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse ``--`` as a value, which argparse would drop."""
+        """Parse as usual, but refuse ``--option=--``: argparse would drop the value."""
         self._words = [str(text) for text in (sys.argv[1:] if args is None else args)]
         for text in self._words:
             if text == "--":
@@ -47,7 +46,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Exit with the message in one line, printed by one rank only."""
+        """Print the message in one line, on the first rank only, and exit with status 2."""
         numbers = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"
         if any(os.environ.get(name, "0") != "0" for name in numbers):
             self.exit(2)  # all ranks have the same arguments; rank 0 prints the message
@@ -65,7 +64,7 @@ class CommandParser(argparse.ArgumentParser):
         return meant(option[1], self.of_command().long_options()) if option else ""
 
     def of_command(self) -> CommandParser:
-        """Return the parser of the command among the arguments."""
+        """Return the parser of the command that the user has typed, or this one."""
         for name, parser in self.commands.choices.items() if self.commands is not None else ():
             if name in self._words:
                 return parser.of_command()
@@ -76,7 +75,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class Once(argparse.Action):
-    """An option that may occur once; argparse would silently use the last value."""
+    """An option that must not be repeated; argparse would silently use the last value."""
 
     def __call__(self, parser: Any, namespace: Any, values: object, option: Any = None) -> None:
         before = getattr(namespace, self.dest)
@@ -91,7 +90,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 def add_command(
     commands: Commands, name: str, summary: str, text: str, examples: str
 ) -> CommandParser:
-    """Add a command whose help begins with a description and ends with examples."""
+    """Add a command whose help has a description first and examples last."""
     return commands.add_parser(
         name,
         help=summary,
@@ -186,7 +185,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def read_cells(
     arguments: argparse.Namespace, names: Sequence[str], where: str = "in the files"
 ) -> list[cable.Cable]:
-    """Read and discretise each file; without files, the built-in sample cells."""
+    """Read and discretise the cells in SWC files; without files, return the built-in samples."""
     cells = list[clhines.Morphology]()
     for name in bar(names, "reading"):
         file_cells = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)

@@ -1,4 +1,4 @@
-"""`clhines doctor`, `clhines devices` and `clhines engines`."""
+"""`clhines doctor`, `clhines devices` and `clhines engines`: look at an installation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clhines.simulator.choose import described
 from clhines.solver.device import caches as kept
 from clhines.solver.device import devices, pocl, trust
 
-_SECONDS = 30  # to wait for MPI
+_SECONDS = 30  # time to wait for MPI's programs
 _OTHER_NAMES = {"neuron": ("neuron-nightly",)}  # distributions of the same package
 _ANOTHER = "install another version of its driver or runtime, or name another device"
 _KINDS = (
@@ -57,7 +57,7 @@ def run_doctor(_: argparse.Namespace) -> int:
         (extras, "looking for optional packages"),
     ):
         with doing(what):
-            for finding in check():  # printed as soon as it is there
+            for finding in check():  # print each one as soon as it is there
                 faults += not finding.good
                 good = "ok" if finding.there else "--"
                 _print(good if finding.good else "FAULT", finding.what)
@@ -81,11 +81,11 @@ def versions() -> list[Finding]:
 
 
 def _addresses() -> list[Finding]:
-    """Return the addresses of the project, and the names of addresses that are not set yet."""
+    """Return the project's addresses, and the names of addresses that are not set yet."""
     try:
         declared = metadata.metadata("clhines").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
-        return []  # not installed, as on PYTHONPATH
+        return []  # not installed, but on PYTHONPATH
     urls = dict(line.split(", ", 1) for line in declared)
     unset = [name for name, url in urls.items() if ".invalid" in url]
     said = [f"{name.lower()}: {url}" for name, url in urls.items() if name not in unset]
@@ -186,12 +186,12 @@ def choice() -> list[Finding]:
 def _all() -> list[tuple[str, Any]]:
     try:
         return devices.all_devices()
-    except DeviceError:  # which `platforms` reports
+    except DeviceError:  # `platforms` reports it
         return []
 
 
 def answers() -> Iterator[Finding]:
-    """Test each device, except simulators, with each family of kernels, and keep the outcomes."""
+    """Run all self-tests of each device that is no simulator, and keep the outcomes."""
     if trust.switched_off():
         yield Finding(True, f"known answers are left out: {trust.SWITCH} is set")
         return
@@ -241,7 +241,7 @@ def solves() -> Iterator[Finding]:
 
 
 def _difference(index: str, dtype: np.dtype) -> float:
-    """Largest difference to the reference, of a matrix whose condition is at most 3."""
+    """Return the largest difference from the reference, for a matrix of condition 3 at most."""
     parent = np.array([-1, *(k // 2 for k in range(39))])
     forest = clhines.Forest.from_parents([parent, np.arange(-1, 30)])
     n = forest.num_nodes

@@ -1,4 +1,4 @@
-"""Worked examples of the layouts as text: the output of ``clhines plan --layouts``.
+"""Layouts as text, by worked examples: the output of ``clhines plan --layouts``.
 
 Every position comes from the `gather` array and the tables of a real plan.
 """
@@ -40,7 +40,7 @@ _FORK = """\
 
 
 def page() -> str:
-    """Return examples with four systems in every layout, and a branched cell, <= 100 columns."""
+    """Return all examples: four systems in every layout, and a branched cell; <= 100 columns."""
     four, fork = Forest.from_parents([np.arange(-1, 3 - 1)] * 4), Forest(_fork())
     letters = [f"{system}{element}" for system in "abcd" for element in range(3)]
     numbers = [f"{node:2}" for node in range(fork.num_nodes)]
@@ -54,7 +54,7 @@ def page() -> str:
 
 
 def _fork() -> np.ndarray:
-    """(25,) int64: parents of five branches of five nodes, numbered as in `_FORK`."""
+    """Return the parents of five branches of five nodes, numbered as in `_FORK`."""
     parent = np.arange(25) - 1
     parent[[5, 10, 15, 20]] = 4, 4, 9, 9
     return parent
@@ -91,7 +91,7 @@ def _levels(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _segments(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw one line per row of segments of a plan with one block: inner rows, then tips."""
+    """Draw a line per row of segments of the only block: inner segments, then leaves."""
     rows = plan.parts[0].tables["rows"].reshape(2, -1)
     most = rows.shape[1]
     for k, row in enumerate(_cut(plan, names, rows.reshape(-1))):
@@ -101,7 +101,7 @@ def _segments(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _cut(plan: Plan, names: list[str], starts: Iterable[int]) -> list[list[str]]:
-    """Return the names of the nodes between successive starts; the last row ends with the nodes."""
+    """Cut the device order at the start places, and return the names of each row's nodes."""
     end = int(np.flatnonzero(plan.gather >= 0)[-1]) + 1
     edges = [*(int(start) for start in starts), end]
     return [

@@ -18,10 +18,9 @@ import clhines
 from clhines.cli.arguments import CommandParser, add_command, add_verbose
 from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_methods, add_plan
-from clhines.cli.report import tell
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
-from clhines.core.errors import BuildError, ClhinesError, RankError
+from clhines.core.errors import BuildError, ClhinesError, RankError, tell
 from clhines.simulator.common.launchers import other_ranks
 
 EXAMPLES = """\
@@ -76,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end(arguments: argparse.Namespace) -> int:
-    arguments.communicator = None  # how the ranks of several processes end together
+    arguments.communicator = None  # a command sets it, so that all ranks end together
     code, message = _run(arguments)
     comm = arguments.communicator or (other_ranks() if code else None)
     if comm is not None:
@@ -90,7 +89,7 @@ def _end(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
-    """Print clhines' log on the standard error, with -v its main lines, with -vv all of it."""
+    """Print clhines' log on stderr: its main lines with -v, all of it with -vv."""
     if not getattr(arguments, "verbose", 0):
         yield
         return
@@ -107,7 +106,7 @@ def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _streams_open() -> bool:
-    """Reopen closed streams, which Python sets to None; return whether stdout was open."""
+    """Reopen streams that were closed at the start as /dev/null; return whether stdout was open."""
     closed = sys.stdout is None
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is not None:
@@ -125,7 +124,7 @@ def _streams_open() -> bool:
 
 def _run(arguments: argparse.Namespace) -> tuple[int, str]:
     try:
-        # values that are not finite are found by the checks
+        # checks report values that are not finite
         with np.errstate(all="ignore"), _warnings_in_one_line():
             code = int(arguments.run(arguments))
         sys.stdout.flush()
@@ -138,13 +137,13 @@ def _run(arguments: argparse.Namespace) -> tuple[int, str]:
         return getattr(error, "status", 2), " ".join(str(error).splitlines())
     except KeyboardInterrupt:
         return 130, "interrupted"
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # nobody reads the output any more
         _drop_output()
         return 2, ""
     except OSError as error:
         with suppress(OSError):
             sys.stdout.flush()
-        if error.filename is None:  # of the standard output, which is full
+        if error.filename is None:  # the standard output is full
             _drop_output()
         where = f"{error.filename}: " if error.filename else ""
         return 2, f"{where}{error.strerror or error}"
@@ -204,6 +203,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_module(name: str, arguments: argparse.Namespace) -> int:
-    """Run a command whose module imports pyopencl, which other commands do not need."""
+    """Import a module only now, because it imports pyopencl, and run its command."""
     run = getattr(import_module(f"clhines.cli.{name}"), f"run_{arguments.command}")
     return int(run(arguments))

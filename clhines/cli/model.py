@@ -21,11 +21,10 @@ from clhines.cli.report import (
     doing,
     named_option,
     table,
-    tell,
     when_of,
 )
 from clhines.core import files
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, tell
 
 SUFFIXES = (".py", ".hoc")
 _DRAWN = 10  # cells whose voltages are drawn
@@ -42,7 +41,7 @@ MODELS = """\
 
 
 def with_model(argv: Sequence[str]) -> list[str]:
-    """Return arguments with ``simulate FILE.py`` rewritten as ``simulate model FILE.py``.
+    """Rewrite ``simulate FILE.py`` as ``simulate model FILE.py``; return all arguments.
 
     Arguments of the script, after ``--``, come last.
     """
@@ -146,7 +145,7 @@ def run_model(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    """Build the model with the script, which ends at its first run."""
+    """Build the model by the script, which ends at its first run."""
     from clhines.neuron.switch.enabled import skipping
 
     with skipping(ends=True):
@@ -220,7 +219,7 @@ def _run_script(arguments: argparse.Namespace) -> int:
 
 
 class ScriptError(clhines.ClhinesError):
-    """The script ended with an exception; the status is Python's."""
+    """The script ended with an exception; the exit status is Python's."""
 
     status = 1
 
@@ -254,7 +253,7 @@ def _execute(arguments: argparse.Namespace) -> int:
         elif not h.load_file(str(script)):
             raise InputError(f"NEURON cannot load {str(script)!r}")
     except SystemExit as end:
-        arguments.kept = end  # its frames hold the sections
+        arguments.kept = end  # its frames keep the sections alive
         if isinstance(end.code, str):
             tell(end.code)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -274,7 +273,7 @@ def _execute(arguments: argparse.Namespace) -> int:
 
 def _failed(script: Path, error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, clhines.BuildError):  # which shows the source
+    if isinstance(error, clhines.BuildError):  # its message ends with the source
         text = text.splitlines()[0]
     text = " ".join(text.split()) or "no message"
     unknown = "HocObject' object has no attribute" in text

@@ -1,4 +1,4 @@
-"""`clhines plan` and `clhines methods`."""
+"""`clhines plan` and `clhines methods`: show how batches are solved."""
 
 from __future__ import annotations
 
@@ -61,13 +61,12 @@ def run_methods(arguments: argparse.Namespace) -> int:
 
 
 def option_values(name: str) -> str:
-    """Return the values of an option as text."""
     choices = CHOICES.get(name)
     return "1 or more" if choices is None else ", ".join(str(choice) for choice in choices)
 
 
 def option_of(text: str) -> tuple[str, Option]:
-    """Parse an option NAME=VALUE; raise an InputError if it is none."""
+    """Parse ``NAME=VALUE``; return the name of an option and its value."""
     name, equals, value = text.partition("=")
     if not equals or name not in OPTION_TEXTS:
         raise InputError(

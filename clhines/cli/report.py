@@ -1,4 +1,4 @@
-"""Print reports, tables and JSON, and the progress of commands that take more than two seconds."""
+"""Print tables and JSON, check output files, and show the progress of long commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from clhines.core import files, pictures
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, tell
 from clhines.core.progress import showing
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _Item = TypeVar("_Item")
 
 
 class BuildTimer:
-    """Total seconds of building programs since this object was created."""
+    """Counts the seconds in which programs were built since this object was made."""
 
     def __init__(self) -> None:
         from clhines.solver.device import program
@@ -42,7 +42,7 @@ class BuildTimer:
 
 
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
-    """Return the number of repaired samples for a report if ``--repair`` is set."""
+    """Return the number of repaired samples for a report, if ``--repair`` is set."""
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
@@ -64,20 +64,20 @@ def as_json(report: Mapping[str, object]) -> str:
 
 
 def table(rows: Mapping[str, str], report: Mapping[str, object], width: int = 10) -> str:
-    """Return the lines of a report; rows with an empty text are left out."""
+    """Return a report as lines of text; rows with an empty text are left out."""
     lines = [f"{k:<{width}} {v.format(**report)}" for k, v in rows.items() if v]
     return "\n".join(folded(line, width + 1) for line in lines)
 
 
 def folded(line: str, indent: int) -> str:
-    """Fold a line at `COLUMNS` on a terminal; elsewhere lines stay whole."""
+    """Fold a line at `COLUMNS` on a terminal; in files and pipes lines stay whole."""
     if len(line) <= COLUMNS or not sys.stdout.isatty():
         return line
     return textwrap.fill(line, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def when_of(spikes: np.ndarray) -> dict[str, object]:
-    """Return the number of spikes and the times of the first and last one [ms], for a report."""
+    """Return the number of spikes and the times of the first and last one, ms, for a report."""
     ends = (float(spikes[0]), float(spikes[-1])) if len(spikes) else (None, None)
     return {"spikes": len(spikes), "first_spike_ms": ends[0], "last_spike_ms": ends[1]}
 
@@ -92,7 +92,7 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
 
 
 def check_picture(name: str | None) -> None:
-    """Refuse a ``--plot`` that cannot be drawn; None if the option is not set."""
+    """Refuse a ``--plot`` file that cannot be drawn; nothing to do if it is None."""
     if name is not None:
         check_writable(name, "--plot", pictures.FORMATS)
         pictures.check_matplotlib()
@@ -100,7 +100,7 @@ def check_picture(name: str | None) -> None:
 
 @contextmanager
 def named_option(option: str) -> Iterator[None]:
-    """Begin messages about a file with the name of its option."""
+    """In the block begin messages about a file with the option that names it."""
     try:
         yield
     except InputError as error:
@@ -109,7 +109,7 @@ def named_option(option: str) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Print what a command does, and its phases, after `DELAY`; nothing if not on a terminal."""
+    """On a terminal print what the block does, and its phases, if it takes longer than `DELAY`."""
     if not sys.stderr.isatty():
         yield
         return
@@ -123,13 +123,7 @@ def doing(what: str) -> Iterator[None]:
         timer.cancel()
 
 
-def tell(text: str) -> None:
-    """Print a line on the standard error, which may be closed."""
-    with suppress(OSError, ValueError):
-        print(f"clhines: {text}", file=sys.stderr, flush=True)
-
-
 def bar(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Return the items, with a bar on a terminal after `DELAY`."""
+    """Return the items; on a terminal a progress bar appears after `DELAY`."""
     shown: Iterable[_Item] = tqdm(items, what, disable=None, leave=False, delay=DELAY)
     return shown

@@ -1,4 +1,4 @@
-"""`clhines simulate`."""
+"""`clhines simulate ring`: simulate a ring of cells, without NEURON."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from clhines.simulator.simulation import Simulation
 
 
-SWC_WEIGHT = 0.2  # µS: dendrites of reconstructed cells draw more current from a soma
+SWC_WEIGHT = 0.2  # µS; more than for random cells: large dendrites draw current from a soma
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
 
 RING = """\
@@ -138,7 +138,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(arguments: argparse.Namespace, comm: Any, first: bool) -> None:
-    """Refuse files that the first rank could not write, on all ranks."""
+    """Refuse files that the first rank cannot write, on all ranks together."""
     from clhines.simulator.ranks.mpi import Ranks
 
     with nullcontext() if comm is None else Ranks(comm, "clhines simulate").agreed():
@@ -156,6 +156,7 @@ def _simulation(arguments: argparse.Namespace, network: Network, comm: Any) -> S
 
 
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
+    """Return the MPI communicator, or None for one process, and whether this is the first rank."""
     from clhines.simulator.ranks import mpi
 
     if not arguments.mpi and not launched():

@@ -1,4 +1,4 @@
-"""`clhines solve`."""
+"""`clhines solve`: advance passive cells, and check the last step."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ from clhines.cli.report import (
     named_option,
     repairs,
     table,
-    tell,
     where,
 )
 from clhines.core import files
 from clhines.core.arrays import repeat, repeated_nodes
 from clhines.core.checks import check_room
-from clhines.core.errors import DeviceMemoryError, PivotError
+from clhines.core.errors import DeviceMemoryError, PivotError, tell
 from clhines.simulator.cells import cable
 from clhines.solver import reference
 from clhines.solver.forest import Forest
@@ -51,17 +50,18 @@ EXAMPLES = """\
   clhines solve
   clhines solve *.swc --cells 10000 --out voltages.npz"""
 
-# Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
-# row. How far the solution may then be from the true one is a matter of the condition.
+# Elimination without pivoting is backward stable for diagonally dominant matrices: some epsilon a
+# row. The condition bounds how far the solution may then be from the true one.
 RESIDUAL_EPS = 64.0
 _V_INIT = -65.0  # mV
-_NODE_BYTES = 6 * 8 + 8  # of the matrix, two voltages, a right-hand side and the forest
+_NODE_BYTES = 6 * 8 + 8  # memory per node: matrix, two voltages, right-hand side, forest
 
 
 class PassiveSteps:
     """Backward-Euler steps of passive cells with a current into the middle of each soma.
 
-    The host computes ``capacitance / dt * v + constant``, the solver the next voltages.
+    The host computes the right-hand side ``capacitance / dt * v + constant``; the solver computes
+    the next voltages.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PassiveSteps:
 
         nodes = repeated_nodes([c.num_nodes for c in cables], count)
         check_room(_NODE_BYTES * nodes, f"{count} cells")
-        self.different = min(len(cables), count)  # cells, from the first on
+        self.different = min(len(cables), count)  # number of different cells, which come first
         self.forest = Forest.repeat([c.parent for c in cables], count)
         systems = [c.system(dt) for c in cables]
         for cell, system in zip(cables, systems, strict=True):
@@ -85,7 +85,7 @@ class PassiveSteps:
         self.v = self.before = np.full(self.forest.num_nodes, _V_INIT, dtype)
 
     def advance(self, steps: Iterable[int]) -> float:
-        """Take one step per item; return the wall time in s."""
+        """Take one step for each item of `steps`; return the wall time in s."""
         begin = time.perf_counter()
         for _ in steps:
             self.before = self.v
@@ -97,7 +97,7 @@ class PassiveSteps:
             return self.capacitance_over_dt * self.before + self.constant
 
     def solve_seconds(self) -> float:
-        """Return the median time of a solve with the last right-hand side, without copies."""
+        """Return the median time of a solve with the last right-hand side, on the device."""
         from clhines.solver.device import timing
 
         solver, arrays = self.solver, (self.d, self.u, self._right_hand_side())
@@ -115,7 +115,7 @@ class PassiveSteps:
         dict
             `residual`: largest componentwise backward error over all cells. `difference`: largest
             difference from the reference, relative to the reference's largest magnitude.
-            `condition`: factor by which the difference may exceed the backward error, see
+            `condition`: how many times larger than the backward error the difference may be, see
             `reference.condition`.
 
         Raises
@@ -245,7 +245,7 @@ def _check(cells: PassiveSteps, report: dict[str, object]) -> str:
         names = "residual", "difference", "condition", "difference_limit"
         report |= dict.fromkeys(names, math.nan) | {"check": "failed"}
         return str(error)
-    # Both solutions are that close to the true one: componentwise backward error times condition.
+    # Each solution differs from the true one by its backward error times the condition.
     exact = RESIDUAL_EPS * float(np.finfo(np.float64).eps)
     limits = {"residual": backward, "difference": measures["condition"] * (backward + exact)}
     wrong = [name for name, limit in limits.items() if not measures[name] <= limit]  # also for NaN
