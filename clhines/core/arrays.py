@@ -78,7 +78,7 @@ def by_level(level: np.ndarray) -> list[np.ndarray]:
 
 
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Repeat the cells' arrays, (n_c, ...) each, in turn until `num_cells` are concatenated."""
+    """Concatenate the cells' arrays, (n_c, ...) each, again and again, for `num_cells` cells."""
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)
     return repeat_moved(once, count)
@@ -130,7 +130,7 @@ def ascending(values: np.ndarray) -> bool:
 
 
 def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
-    """Count the nodes of `num_cells` cells whose sizes repeat `sizes` in turn."""
+    """Return the number of nodes of `num_cells` cells, whose sizes are `sizes` again and again."""
     rounds, rest = divmod(int(num_cells), len(sizes))
     return rounds * sum(sizes) + sum(sizes[:rest])
 

@@ -66,7 +66,7 @@ class ClhinesError(Exception):
         return _NAMES.sub(cut, message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle message and attributes: subclasses may have any parameters of `__init__`."""
+        """Pickle message and attributes, without `__init__`: its parameters differ by class."""
         return _unpickled, (type(self), self.args, dict(vars(self)))
 
 
@@ -205,7 +205,7 @@ def tell(message: str) -> None:
 
 @cache
 def tell_once(message: str) -> None:
-    """Print a message on stderr the first time that this process has it."""
+    """Print a message on stderr, but only once per process."""
     tell(message)
 
 
@@ -309,7 +309,7 @@ def _caller() -> tuple[FrameType, int]:
 
 
 def suggest_keywords(home: ModuleType, name: str) -> object:
-    """Return `home.name`, after wrapping it to suggest the right name for a misspelt keyword."""
+    """Make `home.name` suggest the right name for a misspelt keyword, and return it."""
     public = getattr(home, name)
     if isinstance(public, FunctionType) and not hasattr(public, "__suggests__"):
         original, public = public, _suggesting(public)

@@ -127,7 +127,7 @@ class Trees:
 
     @property
     def branch_parent(self) -> np.ndarray:
-        """(num_branches,) int64: the branch of the parent of each first node; -1 at roots."""
+        """(num_branches,) int64: the branch from which each branch starts; -1 at roots."""
         return self._branches[2]
 
     @property
@@ -181,7 +181,7 @@ class Trees:
         return before[self.branch_of_node] + self.position
 
     def by_level(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first branch of each level of each tree, and each tree's first entry there."""
+        """Return the first branch on each level, tree by tree, and where each tree begins in it."""
         first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
         first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level follows another
         return first, np.searchsorted(first, self.branch_offsets[:-1])

@@ -22,7 +22,7 @@ Given: TypeAlias = "ArrayLike | cla.Array"  # what callers may pass
 
 
 class Order:
-    """Device order of one plan, with which arrays are marked; `gather` is `Plan.gather`."""
+    """Marks arrays that are in the device order of one plan; `gather` is `Plan.gather`."""
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
         self.gather, self.num_nodes = gather, num_nodes

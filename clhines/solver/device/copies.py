@@ -89,7 +89,7 @@ def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
 
 
 class Pins:
-    """Pinned host memory by name, which one copy at a time uses."""
+    """Pinned host memory for copies: arrays by name, each for one copy at a time."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue

@@ -133,7 +133,7 @@ def limits(device: cl.Device) -> Limits:
 
 
 def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
-    """Return sizes as `small_groups` does, for work-items that share values through a cache."""
+    """Return global and local size of a kernel with `count` work-items that share cached values."""
     if is_cpu(device):
         return small_groups(device, count)
     group = min(WIDE_GROUP, device.max_work_group_size)

@@ -17,7 +17,7 @@ _SOONEST = 0.02  # s between the first two looks
 
 @dataclass(eq=False)
 class _WatchedBuild:
-    """A build in progress; of the first launch of a kernel, `event` shows the end."""
+    """A build in progress, or the first launch of a kernel, which ends with `event`."""
 
     what: str
     advice: str
@@ -103,7 +103,7 @@ _ADVICE = (
 
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
-    """Report a block on stderr after `SECONDS`; the variable `switch` would turn it off."""
+    """Report on stderr if the block takes longer than `SECONDS`; ``switch=1`` would avoid it."""
     item = _WatchedBuild(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:

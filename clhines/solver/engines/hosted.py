@@ -71,7 +71,7 @@ class Transfer:
 
 
 class FinishOnError:
-    """Context that waits for a queue before an error leaves it; faster than a generator."""
+    """Context manager that waits for a queue if its block fails; faster than a generator."""
 
     __slots__ = ("_queue",)
 
@@ -157,7 +157,7 @@ class Carrier:
                 self._under_way += copies.write(self.queue, to, pin, a)
 
     def read_status(self, source: cl.Buffer | None = None, wait: bool = False) -> None:
-        """Enqueue a copy of the status, from `source` or the usual buffer; with `wait` end it."""
+        """Enqueue a copy of the status from `source` or the usual buffer; wait for it if `wait`."""
         source = source or self._source
         if source is not None:
             wait |= self._waits
@@ -205,7 +205,7 @@ class SharedMemorySolve:
         self._places[plan.gather[places]] = places
 
     def solve(self, system: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """Solve d, u, (l), b, and wait; return the status, (num_cells,), until the next call."""
+        """Solve d, u, (l), b, and wait; return the status, (num_cells,), which each call reuses."""
         self._run(system)
         x = self._values["x"]
         if target.flags.c_contiguous:
@@ -369,7 +369,7 @@ class Elimination:
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
     def run(self, matrix: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
-        """Copy a matrix to `targets`, eliminate it, and return the status until the next call."""
+        """Copy a matrix to `targets`, eliminate it, and return the status, which calls reuse."""
         self._carrier.bring([(name, a, targets[name]) for name, a in matrix.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)

@@ -81,9 +81,10 @@ class ManySolve:
     # -- the matrix ------------------------------------------------------------------------------
 
     def eliminate(self, matrix: Mapping[str, Array], keep: bool) -> EliminatedCells:
-        """Enqueue the elimination of d, u, (l), (n,) each; only with `keep` the result may stay.
+        """Enqueue the elimination of d, u, (l), (n,) each.
 
-        Host arrays must not change until the next solve with the result has ended.
+        The result is valid until the next elimination; with `keep`, for ever. Host arrays must not
+        change until the next solve with the result has ended.
         """
         made, buffers = self._new() if keep else self._shared, self._on_device(matrix)
         buffers.setdefault("l", buffers["u"])

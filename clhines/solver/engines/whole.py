@@ -241,7 +241,7 @@ class Whole(SolveEngine):
         return way
 
     def _take(self, listed: list[Buffer]) -> Buffers:
-        """Return the kept buffers; drop solves that used other ones."""
+        """Return buffers for a list: kept ones if they fit, else new ones; drop older solves."""
         if not self._kept.holds(listed):
             self._forget()
         return self._kept.of(listed)

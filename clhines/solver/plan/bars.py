@@ -20,7 +20,10 @@ _APART = 64  # most lanes with gaps between bars: gaps below a pixel only make p
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Work of a block in the forward sweep, in steps: start, lane and length of bars, `edges`."""
+    """The work of a block in the forward sweep, as bars with a first step, a lane and a length.
+
+    `edges` are the steps at which levels begin and end.
+    """
 
     start: np.ndarray
     lane: np.ndarray

@@ -64,7 +64,7 @@ def pack_cells(
 
 
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
-    """Return (num_shapes, k) int64: the widths of all levels, or the largest of each few levels."""
+    """Return (num_shapes, k) int64: widths by level, merged to at most `_MOST_SENSES` levels."""
     counts = np.array([len(w) for w in widths])
     step = -(-int(counts.max()) // _MOST_SENSES)
     out = np.zeros((len(widths), -(-int(counts.max()) // step)), np.int64)

@@ -185,7 +185,7 @@ def _plan_blocks(
 def _fit_vectors(
     forest: Forest, how: str, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
-    """Make blocks smaller until each fits into `room` values; return whether they fit, and them."""
+    """Make blocks smaller until each fits into `room` values; return whether all fit, and them."""
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
         widths = list(weight[:, None])
@@ -201,14 +201,14 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the lanes of the largest block, and a vector of zeros."""
+    """Return the size of the exchange memory: the lanes of a block, and a vector of zeros."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
 def _cells_a_block(
     forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
 ) -> int:
-    """Return the most cells per block: blocks fit the budget, and all compute units get as many."""
+    """Return the most cells per block: all fit the budget, and compute units get equal shares."""
     units = limits.compute_units
     total = int(weight[forest.shape_of_cell].sum())
     needed = -(-total // budget) if budget else -(-forest.num_cells // width)

@@ -161,12 +161,16 @@ class BranchVectors:
         return out
 
     def exchange(self) -> np.ndarray:
-        """(num_branches,) int64: lane within the template, from `width` on; lower ones are zero."""
+        """(num_branches,) int64: place in the block's exchange memory, after a vector of zeros."""
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each vector's first round, and the child that each branch adds in a round or 0."""
+        """Return the rounds in which branches add up their children.
+
+        They are the first round of each vector; and for each round and lane the `exchange` place of
+        the child to add, or 0.
+        """
         inner = np.flatnonzero(self.parent >= 0)
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
         above = self.parent[inner]

@@ -100,7 +100,7 @@ class ChainBlocks:
 
     @property
     def are_long(self) -> bool:
-        """Whether making a plan would take much longer than a solve, chain by chain."""
+        """Whether chains are so long that making a plan would take much longer than a solve."""
         return self.lanes == 1 and int(self.first[-1]) >= _LONG_ROWS
 
     @property

@@ -271,11 +271,11 @@ class ContractionSpec(KernelSpec):
         return f"to{k}" if self.of_pieces else self.order.read("place", f"to{k}")
 
     def measure(self, pivot: str, own: str) -> str:
-        """Return the OpenCL call that rates a pivot; unsymmetric ones by their diagonal `own`."""
+        """Return the OpenCL call that rates a pivot; `own`: the diagonal for unsymmetric ones."""
         return f"measure({pivot})" if self.symmetric else f"compare({pivot}, {own})"
 
     def lower(self, name: str) -> str:
-        """Return the variable of A[v, parent] for that of A[parent, v]; equal if symmetric."""
+        """Return the name of a variable for l, from the one for u; l is u if symmetric."""
         return name if self.symmetric else name.replace("up", "low", 1)
 
 
@@ -336,7 +336,7 @@ class _ContractionPlanner:
     def by_kind(
         self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
     ) -> Plan:
-        """Plan a launch for each kind of cells; `joins`: usual cells go with pieces."""
+        """Plan a launch per kind of cells; `joins` appends usual cells to the launch for pieces."""
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
             mine = None

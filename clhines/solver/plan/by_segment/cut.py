@@ -33,7 +33,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _appended(expand: Part, solve: Part) -> Part:
-    """Join two launches: first the blocks of pieces, then the blocks of whole cells."""
+    """Append the blocks of whole cells, `solve`, to the launch that expands pieces of cells."""
     longest = max(expand.spec.segment, solve.spec.segment)
     capacity = max(expand.spec.capacity, solve.spec.capacity)
     tree = max(expand.spec.tree_places, solve.spec.tree_places)

@@ -102,7 +102,7 @@ def fits_registers(
 
 
 def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
-    """Whether cells are nearly chains, so few that local memory limits work-groups at once."""
+    """Whether cells are nearly chains, so that local memory limits the work-groups at once."""
     many = forest.num_nodes > FEW_NODES * limits.compute_units
     if real != "double" or many or is_small(forest, limits) or options["segment"]:
         return False
@@ -139,7 +139,7 @@ _OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)  # if no number leaves all values in r
 
 
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return the most nodes of a segment: as few as keep all values in registers, if any do."""
+    """Return nodes per segment so that registers hold all values, or the next best number."""
     if options["segment"]:
         return int(options["segment"])
     lanes = most_lanes(real, limits, options)
