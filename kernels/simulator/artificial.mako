@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-// Advance artificial cells over the steps of a launch, before the other cells advance: these see their
-// events when they are due.
+// Advance artificial cells over the steps of a launch, before the other cells, which then find all events
+// of artificial cells that are due.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds${", in one work-group" if spec.together else ""}
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 

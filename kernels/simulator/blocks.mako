@@ -9,7 +9,7 @@
     events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
 %>\
 <%def name="lead(block)">\
-## Values that the last instances set and that all cells read in this step.
+## Store values that the last instances of some kinds have set: all cells read them in this step.
 % for kind, name in spec.read_last(block):
     if (block == 0) {
         const int j = last_${kind.number};
@@ -72,10 +72,10 @@ ${kind.call_group("events", {**here, "sum": "weights"}, always, 16)}\
 % endif
         }
 </%def>\
-// Many steps of a network on a CPU. A work-item has a block of whole cells and advances it alone
-// until an event from another block may be due. Nodes are numbered by place: cells of one shape are
-// side by side in tiles, in the order of elimination. A group has instances of a kind, by place:
-// ${"`run`"} is its first place if its places are consecutive, else minus the number of instances.
+// Many steps of a network on a CPU. A work-item has a block of whole cells, which it advances until an
+// event from another block may be due. Nodes are numbered by place: cells of one shape are side by side in
+// tiles, in the order of elimination. A group has instances of a kind, ordered by place: ${"`run`"} is its
+// first place if its places are consecutive, else minus the number of instances.
 //
 //     tile of 4 cells:  place 0..3 node 0 of cells A B C D, place 4..7 node 1 of A B C D, ...
 //
@@ -97,7 +97,8 @@ typedef long${w} __attribute__((aligned(sizeof(long)))) loose_long${w};
 % endif
 % endfor
 
-// Place of an instance's number: groups have their numbers in lines, `width` instances side by side
+// Return the index of an instance's number: a group stores its numbers in lines, one for each number, with
+// `width` instances side by side
 static inline int in_group(const int position, const uint width, const uint lines, const uint line)
 {
     const uint p = position;
@@ -116,14 +117,14 @@ static inline real${w} at_${w}(__global const real *a, __global const int *place
     return (real${w})(${", ".join(f"a[place[{lane}]]" for lane in range(w))});
 }
 
-// Separate functions, so that numbers stay in registers if places are consecutive
+// These are separate functions, so that numbers stay in registers if places are consecutive
 static __attribute__((noinline)) void keep_apart_${w}(const real${w} x, __global real *a,
     __global const int *place, const int count)
 {
     for (int k = 0; k < count; k++) a[place[k]] = ((const real *)&x)[k];
 }
 
-// One by one, as several instances may be at a node
+// Add one by one, as several instances may be at a node
 static __attribute__((noinline)) void add_apart_${w}(const real${w} x, __global real *a,
     __global const int *place, const int count)
 {
@@ -145,7 +146,7 @@ static inline void add_${w}(const real${w} x, __global real *a, __global const i
 % endfor
 % for kind in spec.summed_kinds:
 <% k, w = kind.number, kind.width %>\
-// Events of the instances of a group, one by one
+// Deliver the events of the instances of a group, one by one
 static __attribute__((noinline)) void take_sums_${k}(
     const int q, const instant t, const real dt, __global long *due, const real scale_of_events,
     ${spec.v_space} const real *v, __global real *mem, __global instant *clock, __global int *ints,
@@ -172,7 +173,7 @@ __kernel void publish(${signature(spec, "publish")})
     }
 }
 
-// Events due until the middle of the step, for a block's targets at no node; for all of its targets
+// Deliver events due until the middle of the step to a block's targets at no node, or to all of its targets
 // if they send each other events within a step.
 static __attribute__((noinline)) void block_events(
     const int block, const instant t_begin, const instant t_mid, const real dt, const int capacity,
@@ -186,8 +187,8 @@ ${part("simulator/common/at_target", 8, kinds=spec.net_kinds if spec.layered els
     }
 }
 
-// Events until the middle of the step, then currents there, which instances add to d and b. ${"`ahead`"}:
-// some kinds have added theirs at the end of the step before.
+// Deliver events until the middle of the step, then add the currents there to d and b. ${"`ahead`"}: some
+// kinds have done both at the end of the step before.
 static __attribute__((noinline)) void begin_block(
     const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -297,8 +298,8 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
 }
 
 ${part("simulator/common/block_solve")}\
-// After the solve: states, spikes, recorded states; with ${"`ahead`"} also events and currents of some kinds
-// in the next step, which begins at t_next and needs no sums of ions' currents.
+// End the step after the solve: states, spikes, recorded states. With ${"`ahead`"} also deliver events and add
+// currents of some kinds for the next step, which begins at t_next and needs no sums of ions' currents.
 static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const int ahead, const int tame,
     const instant t_begin, const instant t_next, const instant half_dt, const int done, const size_t row,
@@ -376,7 +377,7 @@ ${part("simulator/common/arena_sums", 8)}\
         const real soma = v[ints[soma_of + k]];
         if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
     }
-    // usually nothing changes for a whole vector of detectors
+    // skip a vector of detectors if none of them changes
     __global const int *nodes = ints + detector_at, *follow = ints + detector_run, *held_ = ints + detector_held;
     __global const real *limit = mem + detector_threshold;
     const int last_detector = ints[first_detector + end];
@@ -417,7 +418,7 @@ ${kind.call_constants()}
     for (int s = 0; s < num_steps; s++) {
         const instant t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
-        // add up currents of ions if they may be read
+        // add up currents of ions if somebody may read them
         const int sums = keeps_ions || s == num_steps - 1, begun = ahead;
         ahead = !keeps_ions && !keeps_states && s + 2 < num_steps;
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
@@ -453,11 +454,11 @@ ${kind.call_constants()}
             if (mem_block[r - mem_first[num_nodes]] == block)
                 mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 % if spec.alone:
-        // deliver the events in whole steps that this step has sent; there is no other work-item
+        // deliver this step's events on the grid of steps: there is no other work-item
         const int sent = min(*grid_count, capacity);
         for (; delivered < sent; delivered++) {
             const int source = grid_source[delivered], last = first_of[source + 1];
-            for (int c = first_of[source]; c < last;) {   // run by run of one delay
+            for (int c = first_of[source]; c < last;) {   // connections of one delay at a time
                 const uint wait = offset[c] / num_targets, base_of = wait * num_targets;
                 __global long *sums = incoming + (long)((first_step + s + 1 + wait) % slots) * num_targets;
                 for (uint to; c < last && (to = offset[c] - base_of) < (uint)num_targets; c++)

@@ -7,21 +7,21 @@
 // Deliver spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
 // spec: ${spec}
 // Weights are integers in a common unit, so sums do not depend on their order.
-// Entry k of the list: cell spike_source[k] spiked in step spike_step[k]. A launch delivers the entries
+// The list of spikes: cell spike_source[k] spiked in step spike_step[k]. A launch delivers the entries
 // since the last launch that belong to steps first_step to first_step + steps - 1.
-// incoming: slots in a ring, slot (step modulo slots); each has a sum for every target. Executors
-// (epoch_*.mako, steps.mako) read and clear the slot of their step.
+// incoming: a ring of slots, with a sum for every target; a step has the slot (step modulo slots).
+// epoch_*.mako, steps.mako and blocks.mako read and clear the slot of their step.
 % if pulled:
 // Algorithm: pull. A work-item has a target and checks whether its sources have spiked.
 % elif staged:
-// Algorithm: ${"vssn" if several else "vsn"}. A work-group sums for some targets in local memory, ${"several spikes" if several else "one spike"} at a time.
+// Algorithm: ${"vssn" if several else "vsn"}. A work-group sums for a range of targets in local memory, ${"several spikes" if several else "one spike"} at a time.
 % else:
 // Algorithm: vpo. A work-item has a connection of a source that has spiked.
 % endif
 // Connections are sorted by source, delay and target.
 % if not pulled:
-// marks: number of entries delivered before, in two words that are read and written in turn; and
-// 1 + the step at which the list overflowed.
+// marks: two words for the number of entries delivered before, read and written in turn; and 1 + the step
+// in which the list overflowed.
 % endif
 % if not pulled:
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -60,7 +60,7 @@ __kernel void clear(${signature(spec, "clear")})
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0)) fired[k] = 0;
 }
 % else:
-// last_step: the step that may have overflowed; -1 if the same entries are delivered again later
+// last_step: the step in which the list may have overflowed; -1 if later launches deliver the same entries
 % if not staged:
 // offset: delay * num_targets + target
 % endif

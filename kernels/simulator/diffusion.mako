@@ -4,9 +4,10 @@
 // spec: ${spec.real}
 ${part("solver/common/precision")}\
 
-// One work-item per place of the solver's order. `value`, `volume` and `diffusion` are places in mem of a
-// state, its volume, and its coefficient times cross section; -1 without a state. `above`, `below` and
-// `beside` are as for voltages. `up` and `down` belong to the link with the row above.
+// A work-item per place of the solver's order. `value`, `volume` and `diffusion` have the index in mem of the
+// place's state, its volume, and its coefficient times cross section; -1 without a state. `above`, `below`
+// and `beside` are the places of parent, first child and next sibling. `up` and `down` are geometry factors
+// of the link with the parent.
 __kernel void assemble(${signature(spec, "assemble")})
 {
     const int i = get_global_id(0);

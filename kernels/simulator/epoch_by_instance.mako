@@ -1,13 +1,12 @@
 <%page args="spec"/>\
-## Steps of whole cells, mechanisms instance by instance: first all lanes of the group advance instances, which
-## leave conductance and current in slots; then a lane per segment adds up the slots of its nodes, eliminates d
-## and b, and solves. Voltages and constants of all nodes are in local memory, by place. A node's slots are added
-## in their order, so bits do not depend on which lane advanced an instance.
+## Steps of whole cells, mechanisms instance by instance. First all lanes of the group advance instances, and store
+## conductance and current in slots; then a lane per segment adds up the slots of its nodes, eliminates d and b, and
+## solves. Voltages and constants of all nodes are in local memory, by place.
 <% M = spec.segment %>\
 ${part("simulator/common/epoch_title")}\
 % if spec.sites:
-// Lanes from 0 on advance the states of mechanisms, and leave conductance and current in slots;
-// slots of a node lie side by side and are added up in that order.
+// All lanes advance the states of mechanisms, and store conductance and current in slots. The slots of a node
+// are side by side and are added up in this order, so bits do not depend on which lane has an instance.
 % endif
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/runaway")}\
@@ -33,7 +32,7 @@ ${part("simulator/common/epoch_local")}\
 % endif
 ${part("simulator/common/segment_places", 4)}\
     const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
-    // the node with an edge to the parent segment's last node, and that node
+    // the node with an edge to the parent segment's last node, then this last node
     const int tied = !used ? NONE : is_leaf ? length - 1 : 0;
     const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
     const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};
@@ -65,7 +64,6 @@ ${part("simulator/common/epoch_records")}\
 ${part("simulator/common/epoch_whole_rows", meet="barrier(CLK_LOCAL_MEM_FENCE)")}\
     } while (++step < first_step + num_steps);
 
-    // back to memory
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
     if (fault > 0 ? failed[mine.s6] <= 0 : fault && !failed[mine.s6]) failed[mine.s6] = fault;
 ${part("simulator/common/instances_end")}\

@@ -6,15 +6,15 @@
     bits = spec.loop.bits
     rows = f"(volatile __global {bits} *)shared + (long)number * {4 * spec.most_lists * spec.warp}"
 %>\
-## Steps of whole cells, mechanisms node by node: nodes with the same density mechanisms are in lists, a warp each
-## (gpu/lists.py). A lane advances all mechanisms of its node: the end of the step before, events, then currents,
-## and leaves the node's d and b in W and A; then a lane per segment eliminates and solves. States are in lines of
-## the lists, in local memory if there is room, else in global memory. A launch goes through the lists once more
-## than it has steps, to end the last step. If instances send each other events within a step, the end of the step
-## before comes first at all nodes, then events layer by layer, then currents.
+## Steps of whole cells, mechanisms node by node. Nodes with the same density mechanisms are in lists, a warp each
+## (clhines/simulator/gpu/lists.py). A lane advances all mechanisms of its node: it ends the step before, then does
+## events and currents, and stores the node's d and b in W and A. Then a lane per segment eliminates and solves. States
+## are in lines of the lists, in local memory if they fit, else in global memory. A launch goes through the lists once
+## more than it has steps, to end the last step. If instances send each other events within a step, first all nodes end
+## the step before, then events come layer by layer, then currents.
 ${part("simulator/common/epoch_title")}\
-// Nodes with the same density mechanisms are in lists, a warp each, see gpu/lists.py: a lane advances the
-// states of all mechanisms of its node, and leaves the node's d and b before the elimination in W and A.
+// Nodes with the same density mechanisms are in lists, a warp each: a lane advances the states of all
+// mechanisms of its node, and stores the node's d and b before the elimination in W and A.
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/diffusing_rows") if spec.diffusing_rounds else ""}\
 ${part("simulator/common/runaway")}\
@@ -47,7 +47,8 @@ ${part("simulator/common/epoch_local")}\
 % for j in range(M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
-    // first place and first lane of the ties that equal cells share, first list, end of lists, first line of states
+    // s0 and s1: first place and first lane of the ties that equal cells share; s2 and s3: first list and end of
+    // lists; s4: first line of states; s5 and s6: first active node, and end
     const int8 home = present ? vload8(number, homes) : (int8)(0);
     __global const real *restrict tie_of = all_tie + home.s0;
 % if spec.local_lines:
@@ -85,7 +86,7 @@ ${part("simulator/common/arena_states")}\
 #undef MOVE
 
 % if points:
-    // instances of the cell that have a lane each
+    // instances of the cell with a lane each
 % for kind in spec.loop.apart:
 % if spec.parts > 1:
     const int first_of_${kind.number} = ints[first_${kind.number} + home.s5], last_of_${kind.number} = ints[first_${kind.number} + home.s6];
@@ -99,7 +100,7 @@ ${part("simulator/common/arena_states")}\
 % endfor
 % endif
 % if spec.parts > 1:
-    // numbers of no turn, to begin with
+    // begin with numbers of neither turn
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
         for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
 % for k in [kind.number for kind in spec.loop.apart if kind.has("current")]:
@@ -120,16 +121,16 @@ ${part("simulator/common/epoch_meeting", 4)}\
     // steps of the launch begin here
     do {
 % if together:
-        // Cells of a group stay together, here and below: so a warp finds the instructions that another one has
-        // fetched in the cache, which holds only a small part of a step.
+        // Cells of a group stay together, here and below: the instruction cache only holds a small part of a step,
+        // and so a warp finds there what another warp has fetched.
         GATHER();
 % endif
 % if points:
 ${part("simulator/common/arena_points_end")}\
 % endif
 % if spec.parts > 1:
-        // Two sets of d and b of the lists' nodes, used in turn: no work-group is two steps ahead. The last bit of a
-        // number tells its turn, for which readers wait: a fence would wait for all writes of the step.
+        // Two sets of d and b of the lists' nodes are used in turn: no work-group is two steps ahead. The last bit of a
+        // number is its turn, for which readers wait: a fence would wait for all writes of the step.
         const int turn = step - first_step;
         const ${bits} phase = turn / 2 % 2;
         volatile __global ${bits} *shared_rows = ${rows} + turn % 2 * ${2 * spec.most_lists * spec.warp};
@@ -146,7 +147,7 @@ ${part("simulator/common/arena_points")}\
         GATHER();
 % endif
 % if spec.parts > 1:
-        // each work-group of a cell has done a part of its lists; it reads the others' rows, then all do the same
+        // each work-group has done a part of the cell's lists; it reads the rows of all, and solves the whole cell
         MEET();
 <% rounds = range(-(-spec.most_lists * spec.warp // spec.lanes)) %>\
 % for r in rounds:
@@ -192,9 +193,8 @@ ${part("simulator/common/epoch_records")}\
         MEET();
 ${part("simulator/common/epoch_whole_rows", meet="MEET()")}\
 % if spec.points:
-        // Pointers read the array of step % 2: voltages at the begin of this step, with which states of the step
-        // before advance, too. The other array is written here. No cell reads it meanwhile: it is read after the
-        // next meeting, or in the next launch.
+        // Pointers read the array of step % 2: voltages at the begin of this step, which are also those at the end of
+        // the step before. The other array is written here. No cell reads it before the next meeting or launch.
         for (int k = lane; present && k < mine.s1; k += LANES) {
             seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
 % if spec.ends_later and spec.arena.second_order_currents:
@@ -212,7 +212,6 @@ ${part("simulator/common/epoch_meeting", 8)}\
 % endif
     } while (++step <${"" if spec.ends_later else "="} first_step + num_steps);
 
-    // back to memory
     for (int k = lane; ${"part == 0" if spec.parts > 1 else "present"} && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
     if (${"part == 0 && " if spec.parts > 1 else ""}(fault > 0 ? failed[mine.s6] <= 0 : fault && !failed[mine.s6]))
         failed[mine.s6] = fault;

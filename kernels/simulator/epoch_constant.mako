@@ -1,14 +1,14 @@
 <%page args="spec"/>\
-## Steps of whole cells with constant factors: mechanisms only at the roots, constant conductances elsewhere.
-## A lane keeps its nodes' v in registers; a step computes b alone, and the roots' pivots. Some lanes of the group
-## advance mechanisms (`instances_step`) while the others eliminate towards the root: on NVIDIA's GPUs in a loop of
-## their own, so both loops meet equally often (GATHER, twice a step).
+## Steps of whole cells with constant factors: mechanisms are only at the roots, other conductances are constant.
+## A lane keeps its nodes' v in registers; a step only computes b and the roots' pivots. Some lanes of the group advance
+## mechanisms (instances_step.mako) while the others eliminate towards the root. On NVIDIA's GPUs they have a loop of
+## their own, so both loops must meet equally often (GATHER, twice a step).
 <% M, half = spec.segment, spec.secondorder %>\
 ${part("simulator/common/epoch_title")}\
-// f1, f2 and 1 / d are constant during a run; a step computes only b and the root's pivot.
+// f1, f2 and 1 / d are constant during a run; a step only computes b and the root's pivot.
 % if spec.sites:
-// Lanes from ${spec.lanes * spec.units if spec.chip.apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
-// slots of a node lie side by side and are added up in that order.
+// Lanes from ${spec.lanes * spec.units if spec.chip.apart else 0} on advance the states of mechanisms, and store conductance and current in slots. The slots of
+// a node are side by side and are added up in this order.
 % endif
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/runaway")}\
@@ -90,7 +90,6 @@ ${part("simulator/common/epoch_records")}\
     }
 % endif
 
-    // back to memory
 % for j in range(M):
     if (length > ${j}) all_v[mine.s0 + place${j}] = a${j};
 % endfor

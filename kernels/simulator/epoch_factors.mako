@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-## Compute the constant factors of an epoch, once before the first step: f1, f2 and 1 / d of every node, of the
-## tree of segments by lane (for its root the pivot), and with `dense` the inverse of the matrix of the tree's last
-## part. Tables and order of elimination are the same as in `epoch_constant`, which uses the factors.
-## The matrix has the diagonal of a conductance matrix: row sum minus the entries with neighbours. So D has row
-## sums, C/dt and constant conductances. They are eliminated in place of the diagonal, and a pivot is the row sum
-## plus the remaining conductances. Nothing is subtracted: factors have few roundings however short compartments
-## are, and a resting cell stays at rest.
+## Compute the constant factors of an epoch, once before the first step: f1, f2 and 1 / d of every node and, by lane, of
+## the tree of segments (for its root the pivot); with `dense` also the inverse of the matrix of the tree's last part.
+## epoch_constant.mako uses the factors; it has the same tables and order of elimination.
+## The diagonal of a conductance matrix is the row sum minus the entries with neighbours. So D has row sums: C/dt and
+## constant conductances. They are eliminated instead of the diagonal, and a pivot is the row sum plus the remaining
+## conductances. Nothing is subtracted: factors have few roundings however short compartments are, and a resting cell
+## stays at rest.
 <% M, I = spec.segment, spec.dense %>\
 ${part("simulator/common/epoch_title")}\
 ${part("simulator/common/epoch_functions")}
@@ -55,8 +55,8 @@ ${part("simulator/common/segment_rounds")}\
             tree_factors[3 * (mine.s7 + lane) + 2] = is_root ? tree_d[lane] - above_d[lane] : tree_inverse;
         }
 % if I:
-        // the inverse, column by column, for the late nodes without the root; the root's column is the
-        // solution with 1 at the root, its row the contributions of the others to its b
+        // the inverse for the late nodes, column by column, without the root. The root's column is the solution
+        // with 1 at the root, its row has the contributions of other nodes to its b.
         for (int j = 0; j < ${I}; ++j) {
             if (is_inner) {
                 tree_b[lane] = is_late && rank == j && !is_root ? 1 : 0;

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// Add events from outside to the ring of incoming events, before the steps in which they are due.
+// Add events that the user sends to the ring of incoming events, before the steps in which they are due.
 // No two entries of a launch have the same target and step.
 
 __kernel void add_events(${signature(spec, "add_events")})

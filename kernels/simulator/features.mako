@@ -1,14 +1,14 @@
 <%page args="spec"/>\
 <% integers, reals = spec.integers, spec.reals %>\
-// Features of traces, a column each, updated during a run: sums and extremes in windows, and a few
-// samples of each segment of a trace; a segment begins where the trace crosses the threshold.
-// Row 0 of values has sample `first` of the run; row r of the record begins at r * stride + column.
+// Features of traces, a trace per column, updated during a run: sums and extremes in windows, and a few
+// samples of each segment; a segment begins where the trace crosses the threshold.
+// Row 0 of `values` has sample `first` of the run; row r begins at r * stride + column.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
-// Window w of column j has samples from its first bound to before its second. Entries (w * 4 + k) * width
-// + j of kept: k = 0 the sum, 1 its compensation (Neumaier's), 2 the smallest value, 3 the largest.
+// Window w of column j has the samples from its first bound up to its second. Entry (w * 4 + k) * width + j
+// of `kept` is the sum for k = 0, 1: its compensation (Neumaier's), 2: the smallest value, 3: the largest.
 __kernel void windows(${signature(spec, "windows")})
 {
     const int j = get_global_id(0), w = get_global_id(1);
@@ -32,7 +32,7 @@ __kernel void windows(${signature(spec, "windows")})
     mine[3 * width] = most;
 }
 
-// The current segment.
+// A segment up to the present sample.
 typedef struct {
     int ${", ".join(integers)};
     real ${", ".join(reals)};
@@ -64,8 +64,8 @@ static void emit(const Segment s, const int number, const int room, const int wi
 % endfor
 }
 
-// Take sample i, v, after sample p; is_rest: neither of the next two samples is below it. Return the
-// number of completed segments.
+// Take sample i with the value v, after the value p; is_rest: neither of the next two samples is below v.
+// Return the number of completed segments.
 static int take(Segment *s, const int i, const real p, const real v, const bool is_rest,
     const real threshold, int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
@@ -76,7 +76,7 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
         emit(*s, number++, room, width, j, list, list_v);
         *s = opened(up ? ${spec.up} : ${spec.down}, i);
     }
-    if (v > s->top_v) {   // samples after the last top come before this one
+    if (v > s->top_v) {   // a new top: the samples after the last one are now before it
         if (s->after_v < s->before_v) {
             s->before_v = s->after_v;
             s->before = s->after;
@@ -102,9 +102,9 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
     return number;
 }
 
-// A sample is taken when the next two are known. before, after: the current segment, then the last
-// three samples. count: completed segments; then all, including segments that the last two samples
-// and the end of the trace complete. Segments beyond `room` are only counted.
+// A sample is taken when the next two are known. `before` and `after` have the present segment, then the
+// last three samples. `count` has the number of completed segments; then of all segments, if the trace ended
+// here. Segments beyond `room` are only counted.
 __kernel void segments(${signature(spec, "segments")})
 {
     const int j = get_global_id(0);

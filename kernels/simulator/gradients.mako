@@ -71,16 +71,16 @@ ${caller.body()}\
 % endfor
 </%def>\
 // Steps of copies of a network, forward, and derivatives back. A work-item has a node of ${w} copies; arrays
-// have rows of all copies: entry (node or instance) * num_rows + row. A slot of `store` has the values at
-// the begin of a step: voltages, then states. Systems and their solutions, changes of voltages, are in the
+// have rows of copies: entry (node or instance) * num_rows + row. A slot of `store` has the values at the
+// begin of a step: voltages, then states. Systems and their solutions, the changes of voltages, are in the
 // solver's order.
 //
 // A launch ends the step from t_0 to t_1 and begins the step from t_1 to t_3, with the middle t_2; `step` is
-// the later one. It does only one of both at the first and at the last step. If it notes rows and spikes,
-// states stay in one slot, and voltages alternate between two, as neighbours read them.
+// the second one. The first and the last launch only do one of both. If `notes` (rows and spikes are
+// recorded), states stay in one slot, and voltages alternate between two, as neighbours read them.
 % if spec.tile > 1:
 //
-// In forward steps neighbouring work-items have ${spec.tile} nodes that are neighbours in the solver's order, so that
+// In forward steps ${spec.tile} nodes that are neighbours in the solver's order have neighbouring work-items, so that
 // both orders are read and written in whole sectors. Back, more copies side by side are faster.
 % endif
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
@@ -213,8 +213,9 @@ ${store(kind, "s", "after")}\
 
 % endif
 % if spec.kernel in ("", "take_back"):
-// Take derivatives by the values at the begin of the later step back through its solve, its currents and its
-// events, then through the states of the earlier step. `now` is the later step's slot, `next` the earlier's.
+// Take derivatives with respect to the values at the begin of the later step back through its solve, its currents
+// and its events, then through the states of the earlier step. `now` is the slot of the later step, `next` of the
+// earlier one.
 __kernel void take_back(${signature(spec, "take_back")})
 {
 ${begin(1)}\
@@ -359,8 +360,8 @@ ${store(kind, "by", "by_state")}\
                 ${result}
             }
 </%def>\
-// Derivatives of voltages and states by ${K} numbers, forward; `now` and `next` are slots of these and of the states.
-// The derivatives of a block's result by its inputs are the adjoints with a seed of 1 for this result.
+// Derivatives of voltages and states with respect to ${K} numbers, forward; `now` and `next` are the slots of
+// both steps. The derivatives of a block's result are its adjoints, with a seed of 1 for this result.
 #define T(of, r, place) tangents[(of) * slot * ${K} + (size_t)(r) * num_entries * num_rows + (place)]
 
 __kernel void take_tangents(${signature(spec, "take_tangents")})

@@ -14,7 +14,7 @@ S, F = len(sums), len(slot)
 inside = {x: [f"b{x}{l}" for l in range(x + 1, K)] for x in X}
 ahead = {x: [f"h{x}{q}" for q in range(x + 1)] for x in X}
 %>\
-## Sum of a potential's conductances; each of `names` has a row of conductances to another column.
+## Sum of the conductances of potential x; each of `names` has a row of conductances to another column.
 <%def name="all_of(x, names)">${" + ".join([f"e{x}", *inside[x]])}\
 % for name in names:
 % for q in X:
@@ -201,10 +201,11 @@ if (${has}) {
 </%def>\
 // phase 4: solve
 // Solve for the change of v in cells with extracellular layers, a lane per segment of columns; a column is
-// a node inside and its nodes in layers. See clhines/simulator/engines/layer_segments.py.
+// a node inside the cell and its nodes in layers. See clhines/simulator/engines/layer_segments.py.
 // spec: ${spec.real}, ${K} potentials of a column, ${spec.lanes} lanes per cell, at most ${M} columns per lane
 //
-// As in epochs: segments towards their last columns, rounds of the tree of last columns, the root, and back.
+// As in epochs (epoch_title.mako): each segment is eliminated towards its last column, the tree of last columns
+// is contracted in rounds, the root is solved, and then the same back.
 ${part("solver/common/precision")}\
 
 #define LANES ${spec.lanes}
@@ -216,10 +217,11 @@ ${part("solver/common/precision")}\
 #define ABOVE(k, lane) lost[unit * ${S} * LANES + (k) * INNER + (lane)]
 #define TIE(x, q, lane) ties[unit * ${K * K} * INNER + ((x) * ${K} + (q)) * INNER + (lane)]
 
-// Cells of a kind share tables of lanes and conductances. `axial`: from a column to the next one in the order
-// of elimination, last from the segment to its parent; `g` and `over` (g and C/dt): from a node to the node
-// around it; `all_around`: a bit for each column with layers.
-// Sums of a column are right-hand sides r, conductances to ground e, and conductances b between its potentials.
+// Cells of a kind share tables of lanes and conductances. `axial` has the conductance from a column to the next
+// one in the order of elimination, and last from the segment to its parent; `g` and `over` (g and C/dt) from a
+// node to the node around it; `all_around` has a bit for each column with layers.
+// The sums of a column are its right-hand sides r, conductances to ground e, and conductances b between its
+// potentials.
 __kernel __attribute__((reqd_work_group_size(LANES * UNITS, 1, 1)))
 void solve_layers(${signature(spec, "solve_layers")})
 {
@@ -234,7 +236,7 @@ void solve_layers(${signature(spec, "solve_layers")})
     const int my_round = is_inner ? ${spec.at_elimination.read("round", "me.y", "NONE")} : NONE - 1;
     const int above = ${spec.at_elimination.read("parent", "me.y", "NONE")};
     const int below = is_inner ? ${spec.at_elimination.read("child", "me.y", "NONE")} : NONE, child = below != NONE ? below : 0;
-    // a leaf segment is eliminated from its tip, all columns; an inner one from the root's end, except the last column
+    // all columns of a leaf segment are eliminated, from its tip; all but the last of an inner one, from the root's end
     const int count = is_leaf ? length : length - 1;
     const int column = cell * ${K * M} * LANES + lane, around = all_around[kind * LANES + lane];
 
@@ -284,7 +286,7 @@ ${indent(capture(eliminate, True), "            ")}\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // the tree of last columns: lanes of a round update the parent and the child that they have then
+    // the tree of last columns: the lanes of a round update their present parent and child
     if (is_inner) {
         const int family = children[head.s0 + lane];
         for (int k = ${spec.family.read("first_mailbox", "family")}; k < (${spec.family.read("first_mailbox", "family")}) + (${spec.family.read("number", "family")}); ++k) {
@@ -300,7 +302,7 @@ ${indent(capture(eliminate, True), "            ")}\
 % endfor
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (is_inner) {   // in place of the mailboxes
+    if (is_inner) {   // ABOVE overwrites the mailboxes
 % for k in range(S):
         ABOVE(${k}, lane) = 0;
 % endfor
@@ -312,7 +314,7 @@ ${indent(capture(eliminate, True), "            ")}\
     int round = 0;
     do {
         if (my_round == round) {
-            // read all before the first write, so that reads are in flight together
+            // all reads come before the writes, so that they are in flight together
 % for k, name in enumerate(sums):
             ${name} = TREE(${k}, lane) + ABOVE(${k}, lane);
             real a_${name} = TREE(${k}, above), c_${name} = below != NONE ? ABOVE(${k}, child) : (real)0;
@@ -389,7 +391,7 @@ ${indent(capture(within, x, ""), "            ")}\
     } while (round > 0);
     if (!used) return;
 
-    // phase 5: voltages; each segment again, between columns whose x is known
+    // phase 5: voltages; each segment again, now that x of its last column and of its parent is known
 % for x in X:
     const real top_x${x} = parent != NONE ? TREE(${x}, parent) : (real)0;
     r${x} = up${x} * top_x${x} - from_top${x};

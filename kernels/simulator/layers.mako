@@ -23,15 +23,15 @@ ${indent}const real ${p}${x} = ${f"v[{p}_at0] + ({p}_has ? {p}1 : 0)" if not x e
 // spec: ${spec.real}, ${K} potentials of a column, ${L} cells side by side
 ${part("solver/common/precision")}\
 
-// A column is a node inside and its nodes in layers. A work-item solves several cells; `work` has room
-// for one cell of `most` columns. Column i of a cell has the number start + ${L} * i. `place` has the
+// A column is a node inside the cell and its nodes in layers. A work-item solves several cells; `work` has
+// space for one cell of `most` columns. Column i of a cell has the number start + ${L} * i. `place` has the
 // places of a column's nodes, -1 for none, row by row, like the conductances `axial`, `g` and `over`
-// (g and C/dt); `d` and `b` come from `begin_step`. `code` has the number of the column's parent in the
-// cell, -1 for none, and two bits. A parent right before its child gets the sums in registers, other
-// parents in `work`: the parent `waits` for them, and the `first` child sets them. After its elimination
-// potential x of a column is
+// (g and C/dt); `d` and `b` come from steps.mako. `code` has the number of the column's parent in the
+// cell, -1 for none, and two bits. The parent right before its child gets the sums in registers, other
+// parents get them in `work`: such a parent `waits` for them, and its `first` child sets them. After its
+// elimination potential x of a column is
 //     x = y + s01 * x1 + ... (potentials further out) + t00 * x0 + ... (potentials of the parent)
-// `x` has the changes of v.
+// The array `x` gets the changes of v.
 
 __kernel void solve_layers(${signature(spec, "solve_layers")})
 {
@@ -40,7 +40,7 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
     __global real *own = work + ((long)((uint)item / ${L}u) * most * ${len(slot) * L} + (uint)item % ${L}u);
     for (int cell = item; cell < num_cells; cell += num_items) {
         const int begin = start[cell], size = sizes[cell];
-        // sums of the column: right sides, conductances to ground, and between its potentials
+        // sums of the column: right-hand sides, conductances to ground, and between its potentials
         real ${", ".join(f"{name} = 0" for name in sums)};
         int at = begin + (size - 1) * ${L};
 % for x in range(K):

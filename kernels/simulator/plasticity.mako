@@ -1,10 +1,10 @@
 <%page args="spec"/>\
 // Apply plasticity rule ${spec.about.name} to the spikes of one step, or to a reward.
 // spec: ${spec}
-// A trace is stored with its value at the last event of its source, postsynaptic cell or connection,
-// and the step of that event; after n steps trace k is multiplied by decay[first_decay[k] + n].
-// Weights are in the order of the forward rows, or at `place`, in float64 and, for delivery, as integers
-// in a common unit. A step lists each source at most once, so no two work-items change one connection.
+// A trace is stored as its value at the last event of its source, postsynaptic cell or connection, and the
+// step of that event; n steps later trace k is multiplied by decay[first_decay[k] + n].
+// Weights are sorted by source, or at `place`; they are stored in float64 and, for delivery, as integers in a
+// common unit. A step lists each source at most once, so no two work-items change the same connection.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
 
@@ -108,14 +108,14 @@ ${traces(event)}\
     }
 </%def>\
 
-// Spikes of sources: forward rows.
+// Spikes of sources change their connections: forward rows.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void pre(${signature(spec, "pre")})
 {
 ${cells("pre")}\
 }
 
-// Spikes of postsynaptic cells: backward rows.
+// Spikes of postsynaptic cells change the connections to them: backward rows.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void post(${signature(spec, "post")})
 {
@@ -123,7 +123,7 @@ ${cells("post")}\
 }
 % if spec.apart("pre"):
 
-// Traces of sources, after their connections have read them.
+// Update the traces of sources after connections have read them.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void pre_traces(${signature(spec, "pre_traces")})
 {
@@ -132,7 +132,7 @@ ${cells_apart("pre")}\
 % endif
 % if spec.apart("post"):
 
-// Traces of postsynaptic cells, after their connections have read them.
+// Update the traces of postsynaptic cells after connections have read them.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void post_traces(${signature(spec, "post_traces")})
 {
@@ -141,7 +141,7 @@ ${cells_apart("post")}\
 % endif
 % if "reward" in spec.about.actions:
 
-// A reward, to all connections.
+// A reward changes all connections.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void reward(${signature(spec, "reward")})
 {

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-// Reduce rows of recorded values to some rows, membrane currents, linear combinations, extremes, sums
-// and crossings. A work-item has a column and a row; or a column, if it goes through the rows in
-// order. Results do not depend on the division of a run into launches.
-// values: row r of a record begins at r * stride + column. first, every: the rows that are used.
+// Reduce rows of recorded values to selected rows, membrane currents, linear combinations, extremes, sums
+// or crossings. A work-item has a column and a row, or a column and goes through its rows in order. Results
+// do not depend on the division of a run into launches.
+// Row r of `values` begins at r * stride + column. Rows first, first + every, ... are used.
 // spec: ${spec}
 % if "double" in (spec.real, spec.wide):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -12,7 +12,7 @@
 typedef ${spec.real} real;
 typedef ${spec.wide} wide;
 
-// Neumaier's compensated sum; the total is sum + lost.
+// Add by Neumaier's compensated sum; the total is sum + lost.
 static void add(real *sum, real *lost, const real value)
 {
     const real total = *sum + value;
@@ -26,8 +26,8 @@ __kernel void some_rows(${signature(spec, "some_rows")})
     if (j < width) kept[(long)r * width + j] = values[(long)(first + r * every) * stride + column + j];
 }
 
-// Membrane current of node j: the sum over its neighbours of g * (v of the neighbour - v of j), plus
-// the currents of its electrodes; a row of clamps has num_clamps. A work-item has ${spec.tile} rows.
+// Membrane current of node j: the sum over neighbours of g * (v of the neighbour - v of j), plus the
+// currents of its electrodes; a row of `clamps` has num_clamps. A work-item has ${spec.tile} rows.
 __kernel void membrane(${signature(spec, "membrane")})
 {
     const int j = get_global_id(0), row = get_global_id(1) * ${spec.tile};
@@ -62,10 +62,10 @@ at = "matrix[(long)k * padded + j]"
 weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
 lost = spec.compensated
 %>\
-// Combination j: the sum over k of matrix[k * padded + j] * value k, for one part of the terms.
+// Combination j is the sum over k of matrix[k * padded + j] * value k; a launch has several parts of the terms.
 // A work-item has ${spec.lanes} combinations of ${spec.tile} rows. A work-group is `across` (a power of two) work-items
-// wide, over combinations, and `deep` high, over rows: work-items side by side share values, others share the matrix.
-// Products are summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums part by part, row by row.
+// wide, over combinations, and `deep` high, over rows: so work-items share values, or the matrix. Products are
+// summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums, part by part, row by row.
 __kernel void combine(${signature(spec, "combine")})
 {
     const int lid = get_local_id(0), deep = get_local_size(0) / across;
@@ -109,7 +109,7 @@ __kernel void add_parts(${signature(spec, "add_parts")})
     kept[(long)r * width + j] = (real)(sum${" + lost" if lost else ""});
 }
 
-// Extremes of the rows so far, in `kept`.
+// `kept` has the extremes of the rows so far.
 __kernel void extreme(${signature(spec, "extreme")})
 {
     const int j = get_global_id(0);
@@ -122,7 +122,7 @@ __kernel void extreme(${signature(spec, "extreme")})
     kept[j] = most;
 }
 
-// kept: the sums, then their compensation.
+// `kept` has the sums, then their compensation.
 __kernel void total(${signature(spec, "total")})
 {
     const int j = get_global_id(0);
@@ -133,7 +133,7 @@ __kernel void total(${signature(spec, "total")})
     kept[width + j] = lost;
 }
 
-// kept: the last values. count: upward crossings so far; row_of has the rows of the first `room`.
+// `kept` has the last values, `count` the upward crossings so far, `row_of` the rows of the first `room`.
 __kernel void crossings(${signature(spec, "crossings")})
 {
     const int j = get_global_id(0);

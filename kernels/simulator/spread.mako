@@ -1,10 +1,9 @@
 <%page args="spec"/>\
-// Write new values into an array: the same one everywhere, or several.
+// Write new values into an array: one value everywhere, or one for each place.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// at: place of value j, minus `offset`
-// source: its number in `values`; not read if all get the first one
+// Value j goes to at[j] + offset; source[j] is its number in `values`, or values[0] with `single`.
 __kernel void spread(${signature(spec, "spread")})
 {
     const int j = get_global_id(0);

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// A step of a network: events, begin_step, the solve, finish_step.
+// A step of a network: the kernels events, begin_step, the solver's, advance, finish_step, add_up.
 // Numbers are in three arenas, mem, clock and ints; `at` has the begins of their regions, see below.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if "double" in (spec.real, spec.instant):
@@ -28,9 +28,9 @@ ${kind.call(block, values, 12)}\
 % endfor
 </%def>\
 % if spec.width == 1:
-// Events until the middle of the step, then currents there: d and b of the system for the change of
-// v. One work-item per place of the solver's order, then one per target at no node. `active` has the
-// number of the active node at each place, else -1; `above`, `below` and `beside` have the places of
+// Deliver events until the middle of the step, then compute currents there: d and b of the system for the
+// change of v. A work-item per place of the solver's order, then one per target at no node. `active` has
+// the number of the active node at each place, else -1; `above`, `below` and `beside` have the places of
 // a node's parent, first child and next sibling, -1 for none.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
@@ -209,8 +209,8 @@ ${loose("        ")}\
 ${all("advance", "v_now", "t_end", new)}\
 </%def>\
 % if spec.diffuses:
-// Advance the states from x, the change of v; compute volumes and coefficients of states that diffuse along
-// cells. One work-item per place.
+// Advance the states from x, the change of v, and compute volumes and coefficients of states that diffuse
+// along cells. One work-item per place.
 __kernel void advance(${signature(spec, "advance")})
 {
     const int i = get_global_id(0), now = step_state[3];
@@ -223,9 +223,8 @@ ${all("diffuse", "v_now", "t_end", new)}\
 }
 
 % endif
-// From x, the change of v, to the end of the step: voltages, states, spikes, a row of records. One
-// work-item per place, per source of events that instances send, per recorded voltage, and one for
-// mechanisms at no node.
+// From x, the change of v, end the step: voltages, states, spikes, a row of records. One work-item per
+// place, per source of events that instances send, per recorded voltage, and one for mechanisms at no node.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
@@ -273,8 +272,8 @@ ${part("simulator/common/detect", 8, v="v_now", number="j", end="t_end", step="d
 % endif
 % if spec.sums:
 
-// Add up the values that instances set and add by pointers in a step, in their order, and record the sums.
-// One work-item per sum.
+// Add up the values that instances set and add by pointers in a step, and record the sums. One work-item
+// per sum.
 __kernel void add_up(${signature(spec, "add_up")})
 {
     const int s = get_global_id(0);
@@ -285,7 +284,7 @@ ${part("simulator/common/arena_sums", 4)}\
 % endif
 % if spec.layered:
 
-// Events due until the middle of the step, for the targets of a layer. One work-item per target.
+// Deliver events due until the middle of the step to the targets of a layer. One work-item per target.
 __kernel void events(${signature(spec, "events")})
 {
     const int item = get_global_id(0);

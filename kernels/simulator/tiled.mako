@@ -10,7 +10,7 @@ __kernel void tile_values(${signature(spec, "tile_values")})
     for (int j = get_global_id(0); j < n; j += get_global_size(0)) to[j] = values[once + j];
 }
 
-// The same in the solver's order; 0 at places without a node.
+// Repeat values in the solver's order; 0 at places without a node.
 __kernel void pack_values(${signature(spec, "pack_values")})
 {
     const int i = get_global_id(0);
@@ -19,7 +19,7 @@ __kernel void pack_values(${signature(spec, "pack_values")})
     whole[i] = node < 0 ? 0 : values[node % n];
 }
 
-// Indices: they grow by `step` from copy to copy; -1 stays.
+// Repeat indices, which grow by `step` from copy to copy; -1 stays -1.
 __kernel void tile_numbers(${signature(spec, "tile_numbers")})
 {
     const long row = get_global_id(1), own = row / copies, once = own * n;
@@ -37,7 +37,7 @@ __kernel void invert_places(${signature(spec, "invert_places")})
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
-// Places of other nodes: `other` has the other node of each node, -1 for none.
+// Find the places of other nodes: other[node] is the other node, -1 for none.
 __kernel void place_others(${signature(spec, "place_others")})
 {
     const int i = get_global_id(0);
@@ -47,7 +47,7 @@ __kernel void place_others(${signature(spec, "place_others")})
     placed[i] = named < 0 ? -1 : place[node - own + named];
 }
 
-// The active node at each place of the solver's order, -1 for none, and the place of each active node.
+// Find the active node at each place of the solver's order, -1 for none, and the place of each active node.
 __kernel void find_places(${signature(spec, "find_places")})
 {
     const int i = get_global_id(0);

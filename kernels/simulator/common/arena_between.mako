@@ -1,6 +1,6 @@
 <%page args="spec, sections"/>\
-## Before a pass over the lists for some sections of a step, see `ListLoop.passes`: wait for all nodes of the cell,
-## and do the work that belongs to no list.
+## Part of arena_lists.mako: before a pass over the lists for some `sections` of a step, see `ListLoop.passes`. Waits
+## for all nodes of the cell, and does the work that belongs to no list.
 <% e = spec.arena %>\
 % if "states" in sections and (spec.reads_nodes or spec.leads):
         MEET_ALL();   // currents have set values that other nodes read
@@ -18,7 +18,7 @@ ${part("simulator/common/arena_sums", 12)}\
         }
 % endif
         if (closes) break;
-        MEET_ALL();   // thresholds have been compared, and states have advanced
+        MEET_ALL();   // the step before has ended at all nodes
 % if spec.layers:
 ${part("simulator/common/layer_events")}\
 % endif

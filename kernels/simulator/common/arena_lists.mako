@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Go through the lists of nodes, see epoch_by_node.mako: end the step before (phases 6 to 9: states, thresholds,
-## records), unless there is none (`opens`). Then begin this step (phases 1 to 3: events, played values, currents),
-## unless only an end was left (`closes`). d and b of a node go to W and A, or to shared_rows if several work-groups
-## have a cell.
+## Part of epoch_by_node.mako: go through the lists of nodes. First end the step before (phases 6 to 9: states,
+## thresholds, records), unless this is the first one (`opens`). Then begin this step (phases 1 to 3: events, played
+## values, currents), unless only the end was left (`closes`). d and b of a node go to W and A, or to shared_rows if
+## several work-groups share a cell.
 <%
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
@@ -23,9 +23,9 @@
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
     reads_a = bool(nets or spec.nernst or second or now) or any(k.reads_node(b) for k, b in given)
     own_b = f"value[{3 * W}] - value[{2 * W}] * v" if spec.inflow else "0"
-    own_row = f"const real factor = value[0], own_d = value[{W}], own_b = {own_b};"   # crowded: read early
-    last = "step == first_step" if spec.ends_later else "closes"   # ends a step that is the last of a launch
-    def asks(some):   # whether a list has any of some kinds
+    own_row = f"const real factor = value[0], own_d = value[{W}], own_b = {own_b};"   # `crowded`: read early
+    last = "step == first_step" if spec.ends_later else "closes"   # this ends the last step of a launch
+    def asks(some):   # condition: the list has any of the kinds
         return " || ".join(spec.loop.present(k) for k in some)
 %>\
 <%def name="current(kind, indent)">\
@@ -160,10 +160,10 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
-        // lists of nodes: end the step before, then begin this one; after the last step only the end is left
+        // lists of nodes: end the step before, then begin this one; after the last step there is only an end
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % if spec.turns:
-        // places of values that instances read from the last one of their kind: of this step, and of the step before
+        // where instances read values of the last instance of their kind: of this step, and of the step before
         const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
 % endif
 % for sections in spec.loop.passes:
@@ -187,7 +187,7 @@ ${part("simulator/common/arena_between", sections=sections)}\
             const int own = node_bits[q * ${W} + in_warp];   // mechanisms of the lane's node
 % endif
 % if e.ions:
-            const bool shown = num_mem || step == first_step + num_steps - 1;   // whether currents of ions may be read
+            const bool shown = num_mem || step == first_step + num_steps - 1;   // somebody may read currents of ions
 % endif
 % if reads_a:
             const int word = node_active[q * ${W} + in_warp];
@@ -250,7 +250,7 @@ ${part("simulator/common/detect", 20, v="v", number="r", sent="event_live", end=
             // phase 9: records
             if (num_mem && is_active && !opens) {
 % if recorded:
-                // states go where records read them
+                // copy states to where records read them
 ${for_each(recorded, of_record)}\
                 ${spec.loop.begin}
 % endif

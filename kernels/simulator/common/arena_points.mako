@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Point processes of which nodes have several instances, a lane per instance: the end of the step before, then
-## current and conductance, which go to slots. On NVIDIA instances with events first enter a list of their kind;
-## then neighbouring lanes process the list. Otherwise the long chains of reads for events would follow each other,
-## kind by kind. Last, the lane of a node adds up the node's slots.
+## Part of epoch_by_node.mako: point processes with several instances at a node, a lane per instance. It ends the step
+## before, then stores current and conductance in slots; at last the lane of a node adds up the node's slots
+## (arena_slots.mako). On NVIDIA's GPUs instances with events first enter a list of their kind, which neighbouring
+## lanes process: otherwise the long chains of reads for events would follow each other, kind by kind.
 <%
     W, e = spec.warp, spec.arena
     old, new = spec.loop.old, spec.loop.new
@@ -27,11 +27,11 @@ ${current}\
 % endif
 </%def>\
 % if spec.parts > 1:
-        if (num_mem) {   // nodes have written their records, with values of instances of other work-groups
+        if (num_mem) {   // wait until nodes have recorded values of instances of other work-groups
 ${part("simulator/common/epoch_meeting", 12)}\
         }
 % else:
-        ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their records, and read the slots
+        ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have recorded values, and read the slots
 % endif
 % for kind in spec.loop.apart:
 <%

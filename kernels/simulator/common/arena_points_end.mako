@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## The end of a step for the instances of ``arena_points``: after the last step, and after every step if values are
-## recorded, since nodes write the records.
+## Part of epoch_by_node.mako: end the step before for the instances of arena_points.mako, after the last step, and
+## after every step if values are recorded, since nodes write the records.
 <%
     some = [kind for kind in spec.loop.apart if kind.has("advance")]
 %>\

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## The lane of a node adds up the slots of its instances; each work-group of a cell does so for all nodes.
+## Part of arena_points.mako, or of epoch_by_node.mako if several work-groups share a cell: the lane of a node adds
+## the slots of its instances to W and A. Each work-group does so for all nodes of the cell.
 <%
     W = spec.warp
     def slot(name, k): return spec.loop.turned("mem", f"{name}_{k} + {spec.loop.slot(k)}j")

@@ -1,4 +1,6 @@
 <%page args="spec"/>\
+## Part of epoch_by_node.mako: move the states of the cell's instances between their arena and the lines of lists, by
+## MOVE(line, arena).
 <% W = spec.warp %>\
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
         if (node_places[q * ${W} + in_warp] < 0) continue;

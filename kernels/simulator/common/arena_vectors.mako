@@ -5,10 +5,11 @@
     constants = "constant_g, constant_b, " if spec.constant else ""
     right = f"passive({{0}}, above, below, beside, u, {constants}v)"
 %>\
-// A step of a block of places and nodes: ${W} instances of a kind at consecutive nodes advance at a time;
-// the last vector of a block is filled with copies of the last instance, which are not stored.
+## Part of steps.mako, with vectors.
+// A step for a block of places and nodes: ${W} instances of a kind at consecutive nodes advance together. The
+// last vector of a block is filled with copies of the last instance, which are not stored.
 
-// Read fewer than ${W} numbers from a place on
+// Read n < ${W} numbers
 ${spec.static} ${V} few(__global const real *a, const int n)
 {
     real part[${W}];
@@ -23,7 +24,7 @@ ${spec.static} void keep_few(const ${V} x, __global real *a, const int n)
     for (int k = 0; k < n; k++) a[k] = part[k];
 }
 
-// Read n numbers from a place on
+// Read n <= ${W} numbers
 static inline ${V} some(__global const real *a, const int n)
 {
     return n == ${W} ? vload${W}(0, a) : few(a, n);
@@ -65,7 +66,7 @@ ${spec.static} void add_at(const ${V} x, __global real *a, __global const int *n
 }
 
 // The same for a mechanism with at most one instance per node: ${W} consecutive nodes are read and written
-// as a whole.
+// as a vector.
 static inline int is_row(__global const int *node, const int n)
 {
     return n == ${W} && node[${W - 1}] - node[0] == ${W - 1};
@@ -105,8 +106,8 @@ ${spec.static} void to_nernsts_${ion}(const int a, const int n, __global real *m
 }
 
 % endfor
-// Current into a node without its instances; `above`, `below` and `beside` are the places of its parent,
-// first child and next sibling, -1 for none.
+// Current into a node from neighbours and constant conductances; `above`, `below` and `beside` are the
+// places of its parent, first child and next sibling, -1 for none.
 static real passive(
     const int i, __global const int *above, __global const int *below, __global const int *beside,
     __global const real *u, ${"__global const real *constant_g, __global const real *constant_b, " if spec.constant else ""}__global const real *v)
@@ -118,8 +119,8 @@ static real passive(
     return right;
 }
 
-// Events until the middle of the step, then currents there: d and b of the system for the change of v,
-// for a range of nodes; places without instances get b alone.
+// Deliver events until the middle of the step, then compute currents there: d and b of the system for the
+// change of v, for a range of nodes; places without instances only need b.
 static void begin_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -272,7 +273,7 @@ ${kind.call(block, values, 8)}\
 <%def name="to_states()">\
     // phase 5: voltages
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
-    for (int a = from; a < to; a++) {  // their places may belong to another work-item
+    for (int a = from; a < to; a++) {  // the place of a node may belong to another work-item
         const int p = ints[place_of + a];
         mem[here_v + a] = ${new.format("p")};
     }
@@ -293,7 +294,7 @@ ${kind.call(block, values, 8)}\
 ${all("advance")}\
 </%def>\
 % if spec.diffuses:
-// From x, the change of v, to voltages and states, and volumes and coefficients of states that diffuse.
+// From x, the change of v, compute voltages, states, and coefficients of states that diffuse.
 static void advance_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const real dt, __global const real *x, __global const real *v_old,
@@ -306,7 +307,7 @@ ${all("diffuse")}\
 }
 
 % endif
-// From x, the change of v, to the end of the step: voltages, states, spikes, recorded states.
+// From x, the change of v, end the step: voltages, states, spikes, recorded states.
 static void finish_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const int done, const size_t row, const real dt, const int capacity,

@@ -1,5 +1,6 @@
 <%page args="spec, kinds"/>\
-## Deliver the events of `target` that are due until the middle of the step, if it is an instance of one of the kinds.
+## Part of steps.mako, blocks.mako and artificial.mako: deliver the events of `target` that are due until the middle of
+## the step, if it is an instance of one of the `kinds`. t_begin and t_mid are the times of the step.
 % for kind in kinds:
 <%
     k = kind.number

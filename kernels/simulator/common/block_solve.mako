@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Solve for the change of v in the tiles of a block, and set v at the end of the step.
+## Part of blocks.mako: functions that solve for the change of v in the tiles of a block, and set v.
 <%
     new = "v[i] + 2 * moved" if spec.secondorder else "v[i] + moved"
 %>\
@@ -12,8 +12,8 @@ ${f"constant_b[{i}] - constant_g[{i}] * {v}" if spec.constant else "0"}\
         v[i] = next;
         b[i] = ${right("i", "next")};\
 </%def>\
-// Set v at the end of the step, and b and d at the begin of the next one, for a range of places; pivots
-// before ${"`first_d`"} are constant.
+// Set v at the end of the step, and b and d for the next step, for a range of places; pivots before
+// ${"`first_d`"} are constant.
 static void move(
     int i, const int first_d, const int end, __global const real *base,
 % if spec.constant:
@@ -36,7 +36,7 @@ static void move(
 
 // Solve for the change of v in a tile of ${w} lane(s), and set v at the end of the step. The current
 // between a node and its parent is added when the node is eliminated. The first nodes have constant
-// pivots: ${"`base`"} has the inverse pivot and ${"`d`"} the factor. Return whether no root diverges.
+// pivots: ${"`base`"} has the inverse pivot and ${"`d`"} the factor. Return whether all roots are below 1e6 mV.
 static __attribute__((noinline)) int solve_${w}(
     const int place, const int n, const int num_constant, const int roots,
     __global const int *restrict parent,

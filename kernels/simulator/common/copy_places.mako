@@ -1,13 +1,13 @@
 <%page args="spec"/>\
-## Read and write a node's values in row q of the copies of a network: a row is one copy for each lane of a vector.
-## Arrays have the solver's order.
+## Part of gradients.mako: read and write a node's values for row q of the copies of a network, in arrays in the
+## solver's order. A row is one copy per lane of a vector.
 % if spec.stride:
 // Place of a node in a copy: places in consecutive copies are ${spec.stride} apart.
 #define PLACE(node, lane) (place[node] + q * ${spec.stride})
 % else:
 #define PLACE(node, lane) place[((node) * num_rows + q) * ${spec.width} + (lane)]
 % endif
-#define OF(node) place, node, q, num_rows   // for this row of copies
+#define OF(node) place, node, q, num_rows   // arguments for this row of copies
 
 static lanes gather(__global const real *source, __global const int *place, const int node, const int q,
                     const int num_rows)

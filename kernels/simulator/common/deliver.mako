@@ -1,5 +1,6 @@
 <%page args="spec, kind"/>\
-## Deliver the events that are due to an instance until a time, the earliest first.
+## Part of arena_functions.mako: functions that deliver the events of one instance of `kind`, the earliest first; they
+## call due_events.mako or event_bins.mako, and receive.mako.
 <% e, k = spec.arena, kind.number %>\
 % if not e.bins or kind.queue:
 
@@ -79,7 +80,7 @@ ${e.static} void bin_${k}(
 % endif
         receive_${k}(j, a, t, 0, next.connection, 1, dt, capacity, v, spike_count,
                      spike_source, spike_time, mem, clock, ints, ${e.regions_name});
-        if (!any && next.left == 1) {   // the usual case
+        if (!any && next.left == 1) {   // usually there is one event
             ints[cursor + next.connection] = next.number + 1;
             break;
         }
@@ -89,7 +90,7 @@ ${e.static} void bin_${k}(
 % endif
 % if e.looks_ahead and not kind.watches:
 
-// Find when the next known event of instance j is due.
+// Compute when the next event of instance j that has been sent is due.
 ${e.static} void look_ahead_${k}(
     const int j, __global instant *clock, __global const int *ints, ${e.at})
 {

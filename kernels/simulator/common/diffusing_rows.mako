@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Functions for a row of the systems of states that diffuse along cells, see `DiffusingRows`: its entries, its
-## elimination in its round, and its state, once the states of its links are known. A row is
+## Part of blocks.mako and epoch_by_node.mako: functions for a row of the systems of states that diffuse along cells,
+## see `DiffusingRows`. They compute its entries, eliminate it in its round, and compute its state. A row is
 ##     pivot * x + lower * (the parent's x) + sum over children of (the child's upper) * (the child's x) = right
 ## An elimination subtracts its contribution to the parent at once, and stores its contribution to the child in
 ## `above_pivot` and `above_right` of the child: a row may get one of each in a round. After its elimination
@@ -65,11 +65,11 @@ static void diffusing_out(const int r, ${rest}
     mem[diffusing_pivot + r] = next;
 }
 
-// The state of row r after the step, from the states of its links.
+// Compute the state of row r after the step, from the states of its links.
 static void diffusing_back(const int r, ${rest}
 {
     const int above = ints[diffusing_links + 2 * r], child = ints[diffusing_links + 2 * r + 1];
-    const int other = child < 0 ? r : child;   // times 0
+    const int other = child < 0 ? r : child;   // without a child the factor is 0
     const real x = mem[diffusing_right + r] - mem[diffusing_lower + r] * mem[diffusing_right + above]
         - mem[diffusing_pivot + r] * mem[diffusing_right + other];
     mem[diffusing_right + r] = x;

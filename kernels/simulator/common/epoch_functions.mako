@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Types and functions that a kernel of an epoch calls, before its first macro: precision, random numbers, rate
-## functions, and functions of mechanisms. They are independent of lanes and cells.
+## Part of the epoch_*.mako templates: types, random numbers, rate functions, and functions of mechanisms. They come
+## before the macros, and are independent of lanes and cells.
 ${part("solver/common/precision")}\
 % if not spec.fused:
 #pragma OPENCL FP_CONTRACT OFF

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## The lane and the cell of a work-item, and where the cell's numbers begin (`mine`, from the table of units). Lanes
-## after the last cell are not `present`, but reach every barrier. Kernels of `by_place` unpack the lane's segment here.
-## epoch_by_node.mako unpacks it in each step, since its mechanisms need the registers.
+## Part of the epoch_*.mako templates: the lane and the cell of a work-item, and where the cell's numbers begin (`mine`,
+## from the table `units`). Lanes after the last cell are not `present`, but reach every barrier. With `by_place` the
+## lane's segment is unpacked here; epoch_by_node.mako does so in each step, since its mechanisms need the registers.
 % if spec.chip.alone:   # constants, which need no register
     const int lid = get_local_id(0), unit = 0, lane = lid;
 % else:
@@ -13,7 +13,8 @@
     const int number = get_group_id(0) * UNITS + unit;   // the cell's number in the plan
 % endif
     const bool present = ${"true" if spec.chip.alone else "unit < UNITS && number < num_units"};
-    // start of the values, their number, first lane, ${spec.lane_counts}, rows, rounds, cell, root slots
+    // s0: start of the values; s1: their number; s2: first lane; s3: ${spec.lane_counts};
+    // s4: rows; s5: rounds; s6: cell; s7: first lane of its tables
     const int8 mine = present ? vload8(number, units) : (int8)(0);
 % if spec.by_place:
     const int counts = mine.s3;

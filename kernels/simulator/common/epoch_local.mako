@@ -3,9 +3,10 @@
     M, I = spec.segment, spec.dense   # nodes of a segment; of the tree's last part, solved by its inverse
     held, tree = len(spec.chip.held), 4 if spec.chip.eliminates else 2
 %>\
-## Declare and read the values that stay on the chip during a launch: values of cells by place (`held`; in global
-## memory if a cell is too large), rows of segments, and values of the tree of segments by lane. With `dense`, the
-## lanes of the tree's last part get ranks and the inverse of its matrix. Ends with a barrier: all values are read.
+## Part of the epoch_*.mako templates: declare and read the values that stay on the chip during a launch: values of
+## cells by place (`held`; in global memory if a cell is too large), rows of segments, and values of the tree of
+## segments by lane. With `dense`, the lanes of the tree's last part get ranks and the inverse of their matrix. Ends
+## with a barrier.
     // values that stay on chip
 % if not spec.far:
     __local real all_held[UNITS * ${held} * CAPACITY];
@@ -16,7 +17,7 @@
     __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
 % endif
     const int at = ${"0" if spec.chip.alone else "min(unit, UNITS - 1)"};
-% if spec.far:   # cells too large for local memory
+% if spec.far:   # the cells exceed local memory
     __global real *held = far_held + (long)${'get_group_id(0)' if spec.parts > 1 else 'number'} * ${held} * CAPACITY;
 % else:
     __local real *held = all_held + at * ${held} * CAPACITY;

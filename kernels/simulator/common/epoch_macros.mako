@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Macros of the kernels of an epoch: sizes of a work-group, arrays of a cell by place (`held`, CAPACITY values each),
-## and barriers, which all lanes of a cell (MEET) or of the work-group (GATHER) must reach: in uniform control flow.
+## Part of the epoch_*.mako templates: sizes of a work-group, arrays of a cell by place (`held`, CAPACITY values each),
+## and barriers, which all lanes of a cell (MEET) or of the work-group (GATHER) must reach.
 #define WORK_GROUP ${spec.work_group}
 #define LANES ${spec.lanes}             // lanes of a cell
 #define UNITS ${spec.units}             // cells of a work-group

@@ -1,6 +1,7 @@
 <%page args="spec"/>\
-## Record voltages: each lane writes its segment's voltages into the row of the step, if a record keeps it. Rows of
-## all voltages are written later, see `epoch_whole_rows.mako`.
+## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: each lane writes the recorded voltages of
+## its segment into the row of the step, if a record keeps this step. Records of all voltages are written in
+## epoch_whole_rows.mako.
 <% detects = spec.detects %>\
         const bool keeps = record_every == 1 || (uint)(step + 1) % (uint)record_every == 0;
         for (int q = ${"" if detects else "!keeps ? end_record : "}first_record; q < end_record; ++q) {   // ${spec.recorded}, column

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Find this lane's entries among the cell's recorded voltages, which are sorted by lane.
+## Part of the same templates as epoch_records.mako: find this lane's entries, first_record to end_record, among the
+## cell's recorded voltages, which are sorted by lane.
 <% reads = "used" + (" && part == 0" if spec.by_node and spec.parts > 1 else "") %>\
 % for name, lane in (("first", "lane"), ("end", "lane + 1")):
     int ${name}_record = ${reads} ? record_start[mine.s6] : 0;

@@ -1,10 +1,10 @@
 <%page args="spec"/>\
-## Comment at the head of every kernel of an epoch: its sizes, and the idea of the elimination.
+## Part of the epoch_*.mako templates: their head comment, with the sizes and the idea of the elimination.
 // Epochs of whole cells: ${spec.units} per work-group, ${spec.lanes} lanes per cell, a lane per segment of at most ${spec.segment} nodes.
 // spec: ${spec}
 //
-// Cells interact only by events, and no event is due before the smallest delay has passed: a launch
-// advances so many steps, an epoch, while the cells stay on chip. A step eliminates every segment
+// Cells interact only by events, and no event is due before the smallest delay has passed. So a launch
+// advances that many steps, an epoch, while the cells stay on the chip. A step eliminates every segment
 // towards its last node, contracts the tree of these nodes in rounds, solves the root (the soma),
 // and goes back:
 //

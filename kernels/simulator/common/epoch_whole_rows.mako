@@ -1,5 +1,6 @@
 <%page args="spec, meet"/>\
-## Write all voltages into the row of the step, side by side, if a record keeps it.
+## Part of epoch_by_instance.mako and epoch_by_node.mako: write all voltages into the row of the step, if a record keeps
+## this step; `keeps` is from epoch_records.mako.
 % if spec.whole:
         // phase 9: records
         if (keeps)

@@ -1,21 +1,22 @@
 <%page args="spec"/>\
-## Events of a bin, all within one step, in NEURON's order.
+## Part of arena_functions.mako: functions for the events of a bin, as NEURON calls the events within one step, in
+## NEURON's order.
 <% e = spec.arena %>\
-// An event in the bin of a step: its connection, its number among the source's events, how many events
-// are left including it, and its time in the order: threshold crossings are sent ${repr(1e-10)} ms late, other
-// events are not. `due` is when the first known event after the bin is due, infinite if there is none;
-// `shorts` tells whether an event has come by a connection shorter than half a step.
+// An event in the bin of a step: its connection, its number among the source's events, the number of
+// events left including this one, and the `key` of the order, the time when it was sent (threshold crossings
+// are sent ${repr(1e-10)} ms late). `due` is when the first event after the bin is due, infinite if there is
+// none; `shorts`: some event came by a connection shorter than half a step.
 typedef struct { int connection, number, left, shorts; instant key, due; } binned_;
 
-// Number of events of a connection's source that its target may see.
+// Return the number of events of a connection's source that its target may see.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 {
     const int counts = ${e.counts("ints[connection_short + c]")};
     return ints[counts + ints[connection_source + c]];
 }
 
-// Whether event n of a connection's source is in the bin of the step that begins at t_begin. NEURON counts
-// bins from the step in which the event was sent; its clock has been rounded in each step since then.
+// Return whether event n of a connection's source is in the bin of the step that begins at t_begin. NEURON
+// counts bins from the step in which the event was sent; its clock has been rounded in each step since then.
 ${e.static} int in_bin(const int c, const int n, const instant t_begin, const int all,
     __global const instant *clock, __global const int *ints, ${e.at}, instant *key, instant *due)
 {
@@ -32,8 +33,8 @@ ${e.static} int in_bin(const int c, const int n, const instant t_begin, const in
     return *due < end;
 }
 
-// Whether one event of a bin is delivered before another: the one that was sent last. At equal times a
-// source's last event comes first, or the connection with the higher rank.
+// Return whether one event of a bin is delivered before another: the event that was sent last comes first. At
+// equal times it is a source's last event, or the event of the connection with the higher rank.
 ${e.static} int is_before(const binned_ one, const binned_ other, __global const int *ints, ${e.at})
 {
     if (one.key != other.key) return one.key > other.key;
@@ -43,8 +44,8 @@ ${e.static} int is_before(const binned_ one, const binned_ other, __global const
     return ints[connection_rank + one.connection] > ints[connection_rank + other.connection];
 }
 
-// The first event of a bin after ${"`last`"}; the very first one if ${"`last`"} has connection -1. The result
-// has connection -1 if none is left.
+// Return the next event of a bin after ${"`last`"}, or the first one if ${"`last`"} has connection -1. The
+// result has connection -1 if there is none.
 ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
     const instant t_begin, const int all, __global const instant *clock, __global int *ints,
     ${e.at})

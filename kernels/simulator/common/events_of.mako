@@ -1,5 +1,6 @@
 <%page args="spec, kind"/>\
-## All events of an instance in a step: events due at its begin, WATCH conditions, events due until its middle.
+## Part of arena_functions.mako: a function that delivers all events of an instance of `kind` in a step: first the
+## events due at its begin, then WATCH conditions, then the events due until its middle.
 <% e, k = spec.arena, kind.number %>\
 
 // Deliver events to instance j that are due until the middle of the step.
@@ -14,10 +15,10 @@ ${e.static} void events_of_${k}(
 % endif
 <%
     rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});"
-    two = e.bins and not kind.watches   # one loop for both turns: caches hold few instructions
+    two = e.bins and not kind.watches   # one loop for both, because caches hold few instructions
     quick = two and e.looks_ahead and not kind.emits and kind.kind != "artificial" and not kind.plays
 %>\
-% if quick:   # a single pass for an instance with at most one event
+% if quick:   # usually an instance has at most one event: a single pass
     int late = 0;
 ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
         const int target = target_${k} + j;
@@ -61,7 +62,7 @@ ${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
 % if kind.watches:
     const uint armed = (uint)ints[armed_${k} + j];
     uint fire = 0;
-    if (armed) {  // an event that arms conditions withdraws their events
+    if (armed) {  // -1 until an event arms conditions: then earlier conditions no longer count
         const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
         const uint above = above_${k}(j, a, 0, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
         fire = armed & above & ~(uint)ints[above_flags_${k} + j];

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Values of mechanisms' instances during a launch: slots for conductance and current, a node's side by side; the
-## place of each instance (`site`), the events of the first step, and states in local memory. Lanes from `active` 0
-## on have instances, each every step_of_active-th of a kind.
-    // states of the group's instances
+## Part of epoch_by_instance.mako and epoch_constant.mako: values of mechanisms' instances during a launch: slots for
+## conductance and current, side by side for each node; the place of each instance (`site`), the events of the first
+## step, and states in local memory. Lanes with `active` >= 0 have instances: every step_of_active-th of a kind.
+    // instances of the work-group
     const int active = lid${f" - {spec.lanes * spec.units}" if spec.chip.apart else ""}, step_of_active = ${spec.chip.step_of_active};
     // conductance, and current into the node${" at v = 0" if spec.constant else ""}; the last slot is 0
     __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## After the last step of a launch: states advance over it and go back to their arena.
+## Part of epoch_by_instance.mako and epoch_constant.mako, after the last step of a launch: states advance over this
+## step and go back to their arena.
 % for kind in spec.sites:
 % if kind.states or spec.samples:
     if (active >= 0) {

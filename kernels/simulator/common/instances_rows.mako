@@ -1,5 +1,5 @@
 <%page args="spec, kind"/>\
-## Phase 9 for an instance after the step before: its records, from its arena.
+## Part of instances_step.mako and instances_end.mako: phase 9 of the step before for instance j of `kind`.
 {
     const int owner = ints[owner_${kind.number}] + j, first_row = mem_first[owner], end_row = mem_first[owner + 1];
     if (first_row < end_row) {

@@ -1,6 +1,7 @@
 <%page args="spec"/>\
-## A step of mechanisms, instance by instance: states advance over the step before, events act, and conductance and
-## current go to the instance's slot. Only v at the step's begin is read from a node.
+## Part of epoch_by_instance.mako and epoch_constant.mako: a step of mechanisms, instance by instance. States advance
+## over the step before, events act, and conductance and current go to the instance's slot. Only v at the step's begin
+## is read from a node.
 % for kind in spec.sites:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {
                 const uint site = ${kind.name}__site[q];

@@ -1,12 +1,12 @@
 <%page args="spec"/>\
-## Phase 1 of a step in which instances send each other events: layer by layer.
+## Part of arena_between.mako: phase 1 of a step in which instances send each other events, layer by layer.
 <%
     e = spec.arena
     nets = [k for k in spec.loop.in_lists if k.takes_events]
 %>\
         // phase 1: events
-        // Events of the cell's targets, the targets of a layer side by side. Events that they send are due within
-        // the step at targets of later layers only, which look for them in each step, after all lanes have met.
+        // A lane per target of a layer. Events that these send are due within the step only at targets of later
+        // layers, which look for them in each step, after all lanes have met.
         for (int layer = 0; layer < ${spec.layers}; layer++) {
             ${spec.loop.times("t", "mid")}
             const int first = mine.s6 * ${spec.layers} + layer;

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Functions of mechanisms, then macros for the begins of arenas' regions, whose names mechanisms may use.
+## Part of arena_functions.mako and epoch_functions.mako: functions of mechanisms; then macros for the begins of arenas'
+## regions, whose names mechanisms may use, too.
 <% e = spec.arena %>\
 typedef ${e.instant} instant;   // ms
 % if e.calls:

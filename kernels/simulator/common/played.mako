@@ -1,8 +1,9 @@
 <%page args="spec"/>\
-## Vectors played into parameters: their values at a time, and, for each kind, entries that come before an event.
+## Part of arena_functions.mako: functions for vectors that are played into parameters: the value at a time, and, for
+## each kind, the entries that come before an event.
 <% e = spec.arena %>\
 % if e.played:
-// The value of played vector p at time t, after its entries up to `low`.
+// Return the value of played vector p at time t; entry `low` is the last one that counts.
 ${e.static} instant played_value(const int p, const int low, const instant t,
     __global const instant *clock, __global const int *ints, ${e.at})
 {
@@ -23,7 +24,7 @@ ${e.static} void play(const int p, const instant middle, const instant t, __glob
 {
     int low = ints[played_first + p], high = ints[played_first + p + 1] - 1;
     const int time = played_time;
-    // the last entry at or before the middle; low stays if there is none
+    // find the last entry at or before the middle; low stays the first entry if there is none
     while (low < high) {
         const int between = (low + high + 1) / 2;
         if (clock[time + between] <= middle) low = between;

@@ -1,4 +1,5 @@
 <%page args="spec"/>\
+## Part of epoch_functions.mako and gradients.mako: exponentials, quotients and series that rate functions call.
 <%
     double, quick, numbers = spec.real == "double", spec.ptx, spec.series_numbers
     c, end = numbers.coefficients, numbers.suffix
@@ -8,14 +9,14 @@
     most = 708 if double else 87
     over = (lambda a, b: f"{a} * node_inverse_({b})") if quick else (lambda a, b: f"{a} / ({b})")
 %>\
-// coefficients of the series below, arguments of the kernel
+// coefficients of the series below
 typedef struct { real ${", ".join(numbers.arguments)}; } node_series_;
 
 % if quick and double:
 // 1 / x to rounding, without a slow path: 0 if x is infinite, NaN if the result is
 static real node_inverse_(const real x)
 {
-    real y;   // accurate to 20 bits; one step of third order gives the rest
+    real y;   // accurate to 20 bits; one step of third order makes it accurate
     __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
     const int2 word = as_int2(x);   // y is 0 for x of 2^1023 and more: use a finite x, as 0 * infinity is NaN
     const int high = min(word.y & 0x7fffffff, 0x7fe00000) | (word.y & ~0x7fffffff);

@@ -1,5 +1,6 @@
 <%page args="spec, kind, values"/>\
-## Deliver one event to an instance: its queue of self events, its WATCH conditions, NET_RECEIVE.
+## Part of arena_functions.mako: functions that deliver one event to an instance of `kind`: its queue of self events, its
+## WATCH conditions, its NET_RECEIVE block.
 <%
     e, k = spec.arena, kind.number
     from clhines.simulator.state.sources import WATCH_MARGIN as margin
@@ -25,7 +26,7 @@ ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __
 % endif
 % if kind.watches:
 
-// WATCH conditions of instance j as bits: whether their values are above 0; with `arms`, or nearly so.
+// Return the WATCH conditions of instance j as bits, set if the value is above 0; with `arms` also if nearly.
 ${e.static} uint above_${k}(const int j, const int a, const int arms, const instant t, const real dt,
                        const real v_now, ${e.v_type}v, __global real *mem,
                        __global int *ints, ${e.at})
@@ -42,7 +43,7 @@ ${kind.call("watch", values, 4)}\
 }
 % endif
 
-// Deliver an event to instance j: NET_RECEIVE, and the events and conditions that it sets up.
+// Deliver an event to instance j: run NET_RECEIVE, then send its events and arm its conditions.
 ${e.static} void receive_${k}(
     const int j, const int a, const instant t, const real flag, const int connection,
     ${"const int late, " if e.bins else ""}const real dt, const int capacity, ${e.v_type}v, __global int *spike_count,

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Back from the root: the rounds of the tree in reverse, so that a lane's parent and child of its round have their
-## x; then each segment from its last node to its first. The new v of all nodes goes to registers a (constant
-## factors) or to V.
+## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: back from the root. The rounds of the
+## tree in reverse order, so that a lane's parent and child have their x; then each segment from its last node to its
+## first. The new v of all nodes goes to the registers a (constant factors) or to V.
 % if spec.chip.tree_rounds:
         do {
             --r;
@@ -19,7 +19,7 @@
         } while (r > 0);
 % endif
 
-        // phase 5: voltages; segments, back to their first nodes
+        // phase 5: voltages; segments, from their last nodes to the first
         const real top = parent == NONE ? (real)0 : tree_b[parent];
         real x = my_x;
 % for j in reversed(range(spec.segment)):

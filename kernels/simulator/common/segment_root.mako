@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-## The root (the soma) and its threshold: x from the root's row, v from x, and a spike if v crosses the threshold
-## upwards. With constant factors conductances and currents of the soma's mechanisms are added to the row here. With
-## `dense`, the late nodes get x from the root's. All lanes of the cell meet after it: tree_b has x of the root and of
-## the late nodes.
+## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: solve the root (the soma), set its v, and
+## send a spike if v crosses the threshold upwards. With constant factors the slots of the soma's mechanisms are added
+## to its row here. With `dense`, the late nodes get x from the root's. After it all lanes of the cell meet, and tree_b
+## has x of the root and of the late nodes.
 <% I, slots = spec.dense, spec.constant and spec.has_slots %>\
 % if slots:
-        GATHER();   // slots have conductances and currents
+        GATHER();   // all slots are written
 % endif
 
         // phase 4: solve; the root, and back

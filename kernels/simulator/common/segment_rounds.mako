@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Contract the tree of the segments' last nodes. Each lane leaves its segment's contribution to the parent in a
-## mailbox of its own; the parent adds up its mailboxes. Then rounds: the lanes of a round eliminate their nodes,
-## which update the parent and the child that they have then. Lanes of a round are not neighbours, so no value is
-## written by two. At the end the root has its row, and every other lane has
+## Part of the epoch_*.mako templates: contract the tree of the segments' last nodes. Each lane leaves its segment's
+## contribution to the parent in a mailbox; the parent adds up its mailboxes. Then rounds: the lanes of a round
+## eliminate their nodes and update the present parent and child. Lanes of a round are not neighbours, so no value is
+## written by two lanes. At the end the root has its row, and every other lane has
 ##     x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x).
 ## Values by lane: tree_d - above_d and tree_b - above_b are the current pivot and right-hand side, tree_up is the
 ## entry with the current parent.
@@ -17,7 +17,7 @@
         }
         MEET();
 
-        // the tree of last nodes, towards the root
+        // the tree of last nodes, in rounds
         if (is_inner) {
             for (int k = ${spec.family.read("first_mailbox", "family")}; k < (${spec.family.read("first_mailbox", "family")}) + (${spec.family.read("number", "family")}); ++k) {
 % if eliminates:
@@ -48,7 +48,7 @@
         int r = 0;
         do {
             if (my_round == r) {
-% if whole:   # all is read before something is written, so that no read waits for the one before
+% if whole:   # all reads come before the writes, so that they are in flight together
                 const real up = tree_up[lane], next = below != NONE ? tree_up[child] : (real)0;
                 const real above_now = tree_d[above], above_right = tree_b[above];
                 const real below_now = above_d[child], below_right = above_b[child];

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Eliminate the segments towards their last nodes, in registers: all nodes of a leaf segment, all but the last of an
-## inner one. a, w and e get the coefficients of
+## Part of epoch_by_instance.mako and epoch_by_node.mako: eliminate the segments towards their last nodes, in registers:
+## all nodes of a leaf segment, all but the last of an inner one. a, w and e get the coefficients of
 ##     x[j] = a[j] - w[j] * (the parent's x) - e[j] * (the next node's x),
 ## my_d, my_b and my_up the row of the last node, sum_d and sum_b the contribution to the parent. After the end of
 ## a segment a = w = 0 and e = -1: x is passed on. Reads d, b, v and ties of all nodes of the cell. x is the change
@@ -8,7 +8,7 @@
 <% M = spec.segment %>\
 
         // phase 4: solve; segments, towards their last nodes
-        // the current from the parent
+        // current from the parent
         real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
 % if spec.by_node:
         if (used) A(tied_place) += sum_b;
@@ -43,7 +43,7 @@
 % endif
         old_root = V(place0);
 % for j in range(M):
-        {   // after the last eliminated node nothing changes: x is passed on
+        {   // from the last node on x is only passed on
             const bool goes = ${j} < num_eliminated;
             const real tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if spec.by_node else f"TIE(place{j})"};
 % if j + 1 < M:   # the last node's tie is 0

@@ -1,10 +1,10 @@
 <%page args="spec"/>\
-## Interpolation between rows of tables of rate functions: a place in a table, and loads of two or four numbers of a
-## row at once. A row's numbers lie side by side, at a multiple of their size.
+## Part of epoch_functions.mako: interpolation in tables of rate functions: a place in a table, and loads of two or four
+## numbers of a row at once. A row's numbers are side by side, at a multiple of their size.
 typedef ${spec.real}2 real2;
 typedef ${spec.real}4 real4;
 
-// a place in a table: the row below it, and the share of the way to the next row; NaN stays
+// a place in a table: the row before it, and the fraction of the way to the next row; NaN stays NaN
 typedef struct { int row; real share; } node_row_;
 
 static node_row_ node_row_of_(const real xi, const int n)
@@ -21,7 +21,7 @@ static real node_between_(const real share, const real low, const real high)
     return low + share * (high - low);
 }
 
-// numbers of a row of a table, side by side; no statement of the kernel changes tables
+// load numbers of a row of a table; no kernel writes tables
 static real node_load1_(__global const real *row) { return *row; }
 
 % if spec.ptx:

@@ -3,8 +3,8 @@
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// inner[i]: number of row i among rows that are not the first of a system, or -1. low_inner and
-// up_inner tell whether a diagonal has values for such rows only. Shorter arrays are repeated.
+// inner[i] counts the rows that are not the first of their system; it is -1 for first rows. With
+// low_inner or up_inner, dl or du only has values for inner rows. Shorter arrays are repeated.
 __kernel void matrix(${signature(spec, "matrix")})
 {
     const int i = get_global_id(0);
@@ -24,7 +24,8 @@ __kernel void matrix(${signature(spec, "matrix")})
     up[i] = above;
 }
 
-// Convert rows of right-hand sides or solutions, with any strides; get_global_id(1) is the row.
+// Multiply right-hand sides or solutions by the signs, with any strides; get_global_id(1) is the
+// right-hand side.
 __kernel void rows(${signature(spec, "rows")})
 {
     const long i = get_global_id(0), row = get_global_id(1);

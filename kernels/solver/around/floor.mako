@@ -19,13 +19,13 @@ static value sum(__global const real *d, __global const real *u, __global const 
 __kernel void floor_copy(${signature(spec, "floor_copy")})
 {
 % if spec.vector_width > 1:
-    // on a CPU each work-item has one long stretch, in explicit vectors
+    // on a CPU each work-item has one long range, in explicit vectors
     const long items = get_global_size(0), item = get_global_id(0);
     const long whole = n / ${spec.vector_width};
     const long first = whole * item / items, end = whole * (item + 1) / items;
 % if spec.streaming:
 #if __has_builtin(__builtin_nontemporal_store)
-    // around the caches; in a loop of its own, as compilers would merge both stores
+    // bypass the caches; in a separate loop, as compilers would merge both stores
     if (((size_t)x & (sizeof(value) - 1)) == 0)
         for (long i = first; i < end; ++i)
             __builtin_nontemporal_store(sum(d, u, b, i * ${spec.vector_width}),

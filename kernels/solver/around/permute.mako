@@ -3,7 +3,7 @@
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// A batch of arrays; get_global_id(1) is the row.
+// get_global_id(1) is the row.
 __kernel void pack(${signature(spec, "pack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);
@@ -20,7 +20,7 @@ __kernel void pack_three(${signature(spec, "pack_three")})
     const int from = gather[i];
     const bool none = from < 0;
     const int at = none ? 0 : from;
-    const real one_d = d[at], one_u = u[at], one_b = b[at];   // all three in flight
+    const real one_d = d[at], one_u = u[at], one_b = b[at];   // three reads in flight
     packed_d[i] = none ? (real)0 : one_d;
     packed_u[i] = none ? (real)0 : one_u;
     packed_b[i] = none ? (real)0 : one_b;

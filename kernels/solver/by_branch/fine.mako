@@ -55,8 +55,8 @@
             const int root = start + ${offset_of(level)} + k;   // end nearest the root
             real sum_d = 0, sum_b[RHS];
 % if not spec.symmetric:
-            real change = 0;   // sum of the magnitudes that a diagonal loses
-            int grown = 0;
+            real change = 0;   // sum of the magnitudes that are subtracted from the diagonal
+            int grown = 0;     // 1 + node whose diagonal may have lost digits
 % endif
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
 % if level is None or level + 1 < len(spec.levels):
@@ -99,7 +99,7 @@ ${part("solver/common/branch_rows", 16)}\
 % endif
                 }
             }
-            if (bad)   // report the deepest bad node of the cell, in any order of work-items
+            if (bad)   // the maximum is the deepest bad node, in any order of work-items
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
                            BAD | (branch_rank[branch] + bad));
 % if not spec.symmetric:
@@ -157,8 +157,9 @@ ${part("solver/common/branch_rows", 16)}\
 // Factors and the intermediate solution stay in local memory between the sweeps.
 //
 % endif
-// A branch adds its children's contributions in the order of the child list: no atomics, and
-// the same rounding in every run.
+// A branch adds its children's contributions in the order of the child list, so there are no atomics,
+// and every run rounds in the same way. A cell's status is 0, or 1 + its first bad node in
+// elimination order.
 ${part("solver/common/precision")}\
 
 #define RHS ${spec.rhs}
@@ -175,7 +176,7 @@ ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 % endif
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})
 {
 % if local:
     __local real kept[CAPACITY], solution[RHS * CAPACITY];
@@ -203,7 +204,7 @@ ${eliminate(level)}\
     barrier(${fence});
 % endif
 % endfor
-    // no barrier: a work-item continues with the root branches that it has eliminated
+    // no barrier: a work-item goes on with the root branches that it has eliminated itself
 
     // forward sweep: from the root to the tips
 % for level in range(len(spec.levels)):

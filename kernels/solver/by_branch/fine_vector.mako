@@ -127,10 +127,10 @@ ${indent(capture(back, stored), "    ")}\
 // layout: node j of lane k of a vector is at block_start + vector_place + (rows - 1 - j) * W + k;
 //         j counts from the root's end. So the backward sweep reads upwards in memory.
 //
-// Rows from `even` on are ragged: lanes with shorter branches wait. A branch leaves its
-// contribution to the parent, and later its last solution, in its slot of `lost`. Slots 0 to W - 1
-// are zeros, for branches without children or parent. Sums follow the child list: no atomics, and
-// the same rounding in every run and every batch.
+// Rows from `even` on are ragged: lanes with shorter branches wait. `lost` has a slot per branch, in
+// which it leaves its contribution to the parent, and later the solution of its last node. Slots 0 to
+// W - 1 are zeros, for branches without children or parent. Sums follow the child list, so there are
+// no atomics, and every run and batch rounds in the same way.
 ${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -166,7 +166,7 @@ static mask widen(places a)   // convert is a call in PoCL
     return (mask)(${", ".join(f"a{c}" for c in lanes)});
 }
 % if spec.natural:
-// lanes without a node read the node `home`, drop its value and write nothing
+// lanes without a node read the node `home`, ignore its value and write nothing
 static value gathered(__global const real *a, places from, places home)
 {
     const places none = from >> 31, at = (home & none) | (from & ~none);
@@ -202,7 +202,7 @@ static void fetch(__global const real *a)
 }
 % endif
 % if local and spec.streaming and not spec.natural:
-// write around the caches, as nothing reads x again here; `place` must be a multiple of a vector
+// bypass the caches, as nothing reads x again here; `place` must be a multiple of W
 static void put(__global real *a, long place, value v)
 {
 #if __has_builtin(__builtin_nontemporal_store)
@@ -215,7 +215,7 @@ static void put(__global real *a, long place, value v)
 
 // The hint keeps Intel's CPU runtime from vectorising over work-items: its compiler crashes.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(float4)))
-void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})   // status of a cell: 0, or 1 + its first bad node
 {
 % if local:
     __local value kept[${spec.capacity // W * 2}];   // f and g of a row side by side
@@ -231,7 +231,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     factor += start;
 % if spec.natural:
     gather += start;
-    // a node that only this work-item writes
+    // `home` is a node that only this work-item writes
     const places tops = indices(gather, vector_place[first] + (vector_rows[first] - 1) * W);
     const places home = ${"max(" * (W - 1)}tops${lanes[0]}${"".join(f", tops{c})" for c in lanes[1:])};
 % else:
@@ -253,7 +253,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             met += d[k] + u[k]${"" if spec.symmetric else " + l[k]"} + b[k];
         met += d[last] + u[last]${"" if spec.symmetric else " + l[last]"} + b[last];
     }
-    lost[0] = met;   // keeps the reads
+    lost[0] = met;   // so that compilers keep the reads
 % endif
     for (int k = 0; k < SLOT; ++k) lost[k] = 0;
 
@@ -263,13 +263,13 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         __local real *own = lost + (v - first + 1) * SLOT;
         value child_d = 0, child_b[RHS];
 % if not spec.symmetric:
-        value child_change = 0;   // sum of the contributions' magnitudes
-        mask small = -1;   // lanes whose pivots stay below GROWTH times their diagonals, and finite
+        value child_change = 0;   // sum of the magnitudes of the contributions
+        mask small = -1;   // lanes whose pivots are finite, and below GROWTH times their diagonals
 % endif
         for (int r = 0; r < RHS; ++r) child_b[r] = 0;
         for (int round = vector_rounds[v]; round < vector_rounds[v + 1]; ++round) {
             const int whole = round_vector[round];
-            if (whole >= 0) {   // the children are a vector, lane for lane
+            if (whole >= 0) {   // the children are the lanes of one vector, in order
                 __local const value *from = (__local const value *)(lost + whole * SLOT);
                 child_d += from[0];
 % if not spec.symmetric:
@@ -308,12 +308,12 @@ ${row("full")}\
 ${row("top")}\
             *(__local value *)own = sum_d;
             for (int r = 0; r < RHS; ++r) ((__local value *)own)[1 + r] = sum_b[r];
-            // a NaN reaches the last pivot, but not least and most
+            // a NaN shows in the last pivot, but not in least and most
 % if spec.symmetric:
             wrong = !(least > (value)(SMALLEST)) | !(most < (value)(LARGEST)) | (pivot != pivot);
 % else:
             wrong = !(least > (value)(SMALLEST)) | (pivot != pivot);
-            small &= !(child_change > GROWTH * fabs(child_d));   // false if the sum over children cancels
+            small &= !(child_change > GROWTH * fabs(child_d));   // false if contributions cancel
 % endif
         }
 % if W > 1:

@@ -32,11 +32,11 @@
 //
 % if backward:
 // Backward sweep, deepest level first; at level 0 the forward sweep follows at once. A branch
-// adds its children's contributions, and their bad pivots, in the order of the child list: no
-// atomics, and the same rounding in every run.
+// adds its children's contributions, and their bad pivots, in the order of the child list, so there
+// are no atomics, and every run rounds in the same way. The status of a cell is 0, or 1 + its first
+// bad node in elimination order.
 % if padded:
-// Branches are padded to the longest one of their level by identity rows, d = 1 and u = b = 0,
-// whatever the arrays hold there.
+// Branches are padded to the longest one of their level by identity rows, d = 1 and u = b = 0.
 % endif
 % else:
 // Forward sweep of a level; the parents' level has been solved.
@@ -52,9 +52,6 @@ ${part("solver/common/precision")}\
 ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 % endif
 
-% if backward:
-// status of a cell: 0, or 1 + its first bad node, tips first
-% endif
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void solve(${signature(spec)})
 {
@@ -78,10 +75,10 @@ void solve(${signature(spec)})
 % endif
 
     real sum_d = 0, sum_b[RHS];
-    int below = 0, own = 0;   // bad pivots: key from the children; 1 + node of this branch
+    int below = 0, own = 0;   // bad pivots: largest status of the children; 1 + node of this branch
 % if not spec.symmetric:
     int grown = 0;
-    real change = 0;   // sum of the magnitudes that a diagonal loses
+    real change = 0;   // sum of the magnitudes that are subtracted from the diagonal
 % endif
     for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
     for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
@@ -100,7 +97,7 @@ ${part("solver/common/branch_rows", 8)}\
         for (int s = 0; s < AHEAD; ++s) {
             if (j - s < 0) continue;
             const int place = root + (j - s) * width;
-            const bool tied = j - s || !top;   // has a parent
+            const bool tied = j - s || !top;   // the node has a parent
 % if padded:
             const bool inside = j - s < length;
             const real pivot = inside ? row_d[s] - sum_d : (real)1;
@@ -140,7 +137,7 @@ ${part("solver/common/branch_rows", 8)}\
 % else:
     const int mine = own ? BAD | (branch_rank[branch] + own) : grown ? branch_rank[branch] + grown : 0;
 % endif
-    const int bad = max(below, mine);   // report the deepest
+    const int bad = max(below, mine);   // the deepest bad node
     branch_bad[branch] = bad;
     if (!top) return;
 

@@ -52,14 +52,14 @@ ${part(f"solver/common/cell_{name}")}\
 // Cells are chains: each node is the only child of the node before (Thomas algorithm).
 % else:
 // Nodes are numbered parents first. Step code of node i: ${spec.step}:
-//   parent:  if it is i - 1, the contribution to it stays in registers;
-//   waiting: children other than node i + 1 have left their sum in factor[i] and x[i];
-//   first:   this node is the first child that leaves a sum for its parent.
+//   parent:  if it is i - 1, the contribution to it stays in registers, else goes through memory;
+//   waiting: children other than node i + 1 have stored d and b less their sums in factor[i], x[i];
+//   first:   this node is the first such child of its parent.
 % endif
 % if spec.rhs_local:
 //
 // A work-group has a block, whose x stays in local memory, where children read it (section 3.1,
-// Block-Shared). A work-item uses its own column alone, so there are no barriers.
+// Block-Shared). A work-item only uses its own column, so there are no barriers.
 % endif
 ${part("solver/common/precision")}\
 typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
@@ -133,7 +133,7 @@ void solve(${signature(spec)})
 % if ahead > 1:
     // AHEAD nodes are read together, so that all reads are in flight at once${", while" if spec.reads_next else ""}
 % if spec.reads_next:
-    // the nodes before them are computed
+    // earlier nodes are eliminated
 % endif
 % endif
 % if spec.reads_next:

@@ -23,7 +23,7 @@
 //     up        u / pivot              backward sweep:  g[i] = b[i] - up[i + 1] g[i + 1]
 //     low       l / pivot              forward sweep:   x[i] = g[i] inverse[i] - low[i] x[i - 1]
 //
-// So a row waits for one multiplication and one subtraction of the row before. `lane_first` has the
+// So a row only waits for a multiplication and a subtraction of the row before. `lane_first` has the
 // first row of each lane's chain; a lane without a chain repeats the first lane of its block.
 ${part("solver/common/precision")}\
 typedef ${spec.real}${suffix} wide;
@@ -94,7 +94,7 @@ void eliminate(${signature(spec, "eliminate")})
     for (int block = (int)(num_blocks * item / items); block < end; ++block) {
 ${block_begins()}\
         wide carry[VECTORS];   // contribution of the row below
-        mask bad[VECTORS], grown[VECTORS];   // rows, counted from 1
+        mask bad[VECTORS], grown[VECTORS];   // 1 + row with a bad pivot, or with lost digits
         for (int v = 0; v < VECTORS; ++v) {
             carry[v] = 0;
             bad[v] = grown[v] = 0;
@@ -117,7 +117,7 @@ ${eliminate_row(False)}\
     }
 }
 
-// Each work-item solves several pairs of a right-hand side and a block${"; it has room for a block in `values`" if lanes > 1 else ""}.
+// A task is a block with a right-hand side. Each work-item has several${", and scratch for a block in `values`" if lanes > 1 else ""}.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void substitute(${signature(spec, "substitute")})
 {

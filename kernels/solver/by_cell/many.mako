@@ -7,16 +7,16 @@
 // Hines solver (Hines 1984) for many right-hand sides of few cells, a lane per right-hand side.
 // spec: ${spec}
 //
-// A step is a node of a cell, parents first, cell after cell: `node` is its node in natural order,
-// `parent` its parent's step, -1 at roots. A parent that is the step before gets its child's
-// contribution in registers, other parents get it in memory.
+// A step is a node of a cell, parents first, cell after cell: `node` is its natural index, `parent`
+// the step of its parent, -1 at roots. A contribution to the step before stays in registers; others
+// go through memory.
 ${part("solver/common/precision")}\
 typedef ${wide} wide;
 ${part("solver/common/bad_pivots", growth=True)}\
 #define NOT_FINITE ((int)(${spec.not_finite}))   // its sign bit
 
-// A work-group per cell computes inverse pivots, u, and l over the pivots, by step. All work-items bring
-// the values into the order of the steps, then one eliminates.
+// A work-group per cell computes inverse pivots, u, and l over the pivots. All work-items bring the
+// values into the order of the steps, then one work-item eliminates.
 __kernel __attribute__((reqd_work_group_size(${spec.group}, 1, 1)))
 void eliminate(${signature(spec, "eliminate")})
 {
@@ -65,7 +65,7 @@ void substitute(${signature(spec, "substitute")})
     b += (long)row * size;
     x += (long)row * size;
 % if not spec.chains:
-    // nodes with several children begin with b and lose each child's contribution
+    // x of nodes with several children begins with b, from which contributions are subtracted
     for (int i = first; i < end; ++i)
         if (branches[i]) x[node[i]] = b[node[i]];
 % endif
@@ -128,7 +128,7 @@ void substitute(${signature(spec, "substitute")})
 #define VECTORS ${vectors}   // vectors of a work-item: independent operations hide each other's latency
 #define LANES ${lanes}
 
-// A task is a block of ${lanes} right-hand sides of a cell. Each work-item has several, and room for one in `values`.
+// A task is a cell with ${lanes} right-hand sides. Each work-item has several, and scratch for one in `values`.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void substitute(${signature(spec, "substitute")})
 {

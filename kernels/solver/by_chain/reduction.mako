@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 <%
     far = spec.storage == "global"   # chains that exceed local memory
-    hybrid = spec.switch > 1         # else CR leaves one unknown, and there is no step of PCR
+    hybrid = spec.switch > 1         # else CR goes on until one unknown is left
 %>\
 // Methods cr, cyclic reduction (Hockney 1965); pcr, parallel cyclic reduction (Hockney and Jesshope
 // 1981); and cr_pcr, which begins with CR and ends with PCR (Zhang, Cohen and Owens 2010). A
@@ -30,7 +30,7 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // unknowns in local memory
 #define SWITCH ${spec.switch}   // most unknowns at which PCR begins; 1: no PCR
-#define AT(k) ((k) + ((k) >> ${spec.bank_shift}))   // place of unknown k, which avoids conflicts of banks
+#define AT(k) ((k) + ((k) >> ${spec.bank_shift}))   // place of unknown k, without bank conflicts
 #define ROOM ${spec.places + spec.more_places}
 % if hybrid:
 #define OTHER ${spec.places}   // second set of rows, for every second step of PCR
@@ -47,7 +47,7 @@ static row nothing(void)   // row of a neighbour beyond the ends
     return (row)(0, 1, 0, 0);
 }
 
-// Row `me` after the elimination of its neighbours.
+// Return row `me` after the elimination of its neighbours.
 static row freed(row me, row before, row after)
 {
     const real f = me.x / before.y, h = me.z / after.y;
@@ -68,14 +68,14 @@ static void keep_local(__local real *rows, int place, row r)
     rows[place + 3 * ROOM] = r.w;
 }
 
-// Row j of a chain of n nodes: with u[j] = A[parent, j] and l[j] = A[j, parent].
+// Return row j of a chain of n nodes; u[j] = A[parent, j] and l[j] = A[j, parent].
 static row given_row(__global const real *d, __global const real *u, __global const real *l,
                      __global const real *b, int j, int n)
 {
     return (row)(j ? l[j] : (real)0, d[j], j + 1 < n ? u[j + 1] : (real)0, b[j]);
 }
 
-// 1 + the first bad node of an elimination from the tip, which every method reports; 0 for none.
+// Return 1 + the first bad node of an elimination from the tip, as all methods report it; 0 if none.
 static int first_bad(__global const real *d, __global const real *u, __global const real *l, int n)
 {
     real pivot = d[n - 1];
@@ -87,7 +87,7 @@ static int first_bad(__global const real *d, __global const real *u, __global co
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})   // status of a cell: 0, or 1 + its first bad node
 {
     const int lane = get_local_id(0), chain = get_group_id(0);
     const int nodes = cell_size[chain];
@@ -101,9 +101,9 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     b += (long)first_row * num_values + cell_start[chain];
     x += (long)first_row * num_values + cell_start[chain];
     __local real rows[4 * ROOM];
-    __local real *solution = rows + 3 * ROOM;   // replaces `right`
+    __local real *solution = rows + 3 * ROOM;   // overwrites `right`
     __local int found;
-    int bad = 0;   // 1 + the last node with a bad pivot in this order of elimination
+    int bad = 0;   // 1 + a node with a bad pivot in this order of elimination
     if (lane == 0) found = 0;
 
 % if far:
@@ -175,7 +175,7 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     } while (left > SWITCH);
 
 % if hybrid:
-    // PCR: a step writes to another set of rows, so it needs a single barrier
+    // PCR: a step writes to the other set of rows, so it needs only one barrier
     int from = 0, gap = s, to = OTHER, next_gap = 1;   // places and the distance between unknowns
     int t = 1;
     do {

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 <%
     M, V, sym = spec.segment, spec.chunk, spec.symmetric
-    left = 2 * (spec.eliminates + spec.solves) + 1     # values per node of the tree of segments
+    left = 2 * (spec.eliminates + spec.solves) + 1     # values per node of the contracted tree
     values = len(spec.local_arrays) * spec.capacity + max(0, spec.tree_places - spec.capacity)
     link, then = spec.link, spec.at_elimination
     lost = " and ".join([*(["d"] if spec.eliminates else []), *(["b"] if spec.solves else [])])
@@ -11,18 +11,18 @@
 // layout: segment rows; the first nodes of all inner segments side by side, then their second
 //         nodes, and so on; then the last nodes of all leaf segments, the nodes before these, ...
 //
-// A segment is a piece of a branch, at most ${M} nodes:
+// A segment is a part of a branch with at most ${M} nodes:
 //
 //     root  o-o-O---o-o-O---o-o-o
 //               |       |
-//               o-o     o-o-o         O: last node of an inner segment; the others are leaf segments
+//               o-o     o-o-o         O: last node of an inner segment; segments without O are leaves
 //
 // 1. A leaf segment is eliminated from its tip. An inner segment is eliminated from the root's end
 //    outwards, except for its last node: a tree with one node per inner segment remains.
-// 2. That tree is contracted in rounds. In a round independent nodes are eliminated, each with at
-//    most one child, and update the parent and the child that they have then. No two of a round
-//    are neighbours, so no value is written by two work-items.
-// 3. The root is solved; then rounds, and the nodes of segments, in reverse.
+// 2. This tree is contracted in rounds. In a round independent nodes are eliminated, each with at
+//    most one child left, and update their present parent and child. No two nodes of a round are
+//    neighbours, so no value is written by two work-items.
+// 3. The root is solved; then the rounds, and the nodes of segments, in reverse order.
 //
 // Eliminating v between parent a and child c, with up[v] = A[a, v] and low[v] = A[v, a]:
 //     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
@@ -30,7 +30,7 @@
 //     d[c] -= low[c]*f2  b[c] -= low[c]*g  A[c, a] = -low[c]*f1
 % if spec.direct:
 //
-// Values are read from global memory into registers; only the tree of segments is in local memory.
+// Values are read from global memory into registers; only the contracted tree is in local memory.
 % elif spec.natural:
 //
 // d, u, b and x are in natural order; values are rearranged on their way to local memory.
@@ -40,7 +40,7 @@
 // Only the inverse pivots are written, each at the place of its node.
 % elif spec.uses:
 //
-// The inverse pivots are given in place of d.
+// d has the inverse pivots.
 % endif
 ${part("solver/common/precision")}\
 % if not spec.fused:
@@ -65,7 +65,7 @@ ${part("solver/common/pivots")}\
 % endif
 ${part("solver/common/block_copies")}\
 % if spec.eliminates:
-// Compute the pivots of a segment again, but for an inner segment's last node, and find a bad one.
+// Find a bad pivot of a segment by eliminating it again; not of an inner segment's last node.
 static int find_bad(__global const real *d, __global const real *u, __global const real *l,
 % if spec.natural:
                     __global const int *gather,
@@ -89,7 +89,7 @@ static int find_bad(__global const real *d, __global const real *u, __global con
 % endif
 // The hint keeps Intel's CPU runtime from vectorising over work-items: its code would be wrong.
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1), vec_type_hint(float4)))
-void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
+void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel_spec.py
 {
 % if spec.solves:
     b += (long)first_row * num_values;
@@ -99,12 +99,13 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     const int lane = get_local_id(0);
 % if spec.expands:
-    const bool whole = get_group_id(0) >= num_blocks;   // whole cells, not pieces of cells
+    const bool whole = get_group_id(0) >= num_blocks;   // a block of whole cells, not of pieces
 % endif
-    // start, size, first lane, ${spec.lane_counts}, rows, rounds, first cell, end of cells
+    // s0: start; s1: size; s2: first lane; s3: ${spec.lane_counts}; s4: rows; s5: number of rounds;
+    // s6 and s7: first cell and end of cells
     const int8 block = vload8(get_group_id(0), blocks);
 % if spec.copies_bulk:
-    // all values of the block, into local memory, before any table is read
+    // start to copy all values of the block into local memory, before any table is read
     __local real node[${values}] __attribute__((aligned(16)));
     __local ulong arrived;   // an mbarrier that counts bytes
     if (lane == 0) {
@@ -120,8 +121,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     const int first = block.s2, lanes = ${spec.lane_counts.read("lanes", "block.s3")}, inner = ${spec.lane_counts.read("inner_lanes", "block.s3")};
 
-    // the block's tables: ${link} (longest: among all lanes);
-    // ${then} at elimination
+    // me.x: ${link}; me.y, at elimination: ${then}
     const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(${link.write(parent="NONE")}, ${then.write(round="NONE")});
     const int family = lane < inner ? children[first + lane] : 0;
     const int length = ${link.read("length", "me.x")}, longest = ${link.read("longest", "me.x")};
@@ -130,7 +130,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 
 % if not spec.direct:
 % if not spec.copies_bulk:
-    // all values of the block, into local memory
+    // copy all values of the block into local memory
     __local real node[${values}] __attribute__((aligned(16)));
 % endif
 % if spec.natural:
@@ -148,7 +148,7 @@ ${part("solver/common/load_chunks")}\
 % if spec.ptx and not spec.direct and not spec.copies_bulk:
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 % endif
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: read before written
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: all reads come first
 % if spec.copies_bulk:
     int all = 0;
     do
@@ -157,7 +157,7 @@ ${part("solver/common/load_chunks")}\
     while (!all);
 % endif
 
-    // segments; the contribution to the parent's ${lost} goes into the mailbox
+    // 1. segments; the contribution to the parent's ${lost} goes into the mailbox
 % if spec.direct:
     __local real tree[${left * spec.work_group}];
     __local real *lost_d = tree, *lost_b = tree + WORK_GROUP;

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Copy values into local memory without registers, by PTX.
+## Part of contraction.mako: functions that copy into local memory without registers, by PTX.
 % if spec.copies_bulk:
 static void copy_bulk(__local real *to, __global const real *from, int bytes, __local ulong *arrived)
 {

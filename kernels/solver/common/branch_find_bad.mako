@@ -1,6 +1,8 @@
 <%page args="spec, word"/>\
-## Find the bad nodes of a vector of branches by eliminating them again, from the values before.
-        // rare: find the node, lane by lane
+## Part of fine_vector.mako: find the bad nodes of vector v by eliminating its branches again, lane by
+## lane. child_d, child_change: contributions of children; wrong, small: lanes with bad pivots, and
+## lanes without lost digits; top: place of the nodes nearest the root.
+        // rare: find the bad node of each lane
         real sums[W]${"" if spec.symmetric else ", changes[W]"};
         ${word} flags[W]${"" if spec.symmetric else ", keeps[W]"};
         *(loose_value *)sums = child_d;
@@ -36,7 +38,7 @@
 % if not spec.symmetric:
             if (!bad && !flags[k] && !grown) continue;
 % endif
-            // report the deepest bad node of the cell; division may round differently in vectors
+            // the first pivot is taken if none is bad here: vectors may round divisions differently
             atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
 % if spec.symmetric:
                        BAD | (lane_rank[v * W + k] + max(bad, 1)));

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Read AHEAD nodes of a branch, from node j on towards the root.
+## Part of fine.mako and levels.mako: read AHEAD nodes of a branch, from node j towards the root. Node j
+## is at root + j * width.
 real row_d[AHEAD], row_u[AHEAD], row_b[RHS * AHEAD];
 % if not spec.symmetric:
 real row_l[AHEAD];

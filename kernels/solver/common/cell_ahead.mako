@@ -1,5 +1,6 @@
 <%page args="spec, sweep, i, count"/>\
-## A sweep over AHEAD nodes, which are read together; with `reads_next` the next ones are read meanwhile.
+## Part of cell.mako: a sweep over `count` nodes from `i` on, which are read together. With `reads_next`
+## they have been read before, and the next ones are read here.
 <%
     back = sweep == "eliminate"
     names = spec.read_by[sweep]

@@ -1,6 +1,6 @@
 <%page args="spec, names, at, count, end, outside"/>\
-## Read `count` nodes of a cell into registers NAME_`end`[k]. The k-th node is `at`; it is skipped if `outside`.
-## codes_ are the codes of the nodes' steps, which chains do not need.
+## Part of cell.mako: read the arrays `names` and the step codes of `count` nodes into the registers of
+## cell_room.mako. `at` is the expression for the k-th node, which is skipped if `outside`.
         __attribute__((opencl_unroll_hint))
         for (int k = 0; k < ${count}; ++k) {
             const int at = ${at};

@@ -1,5 +1,5 @@
 <%page args="spec, names, end"/>\
-## Registers for values of AHEAD nodes.
+## Part of cell.mako: registers NAME_END for the arrays `names` of AHEAD nodes; `end` is read or next.
 % if not spec.chains:
         int codes_${end}[AHEAD];
 % endif

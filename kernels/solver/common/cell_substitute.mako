@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## A node of the forward sweep: its solution.
+## Part of cell.mako, forward sweep: solve node `at`, which is at `place`. `above` has x of node at - 1.
 % if not spec.chains:
             const int up = start + parent * stride;
 % endif

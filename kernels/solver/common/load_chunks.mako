@@ -1,12 +1,13 @@
 <%page args="spec"/>\
-## Values in device order into local memory, in chunks of 16 bytes.
+## Part of contraction.mako: copy a block's values in device order into local memory, in chunks of 16
+## bytes. num_chunks: chunks of one array.
 <%
     V = spec.chunk
     copies = -(-spec.capacity // V // spec.work_group)
     batch = 4   # chunks in flight
 %>\
 % if spec.ptx and not spec.natural and not spec.copies_bulk:
-    {   // past the registers, all in flight
+    {   // without registers, all copies in flight
         __local chunk *to = (__local chunk *)node + lane;
 % for a in spec.local_arrays:
         __global const chunk *from_${a} = (__global const chunk *)(${a} + block.s0) + lane;
@@ -21,7 +22,7 @@
     }
 % elif not spec.natural and not spec.copies_bulk:
 % for start in range(0, copies, batch):
-    {   // all loads first: they are then in flight together
+    {   // all loads first, so that they are in flight together
 <%  steps = range(start, min(copies, start + batch)) %>\
 % for a in spec.local_arrays:
         __global const chunk *from_${a} = (__global const chunk *)(${a} + block.s0) + lane;

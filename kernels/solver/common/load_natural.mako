@@ -1,7 +1,8 @@
 <%page args="spec"/>\
-## Read values in natural order into local memory, each to its place.
+## Part of contraction.mako: copy a block's values in natural order into local memory, each to its
+## place. Defines num_nodes and my_order, which store_natural.mako needs.
 <% sym = spec.symmetric %>\
-    // value k of the block${", its natural index ascending in each piece: the place" if spec.of_pieces else f", cell after cell: {spec.order}"}
+    // my_order[k], for value k of the block in natural order: ${"its place" if spec.of_pieces else spec.order}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
 % if spec.reorders_cells:
     __global const int *base = cell_base + block.s6;   // per cell: natural index of value k, minus k
@@ -12,12 +13,12 @@
     __local real tree_low[WORK_GROUP];
 % endif
 % else:
-    // read at the same time as `order`
+    // these reads overlap with those of `order`
 % if sym:
     __local int cell_from[WORK_GROUP];
 % else:
     __local real tree_low[WORK_GROUP];
-    __local int *cell_from = (__local int *)tree_low;   // which is used later
+    __local int *cell_from = (__local int *)tree_low;   // tree_low is used later
 % endif
     if (lane < block.s7 - block.s6) cell_from[lane] = base[lane];
 % endif

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Test pivots and note bad ones.
+## Part of contraction.mako: functions that test pivots and record bad ones.
 % if spec.ptx and spec.real == "double":   # PTX's reciprocal flushes subnormal numbers
 #define SMALLEST DBL_MIN
 #define LARGEST (1 / DBL_MIN)   // pivot with a normal inverse
@@ -7,14 +7,14 @@
 ${part("solver/common/pivot_bounds")}\
 % endif
 #define BAD (${spec.status.write(bad="1")})     // see STATUS in kernel_spec.py
-#define CLEAN (${spec.status.write(clean="1")})   // the pivot is bad by itself, not because of another one
+#define CLEAN (${spec.status.write(clean="1")})   // no other bad pivot has caused this one
 #define GOOD ${"0x7e000000u" if spec.real == "float" else "0x7fc00000u"}   // see `measure`
 
 % if not spec.symmetric:
 #define GROWTH ${spec.growth}   // largest ratio of pivot and diagonal: above it digits are lost
 % endif
 
-// Update the key of a segment's bad pivots by the pivot of node `node`, whose diagonal was `own`.
+// Update the status `bad` of a segment by the pivot of node `node`, whose diagonal was `own`.
 static int note(int bad, int node, real pivot, real own)
 {
     if (pivot > (real)SMALLEST && pivot < (real)LARGEST)
@@ -23,11 +23,11 @@ static int note(int bad, int node, real pivot, real own)
 % else:
         return bad || pivot <= GROWTH * fabs(own) ? bad : node;             // digits are lost
 % endif
-    if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | BAD | CLEAN);   // by itself
-    return bad & BAD ? bad : node | BAD;                                    // because of another one
+    if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | BAD | CLEAN);
+    return bad & BAD ? bad : node | BAD;   // another bad pivot has caused it
 }
 
-// Return upper bits of the pivot: below GOOD only if it is positive, normal and below LARGEST.
+// Rate a pivot by its upper bits: below GOOD only if it is positive, normal and below LARGEST.
 static uint measure(real pivot)
 {
 % if spec.real == "double":
@@ -38,8 +38,8 @@ static uint measure(real pivot)
 }
 
 % if not spec.symmetric:
-// Below GOOD only if `measure` is, and the pivot is at most about GROWTH times its diagonal: the
-// difference of upper bits is about the difference of exponents. `note` then decides exactly.
+// As `measure`, but below GOOD only if the pivot is also at most about GROWTH times its diagonal: the
+// difference of upper bits is about the difference of exponents. `note` decides exactly.
 static uint compare(real pivot, real own)
 {
 % if spec.real == "double":

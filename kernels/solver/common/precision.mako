@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## The type of reals.
+## Part of most templates: the type `real`.
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif

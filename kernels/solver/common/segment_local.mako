@@ -1,5 +1,7 @@
 <%page args="spec"/>\
-## Eliminate the segments, with values in local memory: all nodes of leaves, all but the last of inner ones.
+## Part of contraction.mako, step 1 with values in local memory: eliminate all nodes of a leaf segment,
+## and all but the last of an inner one. The node of row j is at column + row[j]. Defines sum_d and sum_b,
+## the contributions to the parent, and place, my_d, my_b, my_up, my_low of an inner segment's last node.
 <%
     M, sym = spec.segment, spec.symmetric
     is_root = "parent == NONE" if spec.phase == "solve" else "whole && parent == NONE" if spec.expands else ""

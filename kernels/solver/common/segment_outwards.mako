@@ -1,6 +1,7 @@
 <%page args="spec"/>\
-## Solve the other nodes of the segments: of leaves from the root's end to the tip; of inner segments from the last
-## node, which the tree has solved, back to the root's end. Four nodes are read at a time; all lanes are at the same row.
+## Part of contraction.mako, step 3: solve the nodes of the segments. Leaves go from the root's end to the
+## tip. Inner segments go from the last node, whose x is my_x, back to the root's end. Four nodes are read
+## at a time; all lanes are at the same row.
 <% M = spec.segment %>\
 <%def name="nodes(count, inner)">\
 % for j in range((count - 1) // 4 * 4, -1, -4):
@@ -24,12 +25,12 @@
 % endfor
 </%def>\
 % if spec.natural and spec.ptx and not spec.direct:
-    // places of the solution, read before the sweep
+    // places of the solution for store_natural, read before the sweep
 % for k in range(min(spec.steps_of_one, spec.batch_of_one)):
     const int out${k} = lane + ${k} * WORK_GROUP < num_nodes ? my_order[lane + ${k} * WORK_GROUP] : 0;
 % endfor
 % endif
-    // segments outwards, four nodes at a time, all lanes at the same node
+    // nodes of segments, four at a time, all lanes at the same row
     const real top = parent == NONE ? (real)0 : tree_b[parent];
 % if spec.direct:
 % for j in reversed(range(M)):

@@ -1,8 +1,9 @@
 <%page args="spec"/>\
+## Part of contraction.mako, step 1 with values in registers; see segment_local.mako.
 <% M, sym = spec.segment, spec.symmetric %>\
-    // Node j of a segment, in the order of elimination, in registers: first its d, b, u and l, then the
-    // coefficients of x = rhs - top * (the parent's x) - next * (the next node's x).
-    // After the last eliminated node top = rhs = 0 and next = -1: x is unchanged there.
+    // Registers of node j in elimination order: top, rhs, next, back are first its d, b, u and l, then
+    // the coefficients of x = rhs - top * (the parent's x) - next * (the next node's x).
+    // After the last eliminated node top = rhs = 0 and next = -1, so that x does not change.
     const int eliminated = is_leaf ? length : length - 1;
     real my_d = 0, sum_d = 0, my_b = 0, sum_b = 0, my_up = 0, less_d = 0, less_b = 0, own = 1;
 % if not sym:
@@ -24,7 +25,7 @@
 % endif
     }
 % endfor
-    // u and l with the segment's parent are those of an inner segment's first node, of a leaf's last
+    // the edge to the segment's parent is at an inner segment's first node, at a leaf's last node
     if (is_inner && parent != NONE) {
         my_up = next_0;
 % if not sym:

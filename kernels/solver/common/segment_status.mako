@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Write each cell's status: its first bad pivot, if any.
-    if (bad) {   // nodes that are bad by themselves come first, then the deepest, in any order of lanes
+## Part of contraction.mako: write each cell's status from the `bad` of its segments.
+    if (bad) {   // the largest key wins: CLEAN before others, then the deepest, in any order of lanes
 % if spec.shared:
         const int node = (bad & ~(BAD | CLEAN)) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
 % if spec.expands:

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Write the solution from local memory to its natural places.
+## Part of contraction.mako: write the solution from local memory to x in natural order. my_order and
+## num_nodes are from load_natural.mako, out0, ... from segment_outwards.mako.
     barrier(CLK_LOCAL_MEM_FENCE);
 % for start in range(0, spec.steps_of_one, spec.batch_of_one):
 <%  steps = range(start, min(spec.steps_of_one, start + spec.batch_of_one)) %>\

@@ -1,6 +1,7 @@
 <%page args="spec"/>\
-## Solve the roots, then the tree, in the reverse order of rounds.
-    // ${"roots" if spec.phase == "solve" else "kept nodes"}, then back, rounds in reverse
+## Part of contraction.mako, step 3: solve the roots, or read the solution of kept nodes, then solve the
+## other nodes of the contracted tree. r, f1, f2 and g are from tree_rounds.mako.
+    // 3. ${"roots" if spec.phase == "solve" else "kept nodes"}, then the rounds in reverse order
     real my_x = 0;
     if (is_inner && my_round == NONE) {
 % if spec.uses:

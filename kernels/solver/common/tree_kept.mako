@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Write what remains of a piece of a cell: the rows of its kept nodes.
+## Part of contraction.mako, phase `reduce`: write the rows of the kept nodes, the reduced system.
     // kept nodes
     if (is_inner && my_round == NONE) {
         const int place = kept[kept_start[get_group_id(0)] + above];

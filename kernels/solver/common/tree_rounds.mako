@@ -1,9 +1,9 @@
 <%page args="spec"/>\
-## Step 2 of contraction.mako, with its formulas. In each round a lane eliminates its node v between the parent a,
-## `above`, and the child c, `below`, or NONE. above_d and above_b collect what parents subtract from a child, as two
-## lanes may not write the same value.
+## Part of contraction.mako, step 2, with its formulas. In its round my_round a lane eliminates its node v
+## between the parent a, `above`, and the child c, `below`, or NONE. above_d and above_b collect what
+## parents subtract from a child, because two lanes may not write the same value.
 <% sym = spec.symmetric %>\
-    // rounds: nodes without a common neighbour are eliminated together
+    // 2. rounds: nodes without a common neighbour are eliminated together
 % if spec.eliminates:
 % if spec.direct:
     __local int cell_bad[WORK_GROUP];   // status of each cell of the block

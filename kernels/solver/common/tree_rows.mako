@@ -1,13 +1,14 @@
 <%page args="spec"/>\
-## Rows of the tree of segments, one per inner segment.
+## Part of contraction.mako: rows of the contracted tree, one per inner segment. lost_d and lost_b are
+## the mailboxes of segments.
 <%
     M, sym, family = spec.segment, spec.symmetric, spec.family
     values = [name for name, kept in (("d", spec.eliminates), ("b", spec.solves)) if kept]
     lost = " and ".join(values)
     rows_left = [*(f"tree_{name}" for name in values), "tree_up", *(f"above_{name}" for name in values)]
 %>\
-    // rows of the tree${"" if spec.direct else ", stored over u of the leaves, which is no longer needed"}: ${lost}, less what the children
-    // subtract; u; and what parents will subtract from ${lost}, 0 at first
+    // rows of the tree${"" if spec.direct else ", stored over u of the leaves, which is no longer needed"}: ${lost}, less the
+    // contributions of children; u; and what parents will subtract from ${lost}, 0 at first
 % for k, name in enumerate(rows_left):
 % if spec.direct:
     __local real *${name} = tree${f" + {k} * WORK_GROUP" if k else ""};
@@ -20,7 +21,7 @@
 % endif
     if (is_inner) {
 % if spec.eliminates and not sym:
-        real change = 0;   // sum of the magnitudes that the diagonal loses
+        real change = 0;   // sum of the magnitudes that are subtracted from the diagonal
 % endif
         for (int k = ${family.read("first_mailbox", "family")}; k < (${family.read("first_mailbox", "family")}) + (${family.read("number", "family")}); ++k) {
 % if spec.eliminates:
@@ -38,7 +39,7 @@
 % endif
 % if spec.direct:
     }
-    barrier(CLK_LOCAL_MEM_FENCE);   // all mailboxes are read: the rows take their place
+    barrier(CLK_LOCAL_MEM_FENCE);   // all mailboxes are read: rows may overwrite them
     if (is_inner) {
 % endif
         tree_up[lane] = my_up;
