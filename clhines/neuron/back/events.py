@@ -79,7 +79,7 @@ def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net
-        if net is not None and any(s.kind != "event" for s in net.sends):
+        if net is not None and any(kind != "event" for kind in net.sends):
             places_of[name] = places = model.slots.movable(model.every[name])
             places = places[places > 0] + 8 * POINTER
             put_numbers(places, np.zeros(len(places)))  # all bits 0

@@ -306,7 +306,7 @@ class HostEvents:
             sent = np.isfinite(time)
             if not sent.any():
                 continue
-            kind = net.sends[number].kind
+            kind = net.sends[number]
             if kind == "event":
                 self._emit(k, instances[sent], time[sent])
                 continue

@@ -135,7 +135,7 @@ def _of_events(model: Model, k: int) -> dict[str, Any]:
     comes = bool(net.sends or net.watch_flags) or bool((model.netcons.kind == k).any())
     return {
         "weights": net.weights,
-        "sends": tuple(s.kind for s in net.sends),
+        "sends": net.sends,
         "watch_flags": net.watch_flags,
         "for_netcons": net.for_netcons,
         "has_net": comes and "receive" in mechanism.program.blocks,

@@ -96,7 +96,7 @@ def of_program(program: Program) -> set[str]:
         "single_events": net is not None and not net.summed,
         "set_voltages": program.sets_v,
         "diffusion": program.diffusing,
-        "self_events": any(send.kind != "event" for send in sends),
+        "self_events": any(kind != "event" for kind in sends),
     }
     return {word for word, is_so in words.items() if is_so}
 

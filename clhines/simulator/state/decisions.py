@@ -108,7 +108,7 @@ def length(model: Model, per: str, kind: int | None = None) -> int:
         assert net is not None
         if per == "watch":
             return net.watches
-        return net.queue if any(s.kind != "event" for s in net.sends) else 0
+        return net.queue if any(kind != "event" for kind in net.sends) else 0
     if kind is not None and per == "instance":
         return model.kinds[kind].count
     if per == "slot":

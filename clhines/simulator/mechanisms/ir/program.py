@@ -32,8 +32,8 @@ Roles of arguments, and their names:
 - ``flag``: the event's flag, a real.
 - ``i``, ``g``: outward current and its slope.
 - ``noise``: a normal number with variance 1.
-- ``send``: ``k.time`` of `Send` number k, absolute [ms], infinite if it is not sent, and ``k.flag``
-  if the event has a flag.
+- ``send``: ``k.time`` of `Net.sends` number k, absolute [ms], infinite if it is not sent, and
+  ``k.flag`` if the event has a flag.
 - ``arm``: not 0 if this call arms the WATCH with this number, which disarms all others.
 - ``put``: new value of the variable to which a POINTER points; ``add``: a term that is added to it,
   instance after instance; ``assign``: its new value, set at once, in NEURON's order of mechanisms.
@@ -117,17 +117,11 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Send:
-    """A statement that sends: ``self`` (net_send), ``move`` (net_move) or ``event`` (net_event)."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
 class Net:
     """Events of a mechanism.
 
-    `sends` are in the order of the text, numbered through ``initial`` and ``receive``.
+    `sends` has the kinds of the statements that send, of ``initial``, then of ``receive``, in the
+    order of the text: ``self`` for net_send, ``move`` for net_move, ``event`` for net_event.
     `for_netcons` is the number of blocks ``for_netcons0`` ...; each is called for every connection
     of the instance, with that connection's weights as ``other_weight``, before ``receive`` and with
     its other arguments. All see the event's own weights as before these calls; ``receive`` writes
@@ -136,7 +130,7 @@ class Net:
 
     weights: tuple[str, ...]  # arguments of NET_RECEIVE
     summed: bool = False  # events of a step may act once, with the sum of their weights
-    sends: tuple[Send, ...] = ()
+    sends: tuple[str, ...] = ()
     watches: int = 0
     watch_flags: tuple[float, ...] = ()  # flag of the event of each WATCH
     for_netcons: int = 0
@@ -145,7 +139,7 @@ class Net:
     @property
     def emits(self) -> bool:
         """Whether other cells can listen to it."""
-        return any(s.kind == "event" for s in self.sends)
+        return "event" in self.sends
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Bodies:
 
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
-    sends: list[str] = field(default_factory=list)  # kind of each event of initial and receive
+    sends: list[str] = field(default_factory=list)  # see `Net.sends`
     watch_flags: list[float] = field(default_factory=list)
     netcons: int = 0
     weights: tuple[str, ...] | None = None

@@ -23,7 +23,6 @@ from clhines.simulator.mechanisms.ir.program import (
     Net,
     Program,
     Quantity,
-    Send,
 )
 from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 from clhines.simulator.mechanisms.nmodl.bodies import Bodies, executed
@@ -219,7 +218,7 @@ def _net(blocks: FileBlocks) -> Net | None:
     return Net(
         weights=executed.weights or (),
         summed=_is_summed(blocks),
-        sends=tuple(Send(kind) for kind in executed.sends),
+        sends=tuple(executed.sends),
         watches=len(executed.watch_flags),
         watch_flags=tuple(executed.watch_flags),
         for_netcons=executed.netcons,

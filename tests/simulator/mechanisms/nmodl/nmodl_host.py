@@ -122,14 +122,14 @@ class Cell:
     # ------------------------------------------------------------------------------ events
 
     def sent(self, one, found, weights):
-        for k, send in enumerate(one.p.net.sends if one.p.net else ()):
+        for k, kind in enumerate(one.p.net.sends if one.p.net else ()):
             time = found.get(("send", f"{k}.time"), np.inf)
             if not np.isfinite(time):
                 continue
-            if send.kind == "event":
+            if kind == "event":
                 for netcon in one.targets:
                     self.push(time + netcon.delay, netcon.target, netcon, 0.0)
-            elif send.kind == "move":
+            elif kind == "move":
                 entry = one.self_event
                 entry[3] = None
                 one.self_event = self.push(time, one, entry[4], entry[5])

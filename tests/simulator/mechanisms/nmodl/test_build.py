@@ -191,7 +191,7 @@ def test_what_it_is():
     assert set(m.states) == {"g", "s", "onset", "n", "total", "moved"}
     net = m.program.net
     assert net.weights == ("w", "R", "last", "k") and not net.summed
-    assert [s.kind for s in net.sends] == ["self", "move", "self"]
+    assert net.sends == ("self", "move", "self")
     text = m.describe()
     assert "advance:" in text and "send 1.time = " in text
     assert mechanism("ExpSyn").program.net.summed
