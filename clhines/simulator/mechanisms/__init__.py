@@ -2,11 +2,11 @@
 
 From text to kernel; each folder imports only the folders above it:
 
-- `ir`: expressions, passes over them, and `ir.compiled`: a `Program`, which engines see, and the
-  bodies of its blocks.
+- `ir`: expressions and passes over them; `ir.compiled` has the `Compiled` mechanism: a `Program`,
+  which engines see, and the expressions of its blocks.
 - `text` compiles the language of equations, `nmodl` NEURON's language; both give a `Compiled`.
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
-- `builtin` has texts, `mechanism` the class for users, which keeps printed source and calls the
+- `builtin` has texts, `mechanism` the class for users, which caches printed source and calls the
   NumPy functions with values by name.
 - `library`: mechanisms of the literature, from the texts in ``library_texts``.
 

@@ -100,18 +100,18 @@ HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_C
 PARAMETER { g = 0 (uS) }
 ASSIGNED { v (mV) vgap (mV) i (nA) }
 BREAKPOINT { i = g*(v - vgap) }
-"""  # NMODL: either half of `Network.gap`
+"""  # the current at one of the two ends of a `Network.gap`
 
 
 @cache
 def library_names() -> tuple[str, ...]:
-    """Return the names in `clhines.library`, sorted."""
+    """Return the sorted names of the mechanisms in `clhines.library`."""
     folder = files("clhines.simulator.mechanisms").joinpath("library_texts")
     return tuple(sorted(p.name[:-4] for p in folder.iterdir() if p.name.endswith(".txt")))
 
 
 @cache
 def library_text(name: str) -> str:
-    """Return a text of the library."""
+    """Return the text of a mechanism of `clhines.library`."""
     folder = files("clhines.simulator.mechanisms").joinpath("library_texts")
     return folder.joinpath(f"{name}.txt").read_text("utf-8")

@@ -1,8 +1,8 @@
 """The library: channels, synapses and clamps of the literature.
 
-Each is a text in a file of ``library_texts``, which has the parameters with units and, as comments,
-a description and the source. The file's name is its name here and in `Network.insert` and
-`Network.add`.
+The text of each mechanism is a file of ``library_texts``. The text has the parameters with units
+and, as comments, a description and the source. The file's name is the mechanism's name here, in
+`Network.insert` and in `Network.add`.
 
 >>> from clhines import library
 >>> library.nmda
@@ -23,7 +23,8 @@ dm/dt = (m_inf - m)/tau_m
 current i = gbar*m*(v - ek) [mA/cm2]
 <BLANKLINE>
 
-To add one: a text there, and a .mod file of the same name in ``tests/mod/library`` to compare with.
+To add a mechanism, write a text there, and a .mod file of the same name in ``tests/mod/library`` to
+compare with.
 """
 
 from clhines.core.errors import meant

@@ -27,11 +27,11 @@ from clhines.simulator.mechanisms.nmodl.build import read as read_nmodl
 from clhines.simulator.mechanisms.text.language import Text
 
 Values = Mapping[str, ArrayLike]
-_WORDS = {  # arguments that users cannot give by name
+_WORDS = {  # names, by role, of arguments that users cannot give by name
     "t": "the time", "v": "the voltage", "dt": "the step", "table": "the table",
     "stream": "random numbers of", "drawn": "random numbers of", "weight": "several weights, as",
 }  # fmt: skip
-# shared by equal mechanisms as long as one of them lives
+# equal mechanisms share a `Compiled` as long as one of them lives
 _ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
 
 
@@ -40,8 +40,8 @@ _ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDicti
 class Mechanism:
     """A channel, synapse or clamp, from its equations as text.
 
-    A line has one statement; after the first their order is free. ``#`` begins a comment; an open
-    bracket continues a statement in the next line::
+    A line has one statement; after the first line their order is free. ``#`` begins a comment; an
+    open bracket continues a statement in the next line::
 
         density NAME                         # or: point NAME
         parameter g = 0.1 mS/cm2             # default and unit
@@ -64,37 +64,38 @@ class Mechanism:
     **Noise.** ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a normal
     number with variance 1, divided by ``sqrt(dt)``, so that its effect on the voltage does not
     depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). A rate may have a term ``c*noise``,
-    c without states, if its state takes exponential Euler. Then the step is exact (Gillespie 1996),
-    as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck process with standard
-    deviation s. Rates draw from a RANDOM variable ``noise`` of the instance. Its streams differ
-    between instances and between copies of a network, `Network.random` changes them, and they do
-    not depend on the seed of a `Simulation`.
+    c without states, if exponential Euler advances its state. Then the step is exact (Gillespie
+    1996), as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck process with
+    standard deviation s. Rates draw from a RANDOM variable ``noise`` of the instance. The random
+    streams differ between instances and between copies of a network, `Network.random` changes them,
+    and they do not depend on the seed of a `Simulation`.
 
     **Units.** A number or an expression with a unit is converted to NEURON's unit of its dimension
-    (`simulator.common.units`), in which everything is computed: ``120 mS/cm2`` is 0.12. Without a
-    unit it counts as it is, and so do numbers that are passed as parameters later. Currents are in
+    (`simulator.common.units`), in which everything is computed: ``120 mS/cm2`` is 0.12. A number
+    without a unit, also one that is passed as a parameter later, is not converted. Currents are in
     mA/cm2 (density) or nA (point), or in multiples; the unit of a rate is its state's unit per
     time. Literals are exact decimals; a number beyond the precision is refused.
 
     **One step.** After the voltage solve the statements are executed from top to bottom, as in
-    NEURON. A state whose rate is linear in the state takes exponential Euler (NEURON's cnexp);
-    lines below see its new value. A name is computed in its line, or above if it is used there. In
+    NEURON. Exponential Euler (NEURON's cnexp) advances a state whose rate is linear in the state;
+    lines below see the new value. A name is computed in its line, or above if it is used there. In
     rates ``t`` is the end of the step, and currents are from before the voltage solve. States that
     are not linear in themselves, or that depend on each other in a circle, need a method, which
     advances them together in the line of the first of them: ``sparse`` (implicit Euler; rates
     linear in these states), ``derivimplicit`` (implicit Euler by Newton's iteration; if it does not
     converge the states become NaN, which ends a simulation with an error) or, from values at the
     begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after its name the method advances
-    all states. The actions of an event use the values before it. Events that only add multiples of
-    their weight to states act once per step, with the sum of their weights; others act one by one.
+    all states. The actions of an event use the values before the event. Events that only add
+    multiples of their weight to states act once per step, with the sum of their weights; other
+    events act one by one.
 
     **Ions.** ``ion ca`` adds the names ``eca`` [mV], ``cai``, ``cao`` [mM] and ``ica`` of the ion
     at the instance's node, as in NEURON. ``current ica = ...`` adds to the ion's current, and
     ``state cai = ...``, with ``dcai/dt = ...``, sets the concentration, which moves the reversal
-    potential. Otherwise they are read; ``ica``, in rates only, is then the current of all
-    mechanisms [mA/cm2] before the voltage solve. Ions other than na, k and ca need a valence: ``ion
-    zn valence 2``. If a group sets a concentration that others read, insert it first: NEURON
-    advances such mechanisms first.
+    potential. Variables that a text does not set can be read; ``ica``, in rates only, is then the
+    current of all mechanisms [mA/cm2] before the voltage solve. Ions other than na, k and ca need a
+    valence: ``ion zn valence 2``. If a mechanism sets a concentration that others read, insert it
+    first: NEURON advances such mechanisms first.
 
     **Spikes.** A text with ``spike:`` and ``reset:`` stands at the soma of a cell, `Network.soma`.
     Its threshold replaces `Network.threshold`, and the cell is a source of connections like any
@@ -102,9 +103,9 @@ class Mechanism:
     the states are reset, and the next step begins with v at its reset value; v as recorded at the
     spike is above the threshold. With ``refractory`` v stays there for that time, in whole steps.
     In the step of a reset, currents of other mechanisms at the node are linearised at the v above
-    the threshold. The current is explicit where it decreases with v, as exponentials do, and
-    ``secondorder`` is refused. A spike in the very step after a reset ends the run. While v is
-    held, the recorded current is the one that holds it, a huge one in the first step.
+    the threshold. If the current decreases with v, as an exponential one does, it is explicit;
+    ``secondorder`` is not supported. A spike in the very step after a reset ends the run. While v
+    is held, the recorded current is the one that holds it, a huge one in the first step.
 
     **Exact steps.** In a text with ``spike:``, ``method exact`` integrates v and all states
     together, exactly between spikes and events: by the matrix exponential of the system, from
@@ -171,8 +172,7 @@ class Mechanism:
             An `InputError` whose `rejections` list what is not supported, with the line and an
             alternative, if there is one.
         """
-        options = use_tables, secondorder, function_tables
-        return cls(*read_nmodl(text_or_path, path, *options))
+        return cls(*read_nmodl(text_or_path, path, use_tables, secondorder, function_tables))
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
@@ -187,18 +187,18 @@ class Mechanism:
 
     @cached_property
     def compiled(self) -> Compiled:
-        """The compiled text, from which functions are printed."""
+        """The compiled text, of which functions are printed."""
         key = self.text, self.language
         return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
 
     @property
     def program(self) -> Program:
-        """Its variables and blocks, as engines see them."""
+        """The mechanism's variables and blocks, as engines see them."""
         return self.compiled.program
 
     @property
     def name(self) -> str:
-        """Its name, also the prefix of its functions' names."""
+        """Name of the mechanism, with which the names of its functions begin."""
         return self.program.name
 
     @property
@@ -213,14 +213,14 @@ class Mechanism:
 
     @property
     def defaults(self) -> dict[str, float]:
-        """Default of each parameter."""
+        """Default of each parameter, by name."""
         return dict(self.program.defaults)
 
     @property
     def begins(self) -> dict[str, float]:
-        """Default, before INITIAL, of each state that users may set.
+        """Default before INITIAL of each state that users may set, by name.
 
-        These are PARAMETERs and ASSIGNED variables of NMODL that blocks write.
+        These states are PARAMETERs and ASSIGNED variables of NMODL that blocks write.
         """
         return dict(self.program.begins)
 
@@ -231,36 +231,36 @@ class Mechanism:
 
     @property
     def units(self) -> dict[str, str]:
-        """NEURON's unit of each parameter and state, in which values are; may be empty."""
+        """NEURON's unit of each parameter and state, by name; empty if it has none."""
         return dict(self.program.units)
 
     @cached_property
     def states(self) -> tuple[str, ...]:
-        """Names of the states, in order; rates with currents add the voltage at the end."""
+        """Names of the states, in order; last the voltage, if rates use currents."""
         return tuple(q.name for q in self.program.states)
 
     @cached_property
     def takes_events(self) -> bool:
-        """Whether it can receive events."""
+        """Whether the mechanism can receive events."""
         return "receive" in self.program.blocks
 
     @property
     def uses_noise(self) -> bool:
-        """Whether the current needs a normal number."""
+        """Whether the current needs a normal number in each step."""
         return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
 
     @property
     def has_noisy_rates(self) -> bool:
-        """Whether rates have noise, which then differs between copies of a network."""
+        """Whether rates have noise, which differs between copies of a network."""
         return isinstance(self.language, Text) and bool(self.program.random)
 
     @property
     def constant(self) -> bool:
-        """Whether i is linear in v and depends on parameters only."""
+        """Whether the current i is linear in v and otherwise depends on parameters only."""
         return self.compiled.constant
 
     def describe(self) -> str:
-        """Return a few lines: kind, parameters with defaults and units, states, blocks."""
+        """Return a description: kind, parameters with defaults and units, states, blocks."""
         lines = [*self.compiled.about]
         printed = Functions(self.compiled, "double")
         for name in self.compiled.shown:
@@ -272,8 +272,8 @@ class Mechanism:
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
         """Return the arguments of a block's function, in order.
 
-        `outputs` are variables of NMODL that functions return besides the states, as in `functions`
-        and `twin`.
+        `outputs` are variables of NMODL that functions return besides the states, also in
+        `functions` and `twin`.
         """
         return self.compiled.calls(block, _texts("outputs", outputs))
 
@@ -378,7 +378,11 @@ class Mechanism:
     # ----------------------------------------------------------------------------- NumPy twins
 
     def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
-        """Return a block's NumPy function, from inputs in order to a tuple of results in order."""
+        """Return a block's NumPy function.
+
+        It takes the arguments of `calls` of direction ``in`` and ``inout``, and returns a tuple of
+        the values of direction ``inout`` and ``out``, both in order.
+        """
         compiled, wanted = self.compiled, _texts("outputs", outputs)
 
         def make() -> object:
@@ -395,11 +399,11 @@ class Mechanism:
         params: Values | None,
         states: Values | None,
     ) -> dict[tuple[str, str], Any]:
-        """Call a block's twin, if there is one; return its results by role and name.
+        """Call a block's NumPy function; return its results by role and name.
 
-        `block_values` has, by role, arguments that are not variables of the mechanism. `params` may
-        have variables of ions and pointers, too; other parameters have their defaults. InputError
-        for an unknown name or a missing value.
+        Without such a block there are no results. `block_values` has, by role, the arguments that
+        are not variables of the mechanism. `params` may have variables of ions and pointers, too;
+        other parameters have their defaults. InputError for an unknown name or a missing value.
         """
         program = self.program
         arguments = program.blocks.get(block, ())
@@ -422,7 +426,7 @@ class Mechanism:
     ) -> dict[str, np.ndarray]:
         """Return states and concentrations after a block; for the arguments see `_called`.
 
-        All are broadcast to a common shape, with the voltage or the weight.
+        They are broadcast to a common shape, to which the voltage or the weight belongs, too.
         """
         results = self._called(block, block_values, params, states)
         after = {name: x for (role, name), x in results.items() if role in ("state", "ion")}
@@ -433,7 +437,7 @@ class Mechanism:
         return {name: np.broadcast_to(x, shape).copy() for name, x in values.items()}
 
     def initial(self, v: ArrayLike, params: Values | None = None) -> dict[str, np.ndarray]:
-        """Return the states at the start, t = 0.
+        """Return the states at t = 0 by name.
 
         Parameters
         ----------
@@ -445,12 +449,11 @@ class Mechanism:
         Raises
         ------
         InputError
-            A block needs more, tables or random numbers for instance: then call its `twin`. The
-            same holds for `current`, `advance` and `event`.
+            The block has other arguments, tables or random numbers for instance: call its `twin`.
+            `current`, `advance` and `event` raise it, too.
         """
         start = {q.name: q.default for q in self.program.states}
-        block_values = {"v": _numbers("v", v, "mV"), "t": 0.0}
-        return self._states_after("initial", block_values, params, start)
+        return self._states_after("initial", {"v": _numbers("v", v, "mV"), "t": 0.0}, params, start)
 
     def current(
         self,
@@ -463,8 +466,8 @@ class Mechanism:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return i and g = di/dv: mA/cm2 and S/cm2 (density), or nA and uS (point).
 
-        `noise` are normal numbers with variance 1, one per instance. `dt` is needed if the current
-        uses noise or ``dt``. `params` are as in `initial`.
+        `noise` are normal numbers with variance 1, one per instance. If the current uses noise or
+        ``dt``, `dt` must be given. `params` are as in `initial`.
         """
         if "current" not in self.program.blocks:
             raise InputError(f"mechanism {self.name} has no current")
@@ -485,8 +488,8 @@ class Mechanism:
     ) -> dict[str, np.ndarray]:
         """Return the states at t + dt from the states at t; v is the voltage at t + dt, mV.
 
-        If rates have currents, the last state is the voltage at t. Concentrations that an NMODL
-        mechanism sets are included.
+        If rates use currents, the last state is the voltage at t. The result has the concentrations
+        that an NMODL mechanism sets, too.
         """
         block_values = {"v": _numbers("v", v, "mV"), "t": _numbers("t", t, "ms")}
         block_values["dt"] = _numbers("dt", dt, "ms")
@@ -495,7 +498,7 @@ class Mechanism:
     def event(
         self, weight: ArrayLike, params: Values | None, states: Values
     ) -> dict[str, np.ndarray]:
-        """Return the states after an event of this (summed) weight."""
+        """Return the states after an event with this weight, or after events with this sum."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
         block_values = {"weight": _numbers("weight", weight), "flag": 0.0}
@@ -503,13 +506,13 @@ class Mechanism:
 
 
 def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
-    """Return a number, or an array of numbers, in a unit."""
+    """Return a user's number, or array of numbers, in a unit; messages call it `name`."""
     array = real_numbers(name, as_numbers(name, values, unit))
     return array if array.ndim else array.item()
 
 
 def _named_values(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
-    """Return the values of variables by name: defaults, and the user's values in their units."""
+    """Return the values of variables by name: a user's values in NEURON's units, else defaults."""
     for role, values in (("params", params), ("states", states)):
         if values is not None and not isinstance(values, Mapping):
             raise InputError(f"{role} is {shown(values)}; expected a dict of numbers by name")
@@ -571,7 +574,7 @@ def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
 def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
     """Return a mechanism from a name, a ``.mod`` file, a text, or a mechanism.
 
-    Names are those of built-in mechanisms, also in NEURON's form, and of the library.
+    A name is that of a built-in mechanism, also in NEURON's form, or of one in the library.
 
     Raises
     ------

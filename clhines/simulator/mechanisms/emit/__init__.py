@@ -1,7 +1,7 @@
-"""Print a `Compiled` in OpenCL and NumPy.
+"""Print a `Compiled` mechanism in OpenCL and NumPy.
 
-`functions` prints the functions of a mechanism, `printer` expressions, `lanes` expressions for
-lanes of a GPU; `words` has reserved names; `helpers` and `exponentials` have functions that the
-source calls. `noise`: normal numbers; `random123`: NEURON's random streams; `scop`: its one old
-generator.
+`functions` prints a mechanism's functions, `printer` expressions, `lanes` expressions for lanes of
+a GPU. `words` has reserved names. `helpers` and `exponentials` print functions that the source
+calls. `noise` makes normal numbers; `random123` has NEURON's random streams, `scop` its older
+generator, of which a process has one.
 """

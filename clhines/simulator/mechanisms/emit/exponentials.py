@@ -1,9 +1,11 @@
-"""OpenCL source of exponentials of vectors: runtimes' own differ, and some call a scalar function.
+"""OpenCL source of exponentials of vectors.
+
+The exponentials of OpenCL runtimes differ, and some call a scalar function for each number. Here
 
 ``exp(x) = 2**k * (1 + r*q(r))`` with an integer k and ``r = x - k*log(2)``, at most log(2)/2 in
-magnitude; q is a polynomial for ``(exp(r) - 1)/r`` with as few terms as rounding allows. If all
-results of a vector are normal numbers, k is added to the bits of the exponent; else a slower way is
-used for the other numbers.
+magnitude; q is a polynomial for ``(exp(r) - 1)/r`` with as few terms as rounding allows. A result
+that is a normal number gets k added to the bits of its exponent. Other results are computed by a
+slower function, which is called if a vector has any.
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ _HALF = Fraction(355, 1024)  # half of log(2), and a little more
 
 @dataclass(frozen=True)
 class _Format:
-    """A floating-point format."""
-
     integer: str
     bits: int  # stored bits of the significand
     bias: int
@@ -45,11 +45,12 @@ _FORMATS = {
 def series(
     real: str, low: Fraction = -_HALF, high: Fraction = _HALF, share: int = 8
 ) -> tuple[float, ...]:
-    """Return a polynomial for ``(exp(z) - 1)/z`` from `low` to `high`, lowest power first.
+    """Return the coefficients of a polynomial for ``(exp(z) - 1)/z``, the constant first.
 
-    Economised Taylor series in a variable t from -1 to 1: the highest power ``t**n`` is replaced by
-    lower ones, with an error of at most ``2**(1 - n)`` (Chebyshev's polynomial), as long as the
-    errors add up to less than 2/`share` of a rounding.
+    The polynomial is accurate for z from `low` to `high`: its error is below 2/`share` of a
+    rounding error of the type `real`. It is an economised Taylor series in a variable t from -1 to
+    1: Chebyshev's polynomials replace the highest power ``t**n`` by lower ones, with an error of at
+    most ``2**(1 - n)``, until the errors add up to the bound.
     """
     eps = float(np.finfo(np.float32 if real == "float" else np.float64).eps)
     middle, half = (low + high) / 2, (high - low) / 2
@@ -82,9 +83,10 @@ def _moved(polynomial: list[Fraction], by: Fraction) -> list[Fraction]:
 
 
 def summed(coefficients: Sequence[str], x: str, kind: str) -> list[str]:
-    """Return statements that compute a polynomial into ``sum``; coefficients have the lowest first.
+    """Return OpenCL statements that compute a polynomial in `x` into a new variable ``sum``.
 
-    Even and odd powers are summed separately: the chain of dependent operations is half as long.
+    `coefficients` has literals, the constant first; `kind` is the type of `x` and ``sum``. Even and
+    odd powers are summed separately: the chain of dependent operations is half as long.
     """
     lines = [f"const {kind} {x}2 = {x} * {x}"]
     for name, powers in (("sum", coefficients[::2]), ("odd", coefficients[1::2])):
@@ -95,18 +97,32 @@ def summed(coefficients: Sequence[str], x: str, kind: str) -> list[str]:
 
 
 def literal(real: str, x: float) -> str:
-    """Return a number in the precision of the source."""
+    """Return a number as an OpenCL literal of the type `real`, ``double`` or ``float``."""
     return repr(float(x)) if real == "double" else f"{np.float32(x)}f"
 
 
-def _reduced(real: str, width: int, name: str) -> str:
-    """Return the OpenCL function that ``exp`` and ``expm1`` call."""
-    f = _FORMATS[real]
-    vector, whole = f"real{width}", f"{f.integer}{width}"
-    magic = 1.5 * 2.0**f.bits  # adding it rounds a small number to an integer, in the last bits
+# adding this number rounds a small number to an integer, in the last bits of the sum
+_MAGIC = {real: literal(real, 1.5 * 2.0**f.bits) for real, f in _FORMATS.items()}
+
+
+def _reduction(real: str, width: int, x: str) -> str:
+    """Return OpenCL statements that compute k and r of `x`, and ``(exp(r) - 1)/r`` as ``sum``."""
+    f, vector, magic = _FORMATS[real], f"real{width}", _MAGIC[real]
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
     tail = float(LOG2 - Fraction(head))
-    horner = _lines(real, width)
+    lines = [
+        f"const {vector} shifted = {x} * {literal(real, 1 / _LN2)} + {magic}",
+        f"const {vector} k = shifted - {magic}",
+        f"const {vector} r = ({x} - k * {literal(real, head)}) - k * {literal(real, tail)}",
+        *summed([literal(real, c) for c in series(real)], "r", vector),
+    ]
+    return "".join(f"    {line};\n" for line in lines)
+
+
+def _reduced(real: str, width: int, name: str) -> str:
+    """Return OpenCL source of a function `name`, by which ``exp`` and ``expm1`` are computed."""
+    f = _FORMATS[real]
+    vector, whole = f"real{width}", f"{f.integer}{width}"
     power = f"as_{real}{width}"
     return f"""\
 // exp(r) - 1, where x = k*log(2) + r; 2^k as two factors, as k may exceed an exponent, and the
@@ -115,11 +131,8 @@ static {vector} {name}(const {vector} x, {vector} *scale, {vector} *more, {vecto
 {{
     const {vector} low = {literal(real, f.low)}, high = {literal(real, f.high)};
     const {vector} within = x < low ? low : x > high ? high : x;
-    const {vector} shifted = within * {literal(real, 1 / _LN2)} + {literal(real, magic)};
-    const {vector} k = shifted - {literal(real, magic)};
-    const {vector} r = (within - k * {literal(real, head)}) - k * {literal(real, tail)};
-{horner}\
-    const {whole} power = as_{whole}(shifted) - as_{f.integer}({literal(real, magic)});
+{_reduction(real, width, "within")}\
+    const {whole} power = as_{whole}(shifted) - as_{f.integer}({_MAGIC[real]});
     const {whole} first = power >> 1;
     *scale = {power}((first + {f.bias}) << {f.bits});
     *more = {power}((power - first + {f.bias}) << {f.bits});
@@ -128,11 +141,6 @@ static {vector} {name}(const {vector} x, {vector} *scale, {vector} *more, {vecto
 }}
 
 """
-
-
-def _lines(real: str, width: int) -> str:
-    numbers = [literal(real, c) for c in series(real)]
-    return "".join(f"    {line};\n" for line in summed(numbers, "r", f"real{width}"))
 
 
 # Whether a condition holds for every number of a vector, or for any; PoCL's `all` and `any` take 20
@@ -176,11 +184,12 @@ static real{width} {prefix}_sqrt_(const real{width} x)
 
 
 def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
-    """Return OpenCL functions by name, for source with ``typedef ... realWIDTH``.
+    """Return OpenCL functions of vectors by name, for source that defines ``realWIDTH``.
 
-    Errors are at most 1.5 (``exp``) and 3 (``expm1``) units in the last place, also of subnormal
-    results if the device has them; NaN gives NaN. ``tests`` are macros, ``reduced`` is a function
-    that the others call; ``exp``, ``expm1`` and ``sqrt`` take a vector. Names begin with `prefix`.
+    ``exp``, ``expm1`` and ``sqrt`` take a vector; they need the macros ``tests``, and ``exp`` and
+    ``expm1`` also the function ``reduced``. In the source their names begin with `prefix`. Errors
+    are at most 1.5 (``exp``) and 3 (``expm1``) units in the last place, also of subnormal results
+    if the device has them; NaN gives NaN.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
     root = "__builtin_sqrt" if real == "double" else "__builtin_sqrtf"
@@ -190,9 +199,7 @@ def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     begin += f"{name}(x, &scale, &more, &inverse);\n"
     one = literal(real, 1)
     f = _FORMATS[real]
-    whole, magic = f"{f.integer}{width}", literal(real, 1.5 * 2.0**f.bits)
-    head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
-    tail = float(LOG2 - Fraction(head))
+    whole = f"{f.integer}{width}"
     texts["exp"] = f"""\
 // exp(x), whose result may be subnormal, 0 or infinite
 static __attribute__((noinline)) {vector} {prefix}_far_exp_(const {vector} x)
@@ -203,10 +210,7 @@ static __attribute__((noinline)) {vector} {prefix}_far_exp_(const {vector} x)
 // exp(x)
 static {vector} {prefix}_exp_(const {vector} x)
 {{
-    const {vector} shifted = x * {literal(real, 1 / _LN2)} + {magic};
-    const {vector} k = shifted - {magic};
-    const {vector} r = (x - k * {literal(real, head)}) - k * {literal(real, tail)};
-{_lines(real, width)}\
+{_reduction(real, width, "x")}\
     const {whole} power = as_{whole}(shifted) << {f.bits};   // k in the bits of the exponent
     const {vector} y = as_{real}{width}(as_{whole}(r * sum + {one}) + power);
     const {whole} normal = x > {literal(real, f.first)} & x < {literal(real, f.last)};

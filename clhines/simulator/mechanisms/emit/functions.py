@@ -64,7 +64,7 @@ _OF_VECTORS = {
 
 
 def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return the functions of tables that `text` calls."""
+    """Return source of the functions that look up tables and that `text` calls."""
     result, sort = "", vector(width)
     rows = [f"table[at.s{k:x}]" for k in range(width)]
     next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]
@@ -84,7 +84,7 @@ def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return the helpers that `text` calls, whose names begin with `prefix`."""
+    """Return source of all functions that `text` calls and whose names begin with `prefix`."""
     result = table_helpers(text, prefix, real, width)
     for random in (random123, scop):
         result += (random.python_source if real == "numpy" else random.opencl_source)(text, prefix)
@@ -92,7 +92,7 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return the prefix of helpers that all mechanisms share at a width."""
+    """Return the prefix of helper functions that all mechanisms share, for vectors of a width."""
     return f"groups__v{width}"
 
 
@@ -143,7 +143,7 @@ _GENERATED = {
 
 
 def name_of(a: Argument) -> str:
-    """Return the name of an argument's value in source."""
+    """Return the name that an argument's value has in source."""
     if a.symbol:
         return safe(a.symbol)
     if a.role in ("v", "t", "dt"):
@@ -156,12 +156,13 @@ def name_of(a: Argument) -> str:
 
 
 class Functions:
-    """Printer of a mechanism's functions; `real` is ``double``, ``float`` or ``numpy``.
+    """Printer of a mechanism's functions, one for each block, in OpenCL or NumPy.
 
-    In OpenCL a function takes `width` instances at once, as ``realWIDTH``; parameters in `single`
-    are one number for all instances. Blocks return `outputs` besides the states. With `lanes`, and
-    a width of 1, functions are for lanes of a GPU. With `share`, functions for several instances
-    come without helpers, whose names begin with `shared_prefix`.
+    `real` is ``double``, ``float`` or ``numpy``. In OpenCL a function takes `width` instances at
+    once, as vectors ``realWIDTH``; parameters in `single` are one number for all instances.
+    Functions return the variables `outputs` besides the states. With `lanes`, and a width of 1,
+    they are for lanes of a GPU. With `share`, functions of vectors call helpers that all mechanisms
+    share (`shared_prefix`), and the source comes without these helpers.
     """
 
     def __init__(
@@ -188,9 +189,9 @@ class Functions:
 
     @cached_property
     def takes_events(self) -> bool:
-        """Whether vectors of instances get the same bits from events as single instances.
+        """Whether ``receive`` can take several instances at once, with the same bits as for one.
 
-        Only operations that are rounded alike in scalars and vectors are allowed.
+        It must only have operations that are rounded alike in scalars and vectors.
         """
         if self.width == 1 or "receive" not in self.program.blocks:
             return False
@@ -202,20 +203,20 @@ class Functions:
         return plain and not body.loops and self.takes_vectors("receive")
 
     def calls(self, block: str) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function, constants included."""
+        """Return the arguments of a block's function; hoisted constants are among them."""
         arguments = self.compiled.calls(block, self.outputs)
-        constants = [Argument("constant", name) for name, _ in self._worked_out()]
+        constants = [Argument("constant", name) for name, _ in self._hoisted()]
         before_constants = ("v", "t", "dt", "parameter", "weight")
         at = max((k + 1 for k, a in enumerate(arguments) if a.role in before_constants), default=0)
         return (*arguments[:at], *constants, *arguments[at:])
 
     def text(self, blocks: Sequence[str] | None = None) -> str:
-        """Return the functions of some blocks (default: all), after their helpers."""
+        """Return source of the functions of some blocks, by default of all, after their helpers."""
         names = self.program.blocks if blocks is None else blocks
         return self.with_helpers("\n".join(self.function(name) for name in names))
 
     def grouped(self) -> tuple[str, tuple[str, ...]]:
-        """Return functions for groups, and names of constants; see `Mechanism.grouped`."""
+        """Return functions for groups of instances and their constants; see `Mechanism.grouped`."""
         blocks = [name for name in ("current", "advance") if name in self.program.blocks]
         for name in blocks:
             if not self.takes_vectors(name):
@@ -227,15 +228,16 @@ class Functions:
         return text, tuple(safe(name) for name in constants)
 
     def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Return functions of blocks, and the names of constants that ``NAME_constants`` computes.
+        """Hoist constants; return the functions of blocks, and the names of the constants.
 
-        Functions of the blocks in `scalar` take one instance.
+        Constants depend on dt and single parameters only. A function ``NAME_constants`` computes
+        them, the other functions take them as arguments. Functions of the blocks in `scalar` take
+        one instance.
         """
         self._lift(blocks)
         one, parts = Functions(self.compiled, self.real, lanes=self.lanes), list[str]()
         results = [
-            (Argument("constant", name, "out"), node.definition)
-            for name, node in self._worked_out()
+            (Argument("constant", name, "out"), node.definition) for name, node in self._hoisted()
         ]
         if results:
             names = [q.name for q in self.program.parameters if q.name in self.single]
@@ -251,7 +253,7 @@ class Functions:
         return "\n".join([*texts, self.with_helpers("\n".join(vectors))]), constants
 
     def equations(self, block: str) -> list[str]:
-        """Return the statements of a block's function as lines to read."""
+        """Return the statements of a block's function as lines of a description."""
         source = self.function(block).split("\n")
         first = next(k for k, line in enumerate(source) if line == "{")
         inner = [line for line in source[first + 1 : -2] if " = *" not in line]
@@ -264,7 +266,7 @@ class Functions:
     # ------------------------------------------------------------------------------ constants
 
     def _lift(self, blocks: Sequence[str]) -> None:
-        """Find expressions that depend on single parameters and dt only."""
+        """Find the expensive expressions of blocks that depend on single parameters and dt only."""
         graph, ordered = Graph(), [q.name for q in self.program.parameters]
         self._copies = {name: self._body(name, graph) for name in blocks}
         single = [*(name for name in ordered if name in self.single), "dt"]
@@ -277,14 +279,13 @@ class Functions:
         if self.lanes is not None:
             self._constants.inline()
 
-    def _worked_out(self) -> list[tuple[str, Node]]:
+    def _hoisted(self) -> list[tuple[str, Node]]:
         names = self._constants.names if self._constants is not None else {}
         return [(name, node) for node, name in names.items()]
 
     # ------------------------------------------------------------------------------ one block
 
     def function(self, block: str) -> str:
-        """Print the function of a block."""
         arguments = self.calls(block)
         body = self._copies.get(block) or self._body(block, Graph())
         result_nodes = {(role, name): node for role, name, node in body.results}
@@ -299,7 +300,7 @@ class Functions:
         return self._printed(block, arguments, results, body)
 
     def _body(self, block: str, graph: Graph) -> Body:
-        """Return a block's body, its expressions copied into a graph."""
+        """Return a block's body with its expressions copied into a graph."""
         variables = [a for a in self.calls(block) if a.role in ("state", "output")]
         kept = {a.name for a in variables if a.direction != "in"}
         body = self.compiled.bodies[block]
@@ -314,9 +315,8 @@ class Functions:
         results: Sequence[tuple[Argument, Node]],
         body: Body,
     ) -> str:
-        """Print a function of these arguments that sets `results`."""
-        infinity = "np.inf" if self.real == "numpy" else "INFINITY"
-        p = self._printer({NEVER: infinity})
+        """Return source of a function of `arguments` that sets `results`, in OpenCL or NumPy."""
+        p = self._printer({NEVER: "np.inf" if self.real == "numpy" else "INFINITY"})
         for bound, pair in BOUNDS.items():
             p.symbols[bound] = p.number(pair[self.real == "float"])
         if self._constants is not None:
@@ -381,7 +381,7 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Put the helpers that functions call before them, unless helpers are shared."""
+        """Return functions after the helpers that they call; shared helpers are left out."""
         if self._helpers != self.prefix:
             return body
         return all_helpers(body, self.prefix, self.real, self.width) + body
@@ -390,7 +390,7 @@ class Functions:
 def _python(
     name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
 ) -> str:
-    """Print a NumPy function; it returns unchanged variables, too."""
+    """Return a NumPy function; it also returns variables that it leaves unchanged."""
     inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
     values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
     text = f"def {name}({inputs}):\n" + "".join(line + "\n" for line in lines)
@@ -406,7 +406,7 @@ def _result(a: Argument) -> str:
 def numpy_function(
     compiled: Compiled, block: str, outputs: Sequence[str] = ()
 ) -> Callable[..., Any]:
-    """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
+    """Compile a block's NumPy function, whose arguments `ir.program` describes."""
     source = Functions(compiled, "numpy", outputs=outputs).text([block])
     space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
     # the source consists of numbers and checked names
@@ -418,9 +418,10 @@ def numpy_function(
 
 
 class _StatementWriter:
-    """Prints a function's statements: expressions and loops.
+    """Prints the statements of one function: assignments and loops.
 
-    Each expression has a phase: before a loop, in a turn of it, after it, and so on.
+    Each expression has a phase, a number: before the first loop, in a turn of it, after it, and so
+    on.
     """
 
     def __init__(
@@ -435,7 +436,7 @@ class _StatementWriter:
         self.steps: list[list[Node]] = []
 
     def lines(self, roots: Sequence[Node]) -> list[str]:
-        """Print the statements; return the results as source."""
+        """Add the statements to the printer's lines; return the source of each root."""
         loops = self.body.needed_loops(roots)
         self.every = list(roots)
         self._enter(loops)
@@ -452,7 +453,7 @@ class _StatementWriter:
         return self.p.show(self.shown[e])
 
     def _enter(self, loops: Sequence[Loop]) -> None:
-        """Assign numbers to phases, and collect the expressions of loops."""
+        """Give the phases of loops their numbers, and collect the expressions of loops."""
         for loop in loops:
             self.last += 1
             self.phases |= dict.fromkeys(loop.names, self.last)
@@ -461,7 +462,7 @@ class _StatementWriter:
             self.phases |= dict.fromkeys(loop.ends, self.last)
 
     def _print(self, loop: Loop, still: str) -> None:
-        """Print a loop, and the statements that need its results."""
+        """Print a loop and the statements that need its results; `still` names its condition."""
         begin = [self._show(e) for e in loop.starts]
         if self.p.python:
             self._python_loop(loop, begin)
@@ -477,7 +478,7 @@ class _StatementWriter:
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
     def _turn(self, loop: Loop) -> list[str]:
-        """Print the statements of a turn; return the names of the new values."""
+        """Print the statements of a turn; return the names of the variables' new values."""
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):

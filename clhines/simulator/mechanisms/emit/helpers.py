@@ -1,4 +1,7 @@
-"""Functions that generated source calls: quotients that are finite at 0, in OpenCL and NumPy."""
+"""Helper functions that generated source calls, in OpenCL and NumPy.
+
+They are quotients that are finite at 0, see `_COMMENTS`.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ def _eps(real: str) -> float:
 
 @lru_cache(maxsize=8)
 def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
-    """Return the coefficients of ``x**2k`` in ``x / (exp(x) - 1)`` that matter up to ``x = most``.
+    """Return the coefficients of ``x**2, x**4 ...`` in the series of ``x / (exp(x) - 1)``.
 
-    Each is smaller by ``4 pi**2`` than the one before.
+    The series ends where, up to ``x = most``, terms are below the rounding error of `real`.
     """
     result, numbers = [], bernoulli_numbers(80)
     for k in range(1, 40):
@@ -35,7 +38,7 @@ def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
 
 @lru_cache(maxsize=16)
 def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
-    """Return the coefficients of ``z**k`` in ``(exp(z) - 1) / z`` that matter to ``z = most``."""
+    """Return the coefficients of ``z**k`` in ``(exp(z) - 1) / z`` that matter up to `most`."""
     eps = _eps(real)
     result = [Fraction(1)]
     while result[-1] * most ** (len(result) - 1) > eps / 16:
@@ -44,23 +47,23 @@ def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
 
 
 def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
-    """Return statements that compute a polynomial into the local ``sum``."""
+    """Return statements that compute a polynomial in `x` into the local variable ``sum``."""
     numbers = [p.number(c) for c in reversed(coefficients)]
     first = f"sum = {numbers[0]}" if p.python else f"{p.type} sum = {numbers[0]}"
     return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return arguments, statements and result of each helper, in the printer's language.
+    """Return the arguments, statements and result of each helper, in the printer's language.
 
-    NumPy computes both branches for whole arrays; scalars and vectors have their own functions.
+    NumPy computes both branches for whole arrays.
     """
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
     terms = _expm1_coefficients("double" if p.python else p.real)
     if not p.python:
-        return (_branching_bodies if p.width == 1 else _vector_bodies)(p, c, slope, terms)
+        return _vector_bodies(p, slope) if p.width > 1 else _branching_bodies(p, c, slope, terms)
 
     def choose(argument: str, limit: str, a: str, b: str) -> str:
         return f"np.where({p.call('fabs', argument)} < {limit}, {a}, {b})"
@@ -88,7 +91,7 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
 def _branching_bodies(
     p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], series: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return `_helper_bodies` for scalars: a work-item computes one branch only."""
+    """Return `_helper_bodies` for scalars in OpenCL: a work-item computes one branch only."""
     one, half = p.number(1), p.number(0.5)
     few = _expm1_coefficients(p.real, _SMALL)
     many = [f"sum = sum * z + {p.number(k)};" for k in reversed(series[len(few) : -1])]
@@ -127,7 +130,7 @@ def _branching_bodies(
 
 
 def _vector_bodies(
-    p: Printer, _: Sequence[Fraction], slope: Sequence[Fraction], __: Sequence[Fraction]
+    p: Printer, slope: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
     """Return `_helper_bodies` for vectors, which compute the slower branch if any number needs it.
 
@@ -176,7 +179,7 @@ _COMMENTS = {
 
 
 def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return the helper functions that `text` calls."""
+    """Return source of the quotients, and of exponentials of vectors, that `text` calls."""
     p = Printer(prefix, real, width=width)
     result = ""
     if not any(f"{prefix}_{name}_(" in text for name in _COMMENTS):

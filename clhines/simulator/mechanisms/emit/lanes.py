@@ -1,9 +1,9 @@
 """Functions for lanes of a GPU, as a dialect of `Printer`.
 
-Other functions choose between a series and an exponential by branches, which keeps a compiler from
-interleaving the operations of several gates. These call helpers of ``simulator/common/rates.mako``,
-which compute both, and of ``table_rows.mako``, which load whole rows of tables. The first argument
-is always ``series__``, the coefficients of the series.
+Functions for CPUs choose between a series and an exponential by branches, which keeps a compiler
+from interleaving the operations of several gates. Functions for lanes call helpers of
+``simulator/common/rates.mako``, which compute both, and of ``table_rows.mako``, which load whole
+rows of tables. Their first argument is ``series__``, the coefficients of the series.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _HELPERS = ("bernoulli", "bernoulli_slope", "weight")
 
 @dataclass(frozen=True)
 class Lanes:
-    """Options of functions for lanes.
+    """Options of functions for lanes of a GPU.
 
-    `inverses`: divide by `node_inverse_`, PTX without a slow path. `terms`: table, column and
-    number of terms, see `few_terms`.
+    With `inverses` they divide by `node_inverse_`, PTX without a slow path. `terms` has table,
+    column and number of terms of series that may be short, see `few_terms`.
     """
 
     inverses: bool
     terms: tuple[tuple[str, int, int], ...] = ()
 
     def rewritten(self, body: Body) -> Body:
-        """Return a body after the passes for lanes."""
+        """Apply the passes `relax`, `few_terms` and `name_places` to a block's body."""
         every = body.every()
         terms = {(table, column): number for table, column, number in self.terms}
         new = name_places(few_terms(relax(every), terms))
@@ -73,7 +73,7 @@ class LanesPrinter(Printer):
         return node.op == "lookup" and node.args[0].definition.op == "place"
 
     def _load_rows(self, name: str, place: Node) -> None:
-        """Print a place in a table, then all loads from its row and the next one."""
+        """Print the place `name` in a table, then all loads from its row and the next one."""
         x, n = place.args
         self.line(f"const node_row_ {name} = node_row_of_({self.show(x)}, {int(n.value)});")
         for (table, columns), numbers in self._columns[name].items():

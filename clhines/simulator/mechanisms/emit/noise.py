@@ -1,4 +1,4 @@
-"""Normal numbers from a seed, an instance and a step (counter-based), in NumPy and OpenCL."""
+"""Counter-based normal numbers: functions of a seed, an instance and a step; NumPy and OpenCL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _TERMS, _BITS = 12, 10  # uniform numbers in a sum, and bits of each
 def philox(
     counter: Sequence[ArrayLike] | np.ndarray, key: Sequence[ArrayLike] | np.ndarray
 ) -> np.ndarray:
-    """Return the four words of Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011).
+    """Return the four random words that Philox4x32-10 makes of a counter and a key.
+
+    By Salmon, Moraes, Dror and Shaw (2011).
 
     Parameters
     ----------
@@ -39,7 +41,7 @@ def philox(
 
 
 def philox_rounds() -> str:
-    """Return the rounds of `philox` in OpenCL, on variables a, b, c, d, key0 and key1 (uint)."""
+    """Return OpenCL of the rounds of `philox`: uint a, b, c, d change by key0 and key1."""
     (m0, k0), (m1, k1) = PHILOX
     return f"""\
     for (int turn = 0; turn < 10; turn++) {{
@@ -55,18 +57,19 @@ def philox_rounds() -> str:
 
 
 def normal(seed: int, instance: ArrayLike, step: ArrayLike) -> np.ndarray:
-    """Return normal numbers that depend on these three integers only.
+    """Return normal numbers that depend on a seed, an instance and a step only.
 
-    The scaled sum of twelve uniform ten-bit numbers (Irwin-Hall distribution): mean 0, variance 1,
-    excess kurtosis -0.1, at most 6 in magnitude. All is integer arithmetic but the last product, so
-    every device gives the same numbers.
+    Each is the scaled sum of twelve uniform ten-bit numbers (Irwin-Hall distribution): mean 0,
+    variance 1, excess kurtosis -0.1, at most 6 in magnitude. All but the last product is integer
+    arithmetic, so every device gives the same numbers.
 
     Parameters
     ----------
     seed : int, 0 to 2**64 - 1
         Key of the generator.
     instance, step : array_like of int, 0 to 2**64 - 1
-        Counter of the generator; broadcast. Independent numbers of a step need different instances.
+        Counter of the generator; broadcast together. To be independent, numbers of one step need
+        different instances.
 
     Returns
     -------
@@ -85,12 +88,12 @@ def normal(seed: int, instance: ArrayLike, step: ArrayLike) -> np.ndarray:
 
 
 def _normal_scale() -> float:
-    """Return half of the inverse standard deviation of the sum of uniform integers."""
+    """Return 1/2 divided by the standard deviation of the sum of uniform ten-bit integers."""
     return float(0.5 / np.sqrt(_TERMS * (4.0**_BITS - 1) / 12))
 
 
 def normal_source(real: str) -> str:
-    """Return OpenCL of `normal`, for a kernel that has ``typedef ... real``.
+    """Return OpenCL source of `normal`, for a kernel that defines the type ``real``.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Print assignments and expressions in readable OpenCL or NumPy.
 
-Both do the same operations in the same order. Names of a text are printed unchanged, with an
-underscore after reserved words. Generated names begin with an underscore or have two in a row,
+Both languages do the same operations in the same order. Names of a text are printed unchanged, with
+an underscore after reserved words. Generated names begin with an underscore or have two in a row,
 which names of a text must not.
 """
 
@@ -21,16 +21,16 @@ _NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan
 
 
 def vector(width: int) -> str:
-    """Return the type of `width` numbers, which the kernel defines."""
+    """Return the OpenCL type of `width` reals, which the kernel defines: ``real4`` for 4."""
     return "real" if width == 1 else f"real{width}"
 
 
 class Printer:
-    """Printer of one function; `lines` collects its statements.
+    """Printer of the statements and expressions of one function; `lines` has the statements.
 
-    Names of functions begin with `prefix`, names of helpers with `helpers`, by default the same.
-    `real` is ``double``, ``float`` or ``numpy``, `width` the size of a vector. `symbols` has the
-    names of symbols that do not stand in a text.
+    `real` is ``double``, ``float`` or ``numpy``, `width` the size of a vector. The function's name
+    begins with `prefix`; names of the helpers that it calls begin with `helpers`, by default the
+    same. `symbols` has the printed names of symbols, if these differ from the symbols.
     """
 
     def __init__(
@@ -48,20 +48,19 @@ class Printer:
         self.lines: list[str] = []
         self.names: dict[Node, str] = {}
 
-    # ------------------------------------------------------------------------- of a language
+    # ------------------------------------------------------------------------- statements
 
     @property
     def python(self) -> bool:
-        """Whether the language is Python."""
         return self.real == "numpy"
 
     @property
     def type(self) -> str:
-        """Type of a local."""
+        """OpenCL type of a local variable."""
         return vector(self.width)
 
     def number(self, x: Fraction | float | int) -> str:
-        """Return a literal; InputError if the precision has no such number."""
+        """Return a number as a literal; InputError if it is beyond the precision."""
         value = float(x)
         if self.real == "float":
             with np.errstate(all="ignore"):
@@ -80,17 +79,15 @@ class Printer:
         return (short if len(short) <= len(text) else text) + "f"
 
     def line(self, text: str) -> None:
-        """Add a line."""
         self.lines.append(self.indent + text)
 
     def assign(self, name: str, value: str) -> None:
-        """Add the definition of a local."""
+        """Add a statement that defines the local variable `name`."""
         const, end = ("", "") if self.python else (f"const {self.type} ", ";")
         line = f"{self.indent}{const}{name} = {value}{end}"
         self.lines.append(line if self.python else folded(line))
 
     def call(self, name: str, *arguments: str) -> str:
-        """Return a call of a mathematical function."""
         if self.width > 1 and name in ("exp", "sqrt"):
             return f"{self.helpers}_{name}_({', '.join(arguments)})"
         if self.width > 1:  # all of one type
@@ -98,14 +95,13 @@ class Printer:
         return f"{'np.' if self.python else ''}{name}({', '.join(arguments)})"
 
     def where(self, condition: Node, a: str, b: str) -> str:
-        """Return a choice."""
         holds = self.holds(condition)
         if self.width > 1:
             return f"(({holds}) ? ({self.type})({a}) : ({self.type})({b}))"
         return f"np.where({holds}, {a}, {b})" if self.python else f"({holds} ? {a} : {b})"
 
     def holds(self, condition: Node) -> str:
-        """Return a condition as source; in components of a vector true is -1."""
+        """Return a condition as source; in a vector a component that is true is -1."""
         conditions = condition.args if condition.op == "both" else (condition,)
         tests = [self._test(c) for c in conditions]
         if not self.python and self.width == 1:
@@ -114,7 +110,7 @@ class Printer:
 
     @property
     def mask(self) -> str:
-        """Type of conditions of vectors."""
+        """OpenCL type of a condition of vectors."""
         return f"{'long' if self.real == 'double' else 'int'}{self.width}"
 
     def _test(self, condition: Node) -> str:
@@ -130,22 +126,21 @@ class Printer:
     # -------------------------------------------------------------------------- expressions
 
     def begin(self, block: Assignments) -> None:
-        """Begin a block with its local variables."""
+        """Take the names of the local variables of a block."""
         self.names = {node: safe(name) for node, name in block.names.items()}
 
     def steps(self, nodes: Sequence[Node]) -> None:
-        """Add assignments."""
         for node in nodes:
-            self.assign(self.names[node], self.defined(node))
-
-    def defined(self, node: Node) -> str:
-        """Return the definition of an expression that has a local variable."""
-        return (
-            self.show(node.args[0], defining=node) if node.op == "local" else self._inside(node, 0)
-        )
+            is_local = node.op == "local"
+            value = self.show(node.args[0], 0, node) if is_local else self._inside(node, 0)
+            self.assign(self.names[node], value)
 
     def show(self, e: Node, level: int = 0, defining: Node | None = None) -> str:
-        """Return an expression; at `level` 1 a sum gets brackets, at 2 also a product."""
+        """Return an expression as source: the name of its local variable, or the expression.
+
+        At `level` 1 a sum gets brackets, at 2 also a product. `defining` is the local variable in
+        whose definition the expression stands, and whose name is not used there.
+        """
         name = self.names.get(e)
         if name is not None and (defining is None or name != self.names[defining]):
             return name
@@ -199,27 +194,22 @@ class Printer:
         return self.quotient(text, below) if below else text
 
     def quotient(self, above: str, below: Sequence[Node]) -> str:
-        """Return ``above`` over a product; an empty `above` is 1."""
+        """Return the quotient of `above` and the product of `below`; an empty `above` is 1."""
         under = " * ".join(self.show(a, 2) for a in below)
         return f"{above or self.number(1)} / {self._brackets(under, len(below) > 1)}"
 
     def power(self, e: Node, level: int) -> str:
-        """Return a power; see `show` for `level`."""
+        """Return a power as source; see `show` for `level`."""
         base, exponent = e.args
         value = exponent.value
-        if not exponent.is_number:
-            return self.call(*self._pow(base, exponent))
         if value < 0:
             inverse = e.graph.power(base, e.graph.number(-value))
             return self._brackets(self.quotient("", [inverse]), level >= 2)
-        if value.denominator == 1:
-            return self._brackets(self._repeated(base, int(value)), level >= 2)
         if value * 2 == 1:
             return self.call("sqrt", self.show(base))
-        return self.call(*self._pow(base, exponent))
-
-    def _pow(self, base: Node, exponent: Node) -> tuple[str, str, str]:
-        return "power" if self.python else "pow", self.show(base), self.show(exponent)
+        if exponent.is_number and value.denominator == 1:
+            return self._brackets(self._repeated(base, int(value)), level >= 2)
+        return self.call("power" if self.python else "pow", self.show(base), self.show(exponent))
 
     def _repeated(self, base: Node, exponent: int) -> str:
         if exponent <= 3:
@@ -229,7 +219,7 @@ class Printer:
         return " * ".join(self.show(p, 2) for p in parts)
 
     def called(self, e: Node) -> str:
-        """Return a choice, or a call of a function."""
+        """Return a choice or the call of a function as source."""
         if e.op == "where":
             return self.where(e.args[0], self.show(e.args[1], 1), self.show(e.args[2], 1))
         if e.op in ("less", "lessequal", "both"):
@@ -251,7 +241,7 @@ class Printer:
 
 
 def folded(line: str, width: int = 100) -> str:
-    """Break a long statement of C at spaces; continue with four more columns of indentation."""
+    """Break a long statement of C at spaces; indent the other lines by four more columns."""
     start = len(line) - len(line.lstrip()) + 4
     lines = []
     while len(line) > width:
@@ -264,7 +254,7 @@ def folded(line: str, width: int = 100) -> str:
 
 
 def wrapped(parts: list[str], indent: int, width: int = 100) -> str:
-    """Join arguments by commas, on lines that begin at `indent`."""
+    """Join a list of arguments by commas, on lines that begin at column `indent`."""
     lines = [parts[0]]
     for part in parts[1:]:
         if indent + len(lines[-1]) + len(part) + 3 > width:

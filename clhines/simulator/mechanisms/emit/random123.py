@@ -1,9 +1,9 @@
 """NEURON's random streams (Random123) in NumPy and OpenCL.
 
-A stream has three numbers and a global index as its key. Its words are Philox4x32-10 of the key and
-a counter, four words per count. ``drawn`` is the number of words drawn so far, NEURON's
-``get_seq``. In a block the next word has the number ``(keep ? drawn : 0) + at``; `keep` is 0 after
-``random_setseq``.
+The key of a stream has three numbers and the global index. The stream's words are Philox4x32-10 of
+the key and a counter, four words per count. ``drawn`` is the number of words drawn before a block
+begins, NEURON's ``get_seq``. In the block the next word has the number ``(keep ? drawn : 0) + at``:
+``keep`` is 0 after ``random_setseq``, ``at`` counts the words since the block began or since then.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _WORDS = 2**34 - 1
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the number of words drawn so far, int64."""
+    """Return the number of the next word of a stream, int64; the module defines the arguments."""
     begin = np.where(np.asarray(keep) != 0, drawn, 0)
     moved = np.clip(np.nan_to_num(np.asarray(at, np.float64)), -1.0, 2.0**62)
     return (begin + moved.astype(np.int64)) & _WORDS
 
 
 def words(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Return words of a stream by their numbers, uint32.
+    """Return the words of streams that have these numbers, uint32.
 
-    `stream` is (..., 4) uint32: the three numbers of the stream, and the global index.
+    `stream` is (..., 4) uint32: the three numbers of each stream, and the global index.
     """
     first, second, third, index = (stream[..., k] for k in range(4))
     turn = (number >> 2).astype(np.uint32)
@@ -43,10 +43,10 @@ def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
 def number(
     kind: str, stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
 ) -> np.ndarray:
-    """Return a number of a kind of `KINDS`.
+    """Draw a number of a stream; `kind` is one of `KINDS`.
 
-    Between 0 and 1, normal with mean 0 and variance 1, exponential with mean 1, a word, or
-    (`random_used`) the number of words that `random_normal` draws.
+    In the order of `KINDS`: uniform between 0 and 1, normal with mean 0 and variance 1, exponential
+    with mean 1, a word, or the number of words that ``random_normal`` draws.
     """
     place = count(drawn, keep, at)
     if kind in ("random_normal", "random_used"):
@@ -59,7 +59,7 @@ def number(
 
 
 def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return normal numbers by the polar method, and how many words each has drawn."""
+    """Return normal numbers by the polar method, and the number of words that each has drawn."""
     number = np.broadcast_to(number, np.broadcast_shapes(np.shape(number), stream.shape[:-1]))
     value, used = np.zeros(number.shape), np.zeros(number.shape, np.int64)
     missing = np.ones(number.shape, bool)
@@ -75,7 +75,7 @@ def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def python_source(text: str, prefix: str) -> str:
-    """Return the helpers that NumPy source calls; they use this module by its name."""
+    """Return the helpers that NumPy source `text` calls; they call this module by its name."""
     result = ""
     for name in (k for k in (*KINDS, "random_count") if f"{prefix}_{k}_(" in text):
         arguments = "drawn, keep, at" if name == "random_count" else "stream, drawn, keep, at"
@@ -87,7 +87,7 @@ def python_source(text: str, prefix: str) -> str:
 
 
 def opencl_source(text: str, prefix: str) -> str:
-    """Return the helpers that OpenCL source calls, which defines ``real``."""
+    """Return the helpers that OpenCL source `text` calls; a kernel must define ``real``."""
     used = [name for name in KINDS if f"{prefix}_{name}_(" in text]
     if not used and f"{prefix}_random_count_(" not in text:
         return ""

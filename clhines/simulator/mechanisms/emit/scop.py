@@ -1,8 +1,8 @@
 """NEURON's one generator (scop_random, exprand, normrand) in NumPy and OpenCL.
 
-A linear congruential generator modulo 2**32. ``drawn`` is its state minus 1: 0 in a new process. In
-a block the next number is ``at`` turns after the state ``keep > 0 ? drawn + 1 : -1 - keep``; `keep`
-is below 0 after ``set_seed``.
+It is a linear congruential generator modulo 2**32. ``drawn`` is its state minus 1 when a block
+begins: 0 in a new process. In the block the next number is ``at`` turns after the state ``keep > 0
+? drawn + 1 : -1 - keep``; ``keep`` is below 0 after ``set_seed``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ FACTOR, TERM, MOST = 2147437301, 453816981, 2**32 - 1
 
 
 def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
+    """Return the generator's states, uint64; the module defines the arguments."""
     keep, turns = np.nan_to_num(np.asarray(keep, np.float64)), np.asarray(at, np.float64)
     seeds = np.maximum(-1.0 - keep, 0.0).astype(np.int64)
     state = np.where(keep > 0, np.asarray(drawn, np.int64) + 1, seeds) & MOST
@@ -26,12 +27,12 @@ def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the state minus 1, int64, as it is kept."""
+    """Return the generator's state minus 1, int64; the module defines the arguments."""
     return (_states(drawn, keep, at).astype(np.int64) - 1) & MOST
 
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return a number: uniform in 0 to 1, normal, or exponential with mean 1."""
+    """Draw a number of `NAMES`: uniform, normal or exponential; or count those that normal uses."""
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):
         value = _states(drawn, keep, at + 1) / MOST
@@ -47,7 +48,7 @@ def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.nd
 
 
 def python_source(text: str, prefix: str) -> str:
-    """Return the helpers that NumPy source calls; they use this module by its name."""
+    """Return the helpers that NumPy source `text` calls; they call this module by its name."""
     result = ""
     for name in (*NAMES.values(), _USED, "scop_count"):
         if f"{prefix}_{name}_(" in text:
@@ -58,7 +59,7 @@ def python_source(text: str, prefix: str) -> str:
 
 
 def opencl_source(text: str, prefix: str) -> str:
-    """Return the helpers that OpenCL source calls, which defines ``real``."""
+    """Return the helpers that OpenCL source `text` calls; a kernel must define ``real``."""
     if f"{prefix}_scop_" not in text:
         return ""
     arguments = "(const ulong drawn, const real keep, const real at)"

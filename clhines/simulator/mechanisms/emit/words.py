@@ -1,8 +1,8 @@
 """Reserved words of generated source, and the names that variables get instead.
 
 Keywords, types and functions of OpenCL C 1.0 to 3.0 (The OpenCL C Specification, sections 6.1 to
-6.15), C99, C11, C++ for OpenCL, Python and vendors' extensions, and macros of their compilers. No
-name of a text begins with an underscore.
+6.15), C99, C11, C++ for OpenCL, Python and vendors' extensions, and macros of vendors' compilers.
+Words that begin with an underscore are left out: no name of a text does.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ _FAMILY = re.compile(
 
 
 def safe(name: str) -> str:
-    """Return the name of a variable in generated source.
+    """Return the name of a text's variable in generated source.
 
-    A reserved word gets an underscore, as pointers do. A name that ends in an underscore gets more,
-    so that it differs from all pointers.
+    A reserved word gets an underscore at its end. Pointers to variables end in an underscore, too;
+    so a name that ends in one gets a longer end.
     """
     if name.endswith("_"):
         return name + "_own"

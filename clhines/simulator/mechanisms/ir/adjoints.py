@@ -1,8 +1,8 @@
-"""Adjoints: for each block of a mechanism, a block that pulls derivatives back through it.
+"""Adjoints: for each block of a mechanism, a block that computes its derivatives backwards.
 
-``NAME__back`` takes the inputs of block ``NAME``, as they were before, and a ``seed`` for each
-result: the derivative of a loss by that result. It returns an ``adjoint`` for each argument on
-which a result depends: the derivative of the loss by that argument, through this block alone.
+``NAME__back`` takes the inputs of block ``NAME``, as they were before ``NAME``, and a ``seed`` for
+each result: the derivative of a loss by the result. It returns an ``adjoint`` for each argument on
+which a result depends: the derivative of the loss by the argument, through this block alone.
 
     current: v, gbar, m -> i, g          current__back: v, gbar, m, seeds of i, g
                                                         -> adjoints of v, gbar, m
@@ -30,10 +30,10 @@ INPUTS = frozenset("v parameter state ion pointer weight".split())
 
 @dataclass(frozen=True)
 class AdjointBlock:
-    """Block `name` of `compiled`, which pulls derivatives back through another block.
+    """Block `name` of `compiled`, which computes the derivatives of another block backwards.
 
-    Its arguments are the other block's `inputs` and a seed for each result in `seeded`; it returns
-    the derivatives by the inputs in `by`.
+    Its arguments are the `inputs` of the other block, and a seed for each of the other block's
+    results in `seeded`. It returns the derivatives of the loss by the inputs in `by`.
     """
 
     compiled: Compiled
@@ -44,7 +44,7 @@ class AdjointBlock:
 
 
 def label(a: Argument) -> str:
-    """Return the name of an argument's seed or adjoint."""
+    """Return the name of the seed or adjoint of an argument of a block."""
     return f"{a.role}_{a.name}"
 
 
@@ -54,10 +54,11 @@ def adjoint_of(
     outputs: Sequence[str] = (),
     counts: Callable[[Argument], bool] = lambda a: True,
 ) -> AdjointBlock | None:
-    """Return the block that pulls derivatives back through a block; None if no result has one.
+    """Return the block that computes a block's derivatives backwards; None if there are none.
 
-    If `counts` is false for an argument, it is constant; for a result, it gets no seed. An
-    ExpressionError names a function without a derivative.
+    The block's function also returns the variables `outputs`. An argument for which `counts` is
+    false is constant, a result for which it is false gets no seed. An ExpressionError names a
+    function without a derivative.
     """
     arguments, body = compiled.calls(block, outputs), compiled.bodies[block]
     changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]
@@ -80,8 +81,7 @@ def adjoint_of(
     name = BACK.format(block)
     blocks = {**compiled.program.blocks, name: (*inputs, *seeds, *adjoints)}
     program = replace(compiled.program, blocks=blocks)
-    bodies = {**compiled.bodies, name: back}
-    whole = replace(compiled, program=program, bodies=bodies, printed={})
+    whole = replace(compiled, program=program, bodies={**compiled.bodies, name: back}, printed={})
     return AdjointBlock(whole, name, inputs, tuple(seeded), arguments_by)
 
 
@@ -99,7 +99,7 @@ def _symbol(a: Argument) -> str:
 def _through(
     body: Body, weighted: Sequence[tuple[Node, Node]], wanted: Iterable[str]
 ) -> dict[str, Node]:
-    """Return the derivatives by symbols, also through the loops that the results need."""
+    """Return the derivatives of the sum of ``weight * node`` by symbols, also through loops."""
     loops = body.needed_loops([node for node, _ in weighted])
     ends = [end for loop in loops for end in loop.ends]
     slopes = pull_back(weighted, [*wanted, *ends])
@@ -123,13 +123,12 @@ def _through(
 
 
 def _at_solution(graph: Graph, loop: Loop, of_ends: Iterable[str]) -> dict[str, Node]:
-    """Return a loop's equations in terms of its variables' ends, by these."""
+    """Return a loop's equations at its end, by the names that its variables have there."""
     count = len(loop.equations)
     if not count or not {*of_ends} <= {*loop.ends[:count]}:
         raise ExpressionError("no derivative of a loop is known")
     symbols = {graph.symbol(n): graph.symbol(end) for n, end in zip(loop.names, loop.ends)}
-    equations = graph.replaced(loop.equations, symbols)
-    return dict(zip(loop.ends[:count], equations))
+    return dict(zip(loop.ends[:count], graph.replaced(loop.equations, symbols)))
 
 
 __all__ = ["BACK", "AdjointBlock", "adjoint_of", "label"]

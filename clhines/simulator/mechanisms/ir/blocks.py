@@ -12,15 +12,8 @@ from clhines.simulator.mechanisms.ir.passes import SIMPLIFY
 _LONG = 24  # operations of one line at most, about
 
 
-def simplified(roots: Sequence[Node]) -> list[Node]:
-    """Apply the passes of `SIMPLIFY`, which name common parts."""
-    for simplify in SIMPLIFY:
-        roots = simplify(roots)
-    return list(roots)
-
-
 def without_sign(node: Node) -> tuple[bool, Node]:
-    """Return whether an expression is negative, and the expression without its sign."""
+    """Return whether an expression has a minus sign, and the expression without the sign."""
     number, rest = split(node)
     if number >= 0:
         return False, node
@@ -28,9 +21,9 @@ def without_sign(node: Node) -> tuple[bool, Node]:
 
 
 def operands(node: Node) -> list[Node]:
-    """Return the operands of an expression, each as often as the source has it.
+    """Return the operands of an expression as it is printed, each as often as the source has it.
 
-    Signs do not count; powers are products of powers, or reciprocals.
+    A sign is no operand. Powers are printed as products of powers, or as reciprocals.
     """
     graph = node.graph
     if node.op == "add":
@@ -54,10 +47,10 @@ def operands(node: Node) -> list[Node]:
 
 @dataclass
 class Assignments:
-    """Assignments in order, and results in terms of them."""
+    """Assignments to local variables in order, and results in terms of the variables."""
 
-    names: dict[Node, str]  # local variables of expressions
-    steps: list[list[Node]]  # expressions with a local variable, in order, by phase
+    names: dict[Node, str]  # the local variable of an expression
+    steps: list[list[Node]]  # for each phase, the expressions that get a local variable, in order
     results: list[Node]
 
 
@@ -67,13 +60,16 @@ def make_block(
     num_phases: int = 1,
     reserved: Sequence[str] = (),
 ) -> Assignments:
-    """Choose local variables.
+    """Simplify expressions, and choose local variables for their parts.
 
-    An expression gets one if it has a name in the text, is used more than once, is long, or is used
-    in a later phase than it can be computed in. `phases` has the first phase in which a symbol is
-    known, by default 0. Names in `reserved` are not used.
+    An expression gets a local variable if it has a name in the text, is used more than once, is
+    long, or is used in a later phase than it can be computed in. Phases are the parts of a function
+    before, in and after its loops; `phases` has the first phase in which a symbol has its value, by
+    default 0. Names in `reserved` are not used.
     """
-    roots = simplified(results)
+    roots = list(results)
+    for simplify in SIMPLIFY:
+        roots = simplify(roots)
     alias: dict[Node, Node] = {}
     for node in postorder(roots, operands=operands):
         if node.op == "local":
@@ -108,7 +104,7 @@ def make_block(
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
-    """Return the local whose definition is an operand, or the operand."""
+    """Return the local variable of an operand, unless `user` is that variable, or the operand."""
     local = alias.get(a)
     return a if local is None or local is user else local
 

@@ -1,7 +1,7 @@
 """A compiled mechanism: its `Program`, and a `Body` of expressions for each block.
 
-Symbols stand for arguments, see `emit.functions.name_of`, or, `NEVER` and `BOUNDS`, for numbers
-that depend on the precision.
+Symbols of the expressions stand for arguments (`emit.functions.name_of` has their names) or, if
+they are `NEVER` or in `BOUNDS`, for numbers that depend on the precision.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from clhines.simulator.mechanisms.ir.forms import linear_parts
 from clhines.simulator.mechanisms.ir.program import Argument, IonUse, Program
 
 NEVER = "_never"  # infinity: the time of an event that is not sent
-# bounds at which iterations end, in float64 and in float32, whose roundings are larger than the
-# former: first of NEURON's iterations, then of a text's
+# bounds at which iterations end, in float64 and in float32 (whose rounding errors exceed the bounds
+# of float64): first of NEURON's iterations, then of the iterations of texts
 BOUNDS = {
     "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, of a state
     "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of states whose change counts
@@ -32,37 +32,37 @@ BOUNDS = {
 
 @dataclass
 class Loop:
-    """A loop in a block: repeat ``names = values`` while `go_on`.
+    """A loop in a block: repeat the assignments ``names = values`` while `go_on` is true.
 
-    If it solves equations, `equations`, in terms of `names`, vanish at its end: one for each of the
-    first variables. Only derivatives need them.
+    If the loop solves equations, `equations` has expressions in terms of `names` that are 0 at its
+    end, one for each of its first variables. Only derivatives need them.
     """
 
-    names: list[str]  # symbols of its variables inside
-    ends: list[str]  # and after it
-    starts: list[Node]  # values before the first turn
-    values: list[Node] = field(default_factory=list)  # values after a turn
+    names: list[str]  # symbols of its variables inside the loop
+    ends: list[str]  # symbols of its variables after the loop
+    starts: list[Node]  # values of its variables before the first turn
+    values: list[Node] = field(default_factory=list)  # values of its variables after a turn
     go_on: Node | None = None  # set once a turn is complete
-    most: int = 0  # most turns; after that it has failed and results are NaN
+    most: int = 0  # most turns; a loop that needs more has failed, and its results are NaN
     entered: Node | None = None  # whether there is a first turn; None: always
     equations: list[Node] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
-        """Return the conditions of its turns."""
+        """Return the conditions that decide about turns."""
         return [e for e in (self.go_on, self.entered) if e is not None]
 
     def nodes(self) -> list[Node]:
-        """Return all expressions."""
+        """Return the expressions of its values and conditions."""
         return self.starts + self.values + self.decides()
 
     def mapped(self, f: Callable[[Node], Node]) -> Loop:
-        """Apply `f` to its expressions."""
+        """Return the loop with `f` applied to each of `nodes`."""
         go_on, entered = (None if e is None else f(e) for e in (self.go_on, self.entered))
         starts, values = [*map(f, self.starts)], [*map(f, self.values)]
         return replace(self, starts=starts, values=values, go_on=go_on, entered=entered)
 
     def without_unneeded(self, free: Set[str]) -> Loop:
-        """Drop variables that neither the names in `free` nor the loop itself need."""
+        """Drop variables whose ends are not in `free` and which the loop itself does not need."""
         count = len(self.names)
         inside = free_of(self.decides())
         kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
@@ -75,25 +75,22 @@ class Loop:
         some = sorted(kept)
         names, ends = ([column[k] for k in some] for column in (self.names, self.ends))
         starts, values = ([column[k] for k in some] for column in (self.starts, self.values))
-        whole = kept >= {*range(len(self.equations))}
-        equations = self.equations if whole else []
-        return replace(
-            self, names=names, ends=ends, starts=starts, values=values, equations=equations
-        )
+        new = replace(self, names=names, ends=ends, starts=starts, values=values)
+        return new if kept >= {*range(len(self.equations))} else replace(new, equations=[])
 
 
 @dataclass
 class Body:
-    """Results of a block, variables that it writes, and its loops."""
+    """The expressions of a block: its results, the variables that it writes, and its loops."""
 
     results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
-    writes: dict[str, Node] = field(default_factory=dict)  # by name, in order
+    writes: dict[str, Node] = field(default_factory=dict)  # values of variables by name, in order
     loops: list[Loop] = field(default_factory=list)  # each may use the ends of earlier loops
     comment: str = ""  # comment of the function, if it is not the usual one
     suffix: str = ""  # end of the function's name, if it is not the block's name
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
-        """Return the expressions of the results, of some variables, and of the loops for both."""
+        """Return the expressions of results, of variables in `wanted`, and of loops for both."""
         nodes = [node for _, _, node in self.results]
         nodes += [self.writes[name] for name in wanted if name in self.writes]
         for loop in self.needed_loops(nodes):
@@ -101,16 +98,16 @@ class Body:
         return nodes
 
     def free(self, wanted: Iterable[str]) -> set[str]:
-        """Return the symbols on which the results and some variables depend."""
+        """Return the symbols on which the results and the variables in `wanted` depend."""
         return free_of(self.nodes(wanted))
 
     def every(self) -> list[Node]:
-        """Return all expressions."""
+        """Return all expressions of the block."""
         nodes = [*(node for _, _, node in self.results), *self.writes.values()]
         return nodes + [node for loop in self.loops for node in loop.nodes()]
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
-        """Return the loops that expressions need, without unneeded variables."""
+        """Return the loops on which expressions depend, without variables that none needs."""
         free = free_of(roots)
         needed: list[Loop] = []
         for loop in reversed(self.loops):
@@ -120,7 +117,7 @@ class Body:
         return needed[::-1]
 
     def mapped(self, f: Callable[[Node], Node]) -> Body:
-        """Apply `f` to its expressions."""
+        """Return the body with `f` applied to each expression."""
         results = [(role, name, f(node)) for role, name, node in self.results]
         writes = {name: f(node) for name, node in self.writes.items()}
         return replace(
@@ -136,12 +133,12 @@ class Compiled:
     bodies: Mapping[str, Body]
     about: tuple[str, ...] = ()  # lines of its description
     shown: tuple[str, ...] = ()  # blocks whose statements belong to the description
-    constant: bool = False  # i is linear in v and depends on parameters alone: summed once
+    constant: bool = False  # i is linear in v and depends on parameters alone: models sum it once
     pointers: Mapping[str, str] = field(default_factory=dict)  # symbol of each pointer
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return the printed source for a key, or print it; InputError if it is too large."""
+        """Return the source kept for a key, else that of `make`; InputError if it is too large."""
         if key not in self.printed:
             try:
                 self.printed[key] = make()
@@ -151,7 +148,7 @@ class Compiled:
         return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function, which also returns `outputs`."""
+        """Return the arguments of a block's function; it returns the variables `outputs`, too."""
         if not isinstance(block, str) or block not in self.program.blocks:
             blocks = ", ".join(self.program.blocks)
             raise InputError(
@@ -165,20 +162,20 @@ class Compiled:
         return arguments_of(self.program, self.pointers, block, self.bodies[block], kept)
 
     def adds(self, block: str, state: str) -> bool | None:
-        """Whether a block adds to a state; None where it does anything else with the state."""
+        """Return whether a block adds to a state; None if it uses the state in any other way."""
         body = self.bodies.get(block, Body())
         others = replace(body, writes={k: e for k, e in body.writes.items() if k != state})
-        value = body.writes.get(state)
-        parts = None if value is None else linear_parts(value, state)
         if any(node.uses(state) for node in others.every()):
             return None
+        value = body.writes.get(state)
         if value is None:
             return False
+        parts = linear_parts(value, state)
         is_sum = parts is not None and parts[1] is value.graph.one
         return parts[0] is not value.graph.zero if parts is not None and is_sum else None
 
     def free(self, block: str) -> set[str]:
-        """Return the symbols on which a block's results and states depend."""
+        """Return the symbols on which a block's results and new states depend."""
         return self.bodies[block].free([q.name for q in self.program.states])
 
     @cached_property
@@ -207,9 +204,9 @@ class Compiled:
 
     @cached_property
     def reads_first_currents(self) -> bool:
-        """Whether the first step may read initial results of `current` before it computes them.
+        """Whether blocks may read results of `current` before the first step computes them.
 
-        If not, the initial state needs currents only for users.
+        If not, only users need the currents of the initial state.
         """
         blocks, currents = self.program.blocks, {f"i{ion.name}" for ion in self.program.ions}
         of_current = [a for a in blocks.get("current", ()) if a.direction != "in"]
@@ -236,7 +233,7 @@ class Compiled:
 def arguments_of(
     program: Program, pointers: Mapping[str, str], block: str, body: Body, kept: set[str]
 ) -> tuple[Argument, ...]:
-    """Return the arguments of a block's function, which returns the variables in `kept`."""
+    """Return the arguments of a block's function, which sets the variables in `kept`."""
     free = body.free(kept)
     role_names = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
     arguments = [Argument(role, name) for role, name in role_names.items() if role in free]
@@ -257,18 +254,14 @@ def arguments_of(
 def _pointers(body: Body, free: set[str], pointers: Mapping[str, str]) -> list[Argument]:
     steered = {name for role, name, _ in body.results if role == "steer"}
     return [
-        Argument(
-            "steered" if name in steered else "pointer",
-            name,
-            symbol="" if symbol == name else symbol,
-        )
-        for name, symbol in pointers.items()
+        Argument("steered" if p in steered else "pointer", p, symbol="" if symbol == p else symbol)
+        for p, symbol in pointers.items()
         if symbol in free
     ]
 
 
 def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument]:
-    """Return the random streams that a block reads, and the counts of words that it draws."""
+    """Return the arguments for random streams: streams, and counts of the words drawn."""
     drawn = {name for role, name, _ in body.results if role == "drawn"}
     arguments = []
     for name in random:
@@ -280,7 +273,7 @@ def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument
 
 
 def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argument]:
-    """Return the states that a block reads or sets, then the outputs that it sets."""
+    """Return the arguments for states that a block reads or sets, then for outputs."""
     arguments = []
     for key in states:
         if key in kept:
@@ -291,7 +284,7 @@ def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argumen
 
 
 def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:
-    """Return the variables of ions among a block's arguments."""
+    """Return the arguments for variables of ions; the block reads the symbols in `free`."""
     arguments = []
     written = {name for role, name, _ in body.results if role == "ion"}
     for ion in ions:

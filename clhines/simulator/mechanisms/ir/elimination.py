@@ -26,12 +26,13 @@ def exponential_euler(
 def solved(
     matrix: Entries, right: dict[str, Node], named: Callable[[str, Node], Node]
 ) -> dict[str, Node]:
-    """Solve a linear system of expressions by Gaussian elimination.
+    """Solve a linear system of expressions by Gaussian elimination; return the unknowns by name.
 
-    The next unknown is the one whose row and column have the fewest other entries (Markowitz), for
-    little fill-in. Rows are exchanged only if all remaining diagonal entries are 0 for any values
-    of symbols. `matrix` has the nonzero entries, and the diagonal, by row; `named` names an
-    expression, which is then computed once. ExpressionError if the system is singular or too large.
+    `matrix` has the nonzero entries, and the diagonal, by row and column. `named` names an
+    expression, so that it is computed once. For little fill-in the unknown that is eliminated next
+    is the one whose row and column have the fewest other entries (Markowitz). Rows are exchanged
+    only if all remaining diagonal entries are 0 for any values of the symbols. ExpressionError if
+    the system is singular or too large.
     """
     rows = {row: dict(entries) for row, entries in matrix.items()}
     b, left, order, products = dict(right), list(rows), list[str](), 0
@@ -61,7 +62,7 @@ def solved(
 
 
 def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
-    """Return the next unknown; exchange rows if all remaining diagonal entries are 0."""
+    """Return the unknown to eliminate next; exchange rows if all diagonal entries left are 0."""
 
     def fill(name: str) -> int:
         column = sum(name in rows[row] for row in left) - 1
@@ -79,7 +80,7 @@ def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
 def _substituted(
     rows: Entries, b: dict[str, Node], order: list[str], named: Callable[[str, Node], Node]
 ) -> dict[str, Node]:
-    """Solve a triangular system, from the last unknown back."""
+    """Solve a triangular system by substitution; `order` has the unknowns as eliminated."""
     x: dict[str, Node] = {}
     for name in reversed(order):
         others = [rows[name][c] * x[c] for c in x if c in rows[name]]

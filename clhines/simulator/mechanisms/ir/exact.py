@@ -72,7 +72,7 @@ def total(numbers: list[Fraction]) -> Fraction:
 
 
 def power(base: Fraction, exponent: Fraction) -> Fraction:
-    """Return a power; ExpressionError if it is too large, NotRealError if no finite real number."""
+    """Return a power; NotRealError if it is no finite real number, ExpressionError if too large."""
     if (base == 0 and exponent < 0) or (base < 0 and exponent.denominator != 1):
         raise NotRealError("a power")
     if base == 0 or exponent == 0:
@@ -100,7 +100,7 @@ def _decimal(x: Fraction) -> Decimal:
 
 
 def exp(x: Fraction) -> Fraction:
-    """Return e to the power of x."""
+    """Return e to the power of x; ExpressionError if it is out of range."""
     if abs(x) > 900:
         raise ExpressionError(f"a number is too {'large' if x > 0 else 'small'}")
     with localcontext() as context:
@@ -109,7 +109,7 @@ def exp(x: Fraction) -> Fraction:
 
 
 def log(x: Fraction) -> Fraction:
-    """Return the natural logarithm of a positive number."""
+    """Return the natural logarithm of x; NotRealError if x is not positive."""
     if x <= 0:
         raise NotRealError("a logarithm")
     with localcontext() as context:
@@ -118,7 +118,6 @@ def log(x: Fraction) -> Fraction:
 
 
 def sign(x: Fraction) -> Fraction:
-    """Return -1, 0 or 1."""
     return Fraction((x > 0) - (x < 0))
 
 
@@ -129,7 +128,7 @@ FUNCTIONS: dict[str, Callable[[Fraction], Fraction]] = {
 
 @lru_cache(maxsize=4)
 def bernoulli_numbers(count: int) -> list[Fraction]:
-    """Bernoulli's numbers B_0 to B_(count - 1)."""
+    """Return Bernoulli's numbers B_0 to B_(count - 1)."""
     result: list[Fraction] = []
     for m in range(count):
         rest = sum((math.comb(m + 1, k) * b for k, b in enumerate(result)), Fraction(0))

@@ -1,8 +1,9 @@
 """Expressions as a graph (hash-consed): each distinct expression is one immutable node.
 
 Algorithms cache results by node and take time in proportion to the number of nodes. Sums and
-products have a light normal form: short nested ones are flattened, equal terms and equal bases are
-collected, numbers are exact. Only a number times a short sum is multiplied out.
+products have a light normal form: short sums inside sums are flattened, and so are products; equal
+terms and equal bases are collected; numbers are exact. Only a number times a short sum is
+multiplied out.
 
 An expression with a name is a ``local`` node around its definition. It is never flattened into
 other expressions, so formulas do not grow with their definitions.
@@ -27,15 +28,16 @@ STEPS = frozenset(("sign", "floor", "ceil", "entry"))  # functions whose slope i
 
 
 class Node:
-    """An expression.
+    """An expression: an operation `op` on the expressions `args`.
 
     `op` is ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
     ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``, ``place`` in a
     table, ``lookup`` of a value there; or, without a derivative, ``grown`` (with its number of
     terms if that is small), ``entry`` of a row, a function of C, ``random_count`` or a function of
-    `random123`. In `args`, a product has its number first, a sum last; a local has its definition.
-    `index` is the node's number in its graph, larger than its children's; `mask` has a bit for each
-    symbol on which it depends, see `Graph.bits`.
+    `random123`. A product has its numeric factor as its first argument, a sum its numeric term as
+    its last, a local its definition. `index` is the node's number in its graph, larger than its
+    arguments' numbers. `mask` has a bit for each symbol on which the node depends, see
+    `Graph.bits`.
     """
 
     __slots__ = ("args", "graph", "index", "mask", "name", "op", "value")
@@ -54,17 +56,15 @@ class Node:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number."""
         return self.op == "number"
 
     def uses(self, *names: str) -> bool:
-        """Whether it depends on one of the symbols."""
-        bits = self.graph.bits
-        return any(self.mask & bits.get(name, 0) for name in names)
+        """Return whether the expression depends on one of the symbols with these names."""
+        return any(self.mask & self.graph.bits.get(name, 0) for name in names)
 
     @property
     def free(self) -> set[str]:
-        """Names of the symbols that it depends on."""
+        """Names of the symbols on which the expression depends."""
         return free_of([self])
 
     def __add__(self, other: Node | int) -> Node:
@@ -108,9 +108,9 @@ def free_of(nodes: Iterable[Node]) -> set[str]:
 
 
 class Graph:
-    """The nodes of a mechanism, `count` so far.
+    """The expressions of a mechanism, `count` nodes so far.
 
-    `bits` has each symbol's bit in the masks of nodes, `symbols` has the names by bit.
+    `bits` has each symbol's bit in the masks of nodes, `symbols` the symbols' names by bit.
     """
 
     def __init__(self) -> None:
@@ -139,15 +139,13 @@ class Graph:
     # ------------------------------------------------------------------------------ leaves
 
     def number(self, x: Fraction | int) -> Node:
-        """Return a number."""
         return self._make("number", value=exact.bounded(Fraction(x)))
 
     def node(self, x: Node | Fraction | int) -> Node:
-        """Return a node for a node or a number."""
+        """Return a node unchanged, or a number as a node."""
         return x if isinstance(x, Node) else self.number(x)
 
     def symbol(self, name: str) -> Node:
-        """Return a symbol."""
         node = self._make("symbol", name=name)
         if not node.mask:
             node.mask = self.bits[name] = 1 << len(self.bits)
@@ -164,7 +162,7 @@ class Graph:
         return self._make("local", (definition,), name)
 
     def copied(self, roots: Iterable[Node]) -> dict[Node, Node]:
-        """Copy expressions of another graph into this one, in the same order."""
+        """Copy expressions of another graph into this one; return the copies by their originals."""
         copies: dict[Node, Node] = {}
         for node in sorted(postorder(roots), key=lambda node: node.index):
             if node.op == "symbol":
@@ -177,7 +175,6 @@ class Graph:
     # ---------------------------------------------------------------------- sums, products
 
     def add(self, terms: Iterable[Node]) -> Node:
-        """Return a sum."""
         factors_of: dict[Node, list[Fraction]] = {}
         for term in self._flat("add", terms):
             factor, rest = split(term)
@@ -198,7 +195,7 @@ class Graph:
                 yield a
 
     def scaled(self, factor: Fraction, rest: Node) -> Node:
-        """Return a number times an expression without a number, not multiplied out."""
+        """Return ``factor * rest`` without multiplying out; `rest` has no numeric factor."""
         if factor == 1:
             return rest
         if rest is self.one:
@@ -207,7 +204,6 @@ class Graph:
         return self._make("mul", (self.number(factor), *args))
 
     def mul(self, factors: Iterable[Node]) -> Node:
-        """Return a product."""
         number = Fraction(1)
         exponents: dict[Node, Node] = {}
         for factor in self._flat("mul", factors):
@@ -236,36 +232,34 @@ class Graph:
         return self.scaled(number, rest)
 
     def power(self, base: Node, exponent: Node) -> Node:
-        """Return a power."""
-        if not exponent.is_number:
-            if base.is_number and base.value > 0:
-                return self.call("exp", self.number(exact.log(base.value)) * exponent)
-            if base.op == "exp":
-                return self.call("exp", base.args[0] * exponent)
-            return self._make("pow", (base, exponent))
         value = exponent.value
-        whole = value.denominator == 1
+        whole = exponent.is_number and value.denominator == 1
         if whole and abs(value) > MAX_POWER:
             shown = str(value) if abs(value) < 10**12 else "of so many digits"
             raise ExpressionError(f"power {shown} is too large; expected at most {MAX_POWER}")
-        if value in (0, 1):
-            return base if value == 1 else self.one
-        if base.is_number:
+        if whole and value in (0, 1):
+            return base if value else self.one
+        if base.is_number and exponent.is_number:
             return self.number(exact.power(base.value, value))
+        if base.is_number and base.value > 0:
+            return self.call("exp", self.number(exact.log(base.value)) * exponent)
         if base.op == "exp":
-            return self.call("exp", exponent * base.args[0])
-        if base.op == "pow" and whole:
+            return self.call("exp", base.args[0] * exponent)
+        return self._whole_power(base, exponent) if whole else self._make("pow", (base, exponent))
+
+    def _whole_power(self, base: Node, exponent: Node) -> Node:
+        if base.op == "pow":
             return self.power(base.args[0], base.args[1] * exponent)
-        if base.op == "mul" and whole and len(base.args) <= _SHORT:
+        if base.op == "mul" and len(base.args) <= _SHORT:
             return self.mul([self.power(a, exponent) for a in base.args])
-        if base.op == "abs" and whole and value % 2 == 0:
+        if base.op == "abs" and exponent.value % 2 == 0:
             return self.power(base.args[0], exponent)
         return self._make("pow", (base, exponent))
 
     # --------------------------------------------------------------------------- functions
 
     def call(self, name: str, *args: Node) -> Node:
-        """Return a call of a function, whose `op` is `name`."""
+        """Return the call of a function as a node whose `op` is `name`."""
         if name in exact.FUNCTIONS and args[0].is_number:
             return self.number(exact.FUNCTIONS[name](args[0].value))
         if name in ("floor", "ceil") and args[0].is_number:
@@ -277,12 +271,11 @@ class Graph:
         return self._make(name, args)
 
     def lookup(self, table: str, column: int, columns: int, n: int, place: Node) -> Node:
-        """Return a column of a table of n + 1 rows at a place, 0 to n."""
+        """Return a column of a table with n + 1 rows, interpolated at a place from 0 to n."""
         numbers = [self.number(k) for k in (column, columns, n)]
         return self._make("lookup", (place, self.symbol(table), *numbers))
 
     def sqrt(self, x: Node) -> Node:
-        """Return a square root."""
         return self.power(x, self.number(Fraction(1, 2)))
 
     def less(self, a: Node, b: Node, or_equal: bool = False) -> Node:
@@ -315,7 +308,7 @@ class Graph:
     # ---------------------------------------------------------------------------- rewriting
 
     def rebuilt(self, node: Node, args: tuple[Node, ...]) -> Node:
-        """Return a node with other arguments."""
+        """Return the operation of a node on other arguments, in normal form."""
         if all(a is b for a, b in zip(args, node.args, strict=True)):
             return node
         op = node.op
@@ -333,7 +326,7 @@ class Graph:
         return self.where(*args) if op == "where" else self.call(op, *args)
 
     def replaced(self, roots: Iterable[Node], replacements: dict[Node, Node]) -> list[Node]:
-        """Replace nodes in expressions; `replacements` also caches all results."""
+        """Replace nodes in expressions; results are added to `replacements`, by node."""
         roots, mask = list(roots), 0
         for node in replacements:
             mask |= node.mask
@@ -346,7 +339,7 @@ class Graph:
         return [replacements[root] for root in roots]
 
     def slope(self, root: Node, name: str) -> Node:
-        """Return the derivative by a symbol."""
+        """Return the derivative of an expression by the symbol `name`."""
         slopes = self._slopes.setdefault(name, {})
         bit = self.bits.get(name, 0)
         for node in postorder([root], stop=slopes, mask=bit):
@@ -382,7 +375,7 @@ class Graph:
         return self.outer(node) * slopes[0]
 
     def outer(self, node: Node) -> Node:
-        """Return the derivative of a function by its first argument."""
+        """Return the derivative of the function that a node calls by its first argument."""
         x = node.args[0]
         if node.op == "exp":
             return node
@@ -404,7 +397,7 @@ class Graph:
 
 
 def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
-    """Return a polynomial, the constant first."""
+    """Return a polynomial in x whose `coefficients` have the constant first."""
     total = graph.zero
     for c in reversed(coefficients):
         total = total * x + graph.number(c)
@@ -412,10 +405,11 @@ def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
 
 
 def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
-    """Return the derivative of W, ``(exp(b*h) - 1) / b``, by b; ``exp(b*h)`` is ``1 + b*W``."""
+    """Return the derivative of ``weight(b, h) = (exp(b*h) - 1)/b`` by b."""
     z = graph.local("_z", b * h)
     near = h**2 * _series(graph, [Fraction(k + 1, math.factorial(k + 2)) for k in range(15)], z)
     weight = graph.local("_weight", graph.call("weight", b, h))  # no factor that `relax` knows
+    # exp(b*h) is 1 + b*weight
     far = (h * (graph.one + b * weight) - weight) / b
     return graph.where(graph.less(graph.call("abs", z), graph.number(Fraction(1, 2))), near, far)
 
@@ -468,9 +462,10 @@ def postorder(
     mask: int | None = None,
     operands: Callable[[Node], Sequence[Node]] | None = None,
 ) -> Iterator[Node]:
-    """Yield each node once, operands before their users; by default operands are arguments.
+    """Yield each node of expressions once, operands before the nodes that use them.
 
-    Do not descend below nodes in `stop` or, with `mask`, below nodes without its symbols.
+    By default a node's operands are its arguments. Do not descend below nodes in `stop` or, with
+    `mask`, below nodes that depend on none of its symbols.
     """
     seen: set[Node] = set()
     for root in roots:

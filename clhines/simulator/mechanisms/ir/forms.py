@@ -1,4 +1,4 @@
-"""Expressions as linear forms in some symbols, and as sums of multiples."""
+"""Write expressions as linear forms in some symbols, or as sums of multiples; reduce quotients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LinearForm:
 
 
 def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
-    """Return an expression as a form that is jointly linear in some symbols, or None."""
+    """Return an expression as a linear form in the symbols `names`; None if it is not linear."""
     graph = e.graph
     mask = 0
     for name in names:
@@ -36,7 +36,7 @@ def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
 
 
 def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
-    """Return ``a`` and ``b`` of ``rate = a + b * symbol``, or None if the rate is not linear."""
+    """Return ``a`` and ``b`` of ``rate = a + b*x`` for symbol x, `name`; None if not linear."""
     form = linear_form(rate, [name])
     return None if form is None else (form.constant, form.coefficients.get(name, rate.graph.zero))
 
@@ -74,7 +74,7 @@ def _linear(node: Node, mask: int, forms: dict[Node, LinearForm | None]) -> Line
 
 
 def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) -> bool:
-    """Whether each value is its own symbol plus symbol `name` times a factor of parameters."""
+    """Return whether each value is its key's symbol plus a factor of parameters times `name`."""
     for key, value in values.items():
         form = linear_form(value, [name])
         if form is None or form.constant.definition is not value.graph.symbol(key):
@@ -89,13 +89,12 @@ def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) 
 
 @dataclass(frozen=True)
 class Multiples:
-    """``shift + sum of factors[x] * x`` with numbers; no x is a sum or a multiple."""
+    """``shift + sum of factors[x] * x``; `shift` and factors are numbers, no x is a sum."""
 
     shift: Fraction
     factors: dict[Node, Fraction]
 
     def minus(self, other: Multiples) -> Multiples:
-        """Return the difference."""
         factors = dict(self.factors)
         for x, factor in other.factors.items():
             factors[x] = exact.total([factors.get(x, Fraction(0)), -factor])
@@ -103,16 +102,15 @@ class Multiples:
         return Multiples(shift, {x: f for x, f in factors.items() if f})
 
     def node(self, graph: Graph) -> Node:
-        """Return the sum as an expression."""
         terms = [graph.scaled(f, x) for x, f in self.factors.items()]
         return graph.add([*terms, graph.number(self.shift)])
 
 
 def multiples(e: Node) -> Multiples | None:
-    """Return an expression as a sum of multiples, names expanded; None if it is too long.
+    """Return an expression as a sum of multiples; None if it is too long.
 
-    Sums inside products get a positive first term, so that ``a - b`` and ``b - a`` are multiples of
-    the same expression.
+    Expressions with a name are replaced by their definitions. Sums inside products get a positive
+    first term, so that ``a - b`` and ``b - a`` are multiples of the same expression.
     """
     graph = e.graph
     shift, factors = [Fraction(0)], dict[Node, list[Fraction]]()
@@ -142,7 +140,7 @@ def multiples(e: Node) -> Multiples | None:
 
 
 def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
-    """Move the signs of sums out of a product."""
+    """Move the signs of sums out of a product; return the sign and the rest."""
     if x.op != "mul":
         return 1, x
     sign, args = 1, []
@@ -157,10 +155,10 @@ def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
 
 
 def without_quotients(e: Node) -> Node:
-    """Reduce quotients in a product.
+    """Reduce the quotients in a product.
 
-    ``1/tau`` with ``tau = 1/(a + b)`` is ``a + b``; ``m_inf*(a + b)`` with ``m_inf = a/(a + b)`` is
-    ``a``.
+    ``1/tau`` with ``tau = 1/(a + b)`` becomes ``a + b``; ``m_inf*(a + b)`` with ``m_inf = a/(a +
+    b)`` becomes ``a``.
     """
     graph = e.graph
     factors = list(e.args) if e.op == "mul" else [e]

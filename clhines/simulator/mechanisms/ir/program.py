@@ -1,12 +1,12 @@
 """A mechanism as engines see it, in the same form for both languages.
 
 `Program` has the variables of an instance and the blocks. `Argument` describes an argument of a
-block's function, so that templates and the reference call by descriptor.
+block's function: templates and the reference engine write their calls by these descriptions.
 
 The function of a block is ``NAME_block(...)`` with the arguments of ``Mechanism.calls(block)`` in
 order. In OpenCL arguments of direction ``in`` are values, ``out`` and ``inout`` are pointers. The
-NumPy twin takes all ``in`` and ``inout`` by value and returns a tuple of all ``out`` and ``inout``,
-both in order.
+NumPy function takes ``in`` and ``inout`` by value and returns a tuple of ``out`` and ``inout``, in
+order.
 
 Blocks are ``initial`` (v, t to states; host only), ``current`` (to i, g, ion currents), ``advance``
 (one step of the states; t of the step's end for NMODL, its begin for texts), ``receive`` (one
@@ -32,8 +32,8 @@ Roles of arguments, and their names:
 - ``flag``: the event's flag, a real.
 - ``i``, ``g``: outward current and its slope.
 - ``noise``: a normal number with variance 1.
-- ``send``: ``k.time`` of `Net.sends` number k, absolute [ms], infinite if it is not sent, and
-  ``k.flag`` if the event has a flag.
+- ``send``: for statement k of `Net.sends`, ``k.time``, the event's time [ms], infinite if no event
+  is sent, and ``k.flag`` if the event has a flag.
 - ``arm``: not 0 if this call arms the WATCH with this number, which disarms all others.
 - ``put``: new value of the variable to which a POINTER points; ``add``: a term that is added to it,
   instance after instance; ``assign``: its new value, set at once, in NEURON's order of mechanisms.
@@ -74,14 +74,14 @@ class Argument:
     role: str
     name: str
     direction: str = "in"  # ``in``, ``out`` or ``inout``
-    symbol: str = ""  # name in functions, if it differs from the role's default
+    symbol: str = ""  # name in source, if it differs from the role's default
 
 
 @dataclass(frozen=True)
 class Quantity:
     """A parameter or a state: name, unit, and default in this unit."""
 
-    name: str  # in functions
+    name: str  # name in source
     unit: str
     default: float = 0.0
     is_global: bool = False  # all instances have the same value
@@ -91,21 +91,21 @@ class Quantity:
 
 @dataclass(frozen=True)
 class IonUse:
-    """Use of an ion, as ``ca``, and of its variables, as ``cai``, ``eca``."""
+    """The variables of an ion that a mechanism reads and writes: of ``ca``, ``cai``, ``eca`` ..."""
 
     name: str
-    valence: float | None = None  # if the file has one
+    valence: float | None = None  # None if the file has none
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Table:
-    """A look-up table with ``n + 1`` equidistant rows from low to high.
+    """A look-up table with ``n + 1`` rows at equidistant x from low to high.
 
-    Block ``grid_NAME`` computes low and high from parameters, block ``table_NAME`` the columns at
-    x. The rows' x are added up as in NEURON: ``x += dx`` with ``dx = (high - low)/n``. A `made`
-    table has no such blocks.
+    Block ``grid_NAME`` computes low and high from parameters, block ``table_NAME`` the columns of a
+    row from its x. As in NEURON x is added up: ``x += dx`` with ``dx = (high - low)/n``. A table
+    that NEURON has made, `made`, has no such blocks.
     """
 
     name: str
@@ -118,14 +118,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Net:
-    """Events of a mechanism.
+    """The events that a mechanism receives and sends.
 
     `sends` has the kinds of the statements that send, of ``initial``, then of ``receive``, in the
     order of the text: ``self`` for net_send, ``move`` for net_move, ``event`` for net_event.
-    `for_netcons` is the number of blocks ``for_netcons0`` ...; each is called for every connection
-    of the instance, with that connection's weights as ``other_weight``, before ``receive`` and with
-    its other arguments. All see the event's own weights as before these calls; ``receive`` writes
-    back its ``out`` and ``inout`` weights only.
+    `for_netcons` is the number of blocks ``for_netcons0`` ...: before an event's ``receive``, each
+    is called for every connection of the instance, with this connection's weights as
+    ``other_weight`` and otherwise with the arguments of ``receive``. The calls do not change the
+    event's own weights: ``receive`` writes back its ``out`` and ``inout`` weights only.
     """
 
     weights: tuple[str, ...]  # arguments of NET_RECEIVE
@@ -138,13 +138,13 @@ class Net:
 
     @property
     def emits(self) -> bool:
-        """Whether other cells can listen to it."""
+        """Whether an instance can be the source of connections."""
         return "event" in self.sends
 
 
 @dataclass(frozen=True)
 class Spike:
-    """Spikes of a text: numbers, or names of parameters, in mV and ms."""
+    """A text's threshold and reset [mV] and refractory time [ms]: numbers or parameters' names."""
 
     threshold: str | float
     reset: str | float
@@ -162,7 +162,7 @@ class Program:
     name: str
     kind: str  # ``density``, ``point`` or ``artificial``
     parameters: tuple[Quantity, ...]
-    states: tuple[Quantity, ...]  # kept from block to block, with values before ``initial``
+    states: tuple[Quantity, ...]  # kept from block to block; defaults are before ``initial``
     outputs: tuple[Quantity, ...] = ()  # computed for users to record
     ions: tuple[IonUse, ...] = ()
     pointers: tuple[str, ...] = ()
@@ -180,23 +180,23 @@ class Program:
     last: tuple[str, ...] = ()  # each block reads the value of the last instance
     begun: tuple[str, ...] = ()  # the last INITIAL sets them
     spike: Spike | None = None  # a spiking soma, whose threshold is the cell's
-    late: tuple[str, ...] = ()  # v or variables that events except WATCH's may set
-    electrode: bool = False  # its current is an electrode's; `i` is outward all the same
+    late: tuple[str, ...] = ()  # v or variables that events may set; events of WATCH do not count
+    electrode: bool = False  # whether its current is an electrode's; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
 
     @property
     def steered(self) -> tuple[str, ...]:
-        """POINTERs to weights of other connections that events set."""
+        """POINTERs to weights of other connections, which events set."""
         return self._pointers_by("steer")
 
     @property
     def written(self) -> tuple[str, ...]:
-        """POINTERs to variables that blocks set or add to."""
+        """POINTERs to variables that blocks set, or to which blocks add."""
         return self._pointers_by("put", "add")
 
     @property
     def assigned(self) -> tuple[str, ...]:
-        """POINTERs, among `pointers`, to variables that blocks set at once."""
+        """POINTERs to variables that blocks set while other mechanisms advance; see ``assign``."""
         return self._pointers_by("assign")
 
     def _pointers_by(self, *roles: str) -> tuple[str, ...]:
@@ -210,14 +210,14 @@ class Program:
 
     @property
     def received(self) -> tuple[str, ...]:
-        """Variables that events set."""
+        """States and outputs that events set."""
         arguments = self.blocks.get("receive", ())
         written = (a for a in arguments if a.role in ("state", "output") and a.direction != "in")
         return tuple(a.name for a in written)
 
     @property
     def sets_weights(self) -> bool:
-        """Whether events set weights, or FOR_NETCONS those of other connections."""
+        """Whether events set the weights of their own or of other connections."""
         later = (arguments for b, arguments in self.blocks.items() if b != "net_initial")
         return any(
             a.role in ("weight", "other_weight") and a.direction != "in"
@@ -232,11 +232,11 @@ class Program:
 
     @cached_property
     def defaults(self) -> dict[str, float]:
-        """Default of each parameter."""
+        """Default of each parameter, by name."""
         return {q.name: q.default for q in self.parameters}
 
     def heading(self, path: str = "") -> list[str]:
-        """Return the first lines of its description: name, kind and parameters."""
+        """Return the first lines of a description: name, kind, the file's path, and parameters."""
         lines = [f"{self.name}: {self.kind} mechanism" + (f" ({path})" if path else "")]
         for q in self.parameters:
             shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
@@ -245,7 +245,7 @@ class Program:
 
     @property
     def of_ions(self) -> list[str]:
-        """Lines about ions in its description."""
+        """Lines about ions for a description."""
         lines = []
         for ion in self.ions:
             does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
@@ -267,23 +267,23 @@ class Program:
 
     @cached_property
     def begins(self) -> dict[str, float]:
-        """Default, before INITIAL, of each state that users may set."""
+        """Default before INITIAL of each state that users may set, by name."""
         return {q.name: q.default for q in self.states if q.is_given}
 
     @cached_property
     def settable(self) -> dict[str, float]:
-        """Default of each parameter and state that users may set."""
+        """Default of each parameter and state that users may set, by name."""
         return {**self.defaults, **self.begins}
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """Unit of each parameter and state; may be empty."""
+        """Unit of each parameter and state, by name; empty if it has none."""
         quantities = (*self.parameters, *self.states)
         return {q.name: q.unit for q in quantities if q.name not in (HIDDEN, HELD)}
 
 
 def unread_states(blocks: Mapping[str, tuple[Argument, ...]]) -> tuple[str, ...]:
-    """Return the states that ``advance`` sets and only blocks on the host read or set otherwise."""
+    """Return the states that ``advance`` sets and that no other block on the device uses."""
     on_host = ("initial", "before_initial", "after_initial", "net_initial")
     read = {
         a.name

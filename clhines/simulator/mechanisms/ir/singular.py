@@ -17,9 +17,10 @@ _GRID = np.arange(-200, 200.5, 0.5)  # mV, grid of the search for 0/0
 
 
 def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -> bool:
-    """Whether a quotient is within rounding of 0/0 at a value `at` of the only unknown symbol.
+    """Return whether a quotient like ``x/(exp(x) - 1)`` is near 0/0 at a value of a symbol.
 
-    There a quotient as written would be rounding error; ``bernoulli`` is exact.
+    So near, that the quotient as written would be rounding error. `numbers` has the values of all
+    symbols but one; `at` has values of this one.
     """
     for node in postorder(remove_singularities(roots, {})):
         names = node.args[0].free - numbers.keys() if node.op == "bernoulli" else set()
@@ -31,7 +32,7 @@ def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -
 
 
 def value_of(root: Node, numbers: Mapping[str, float]) -> float | None:
-    """Evaluate an expression; None if it has symbols that are not in `numbers`."""
+    """Evaluate an expression; None if it depends on v or on symbols that are not in `numbers`."""
     with np.errstate(all="ignore"):
         values = None if root.uses("v") else _at(root, np.zeros(1), numbers, {})
     return None if values is None else float(values[0])
@@ -40,14 +41,13 @@ def value_of(root: Node, numbers: Mapping[str, float]) -> float | None:
 def singular_point(
     root: Node, defaults: Mapping[str, float], cache: dict[Node, np.ndarray | None]
 ) -> float | None:
-    """Return a voltage within 200 mV of 0 at which a quotient is still 0/0, or None.
+    """Return a voltage from -200 to 200 mV at which a quotient is still 0/0, or None.
 
-    With default parameters, check quotients that depend on v only for changes of the denominator's
-    sign; skip expressions inside ``where``. `cache` has values on the grid, (801,) float64, or
-    None if an expression depends on more than v.
+    Search quotients that depend on v and parameters for changes of the denominator's sign;
+    parameters have their defaults. Skip expressions inside ``where``. `cache` has the values of
+    expressions on the grid of voltages, (801,) float64, or None if they depend on more than v.
     """
-    checked = [node for node in _outside_where(root) if node.op == "mul"]
-    for node in checked:
+    for node in (node for node in _outside_where(root) if node.op == "mul"):
         below = [f for f in node.args if f.op == "pow" and whole_power(f) < 0 and f.uses("v")]
         if not below:
             continue
@@ -83,7 +83,7 @@ def _vanishing(
     defaults: Mapping[str, float],
     cache: dict[Node, np.ndarray | None],
 ) -> float | None:
-    """Return a voltage at which a denominator changes its sign and the numerator vanishes, too."""
+    """Return a voltage at which the denominator `low` changes its sign and the numerator is 0."""
     values = _at(low, _GRID, defaults, cache)
     if values is None or top is None:
         return None
@@ -107,7 +107,7 @@ def _vanishing(
 def _bisect(
     function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Return where a function changes its sign, for many intervals at once."""
+    """Return the points between `low` and `high` at which a function changes its sign."""
     below = (function(low) < 0) | (function(high) > 0)
     for _ in range(60):
         middle = (low + high) / 2
@@ -128,7 +128,7 @@ def _at(
     defaults: Mapping[str, float | np.ndarray],
     cache: dict[Node, np.ndarray | None],
 ) -> np.ndarray | None:
-    """Evaluate an expression at voltages; None if it depends on unknown symbols."""
+    """Evaluate an expression at voltages v; None if it depends on symbols not in `defaults`."""
     numbers: dict[str, float | np.ndarray] = {**defaults, "v": v}
     for node in postorder([e], stop=cache):
         if node not in cache:

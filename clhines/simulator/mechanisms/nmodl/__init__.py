@@ -1,9 +1,9 @@
-"""Compiler of NMODL, the language of NEURON's .mod files, to `Compiled`.
+"""Compiler of NMODL, the language of NEURON's .mod files, to a `Compiled` mechanism.
 
 - `reading` parses a file.
-- A block is executed once, with symbols, and leaves expressions on a `Graph`. `values` has the
-  variables meanwhile, `evaluate` expressions and RANDOM variables, `execute` statements, `loops`
-  WHILE and FROM; `meaning` has methods of SOLVE and other large statements.
+- A block is executed once, with symbols as inputs; the results are expressions on a `Graph`.
+  `execute` executes statements, `loops` WHILE and FROM, `meaning` methods of SOLVE and other large
+  statements; `evaluate` has expressions and RANDOM variables, `values` the variables' values.
 - `bodies` executes all blocks of a file. `blocks` holds them for `passes`, which find parameters,
   states and outputs, and rewrite bodies. `build` makes a `Program`; `Nmodl` has a file's options.
 
@@ -21,7 +21,7 @@
 
 An importer uses a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`), refusals
 (`Refused`, `Rejection`, `NmodlError`), `read`, changes of a file (`FileChanges`), tables
-(`FunctionTable`), and names of values in the other simulator's memory (`MADE`, `GIVEN`, `PICKED`).
+(`FunctionTable`), and names of values that it finds in NEURON's memory (`MADE`, `GIVEN`, `PICKED`).
 """
 
 from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read, rejections

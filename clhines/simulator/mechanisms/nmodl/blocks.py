@@ -1,4 +1,4 @@
-"""The blocks and variables of a file, which passes analyse and rewrite."""
+"""`FileBlocks`: the executed blocks and the variables of a file, which passes rewrite."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from clhines.simulator.mechanisms.nmodl.values import MechanismContext
 
 @dataclass(frozen=True)
 class FileBlocks:
-    """Bodies by block, and variables by their names in functions.
+    """The body of each block of a file, and the file's variables by their names in source.
 
-    Passes fill the fields with a default. `states` keep a value between blocks; users alone read
-    `outputs` and set `parameters`. `alone`, `last` and `begun` are states that all instances share:
-    instances set `alone` in turn, `last` have the last instance's value, and only INITIAL sets
-    `begun`. `unless` are messages, see `guard_draws`.
+    Passes fill the fields with a default. `states` keep a value between blocks; blocks do not read
+    `outputs` and do not set `parameters`. `alone`, `last` and `begun` are states that all instances
+    share: each instance sets `alone` in turn, blocks read the last instance's value of `last`, and
+    only INITIAL sets `begun`. `unless` has messages of refusals, see `guard_draws`.
     """
 
     executed: Bodies
     bodies: Mapping[str, Body]
-    kept: tuple[str, ...]  # variables that POINTERs need as states
-    written: frozenset[str]  # by any block, or by POINTERs
-    needed: frozenset[str] = frozenset()  # by other blocks, results or users
-    live: frozenset[str] = frozenset()  # read by a block before it writes them
+    kept: tuple[str, ...]  # variables to which POINTERs of other files point
+    written: frozenset[str]  # variables that any block, or a POINTER, sets
+    needed: frozenset[str] = frozenset()  # variables that other blocks, results or users need
+    live: frozenset[str] = frozenset()  # variables that a block reads before it sets them
     states: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
@@ -38,11 +38,11 @@ class FileBlocks:
     begun: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     unless: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # outputs of events that set v
+    notes: tuple[str, ...] = ()  # outputs in which events that set v keep values, see `note_sets`
 
     @classmethod
     def of(cls, bodies: Bodies, kept: Iterable[str] = ()) -> FileBlocks:
-        """Return the blocks of a file after its execution."""
+        """Return the blocks of a file that has been executed, before the passes."""
         written = {key for body in bodies.blocks.values() for key in body.writes}
         for name in kept:  # parameters, too, are states then
             written.update(bodies.shared.names.all_elements(name))
@@ -65,12 +65,12 @@ class FileBlocks:
         return self.shared.graph
 
     def with_bodies(self, bodies: Mapping[str, Body]) -> FileBlocks:
-        """Replace the bodies, and find the variables that they need."""
+        """Return these blocks with other bodies, and with the variables that the bodies need."""
         new = replace(self, bodies=bodies)
-        return replace(new, needed=new.found_needed())
+        return replace(new, needed=new._needed())
 
-    def found_needed(self) -> frozenset[str]:
-        """Return variables whose values other blocks, results or users need."""
+    def _needed(self) -> frozenset[str]:
+        """Return the variables whose values other blocks, results or users need."""
         elements, variables = self.names.elements, self.file.variables
         needed = {
             key
@@ -87,11 +87,11 @@ class FileBlocks:
             needed = more
 
     def set_by_pointer(self, role: str) -> set[str]:
-        """Return POINTERs that NET_RECEIVE (``steer``) or BREAKPOINT (``assign``) writes."""
+        """Return the POINTERs that a block sets by results of a role, ``steer`` or ``assign``."""
         return {n for body in self.bodies.values() for r, n, _ in body.results if r == role}
 
     def ordered(self, keys: Iterable[str]) -> tuple[str, ...]:
-        """Return variables in the order of the file."""
+        """Sort variables, given by their names in source, in the order of the file."""
         order = {name: k for k, name in enumerate(self.file.variables)}
         elements = self.names.elements
         return tuple(sorted(keys, key=lambda k: (order[elements[k]], len(k), k)))

@@ -45,20 +45,24 @@ BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SO
 
 @dataclass
 class Bodies:
-    """The bodies of a file's blocks, and data that they share."""
+    """The bodies of a file's blocks, and what their execution found out about the file."""
 
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
     sends: list[str] = field(default_factory=list)  # see `Net.sends`
-    watch_flags: list[float] = field(default_factory=list)
-    netcons: int = 0
-    weights: tuple[str, ...] | None = None
-    late: set[str] = field(default_factory=set)  # see `_Work._set_late`
+    watch_flags: list[float] = field(default_factory=list)  # flag of the event of each WATCH
+    netcons: int = 0  # number of FOR_NETCONS
+    weights: tuple[str, ...] | None = None  # arguments of NET_RECEIVE
+    late: set[str] = field(default_factory=set)  # variables as in `_Work._set_late`
     halved: bool = False  # whether secondorder halves the dt of SOLVE
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do one part and keep its refusals; after skipped VERBATIM only the refusal of that."""
+        """Execute a part of the file, `work`, and keep its refusals.
+
+        If the part has VERBATIM that is not supported, keep the refusals of VERBATIM only: others
+        may follow from the skipped C.
+        """
         refusals = list[Refused]()
         try:
             work()
@@ -77,7 +81,7 @@ def executed(
     function_tables: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
 ) -> Bodies:
-    """Execute all blocks of a file; `function_tables` has the values of each FUNCTION_TABLE."""
+    """Execute all blocks of a file; `Nmodl` describes the options."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, function_tables or {}, draws=draws
     )
@@ -90,7 +94,7 @@ def executed(
 
 
 class _Work:
-    """Parts of the execution of a file."""
+    """Execution of the blocks of a file; each public method executes a part of them."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.bodies, self.shared = bodies, bodies.shared
@@ -99,10 +103,15 @@ class _Work:
         self.initially = list[Sent]()  # events of INITIAL
         self.ion_currents = {f"i{ion.name}" for ion in self.file.ions}
         self.concentrations = self.file.ion_variables - self.ion_currents
+        self.currents = [*self.file.nonspecific]
+        for ion in self.file.ions:
+            self.currents += [name for name in ion.writes if name == f"i{ion.name}"]
+        self.currents += self.file.electrode
 
     def _keep(
         self, block: str, run: Execution, results: Sequence[tuple[str, str, Node]] = ()
     ) -> None:
+        """Add a block's body: `results`, and variables and random streams as `run` left them."""
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
             name = self.names.elements[key]
@@ -112,12 +121,12 @@ class _Work:
                 body.writes[key] = run.values[key]
             elif any(name in ion.writes for ion in self.file.ions):
                 body.results.append(("ion", key, run.values[key]))
-            # else a copy: a variable that is only read does not change for others
+            # else a copy: if a file only READs a variable, others do not see what it sets
         body.results += counts(run)
         self.bodies.blocks[block] = body
 
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
-        """Return a block's effect on the variable to which a POINTER points, as a result."""
+        """Return a result for the value that a block gives to a POINTER, `key`."""
         name = self.names.elements[key]
         if block == STEERING:
             return "steer", name, value
@@ -166,70 +175,58 @@ class _Work:
 
     # --------------------------------------------------------------------------------- current
 
-    def _currents(self) -> list[tuple[str, int]]:
-        """Return the currents, each with the sign that makes it outward.
-
-        If one is an ELECTRODE_CURRENT, NEURON takes all of them for inward.
-        """
-        names = [*self.file.nonspecific]
-        for ion in self.file.ions:
-            names += [name for name in ion.writes if name == f"i{ion.name}"]
-        names += self.file.electrode
-        return [(name, -1 if self.file.electrode else 1) for name in names]
-
     def current(self) -> None:
         body = self.file.main.get("BREAKPOINT")
-        if body is None:
-            return
-        currents = self._currents()
-        if not currents:
-            return  # `advance` executes the block, after the voltages
+        if body is None or not self.currents:
+            return  # without currents `advance` executes the block, after the voltages
         _, statements = split_solves(body.body)
         run = Execution(self.shared, "current")
         run.solve = _nested
         run.body(statements)
         if run.conductances:
-            self._hinted(run, currents)
+            self._hinted(run)
             return
-        total = self._total(run, currents)
+        total = self._total(run)
         again = [key for key in run.writes if key in run.reads] + [*run.drew]
         if again or run.jumps:
-            self._twice(statements, currents)
+            self._twice(statements)
         else:
             self._keep_currents(run, total, lambda _, value: self._slope(value))
 
     def _keep_currents(
         self, run: Execution, total: Node, slope: Callable[[str, Node], Node]
     ) -> None:
-        """Keep the total current and the currents of ions, with ``slope(name, current)`` of each.
+        """Add the body of ``current``: the total current, and the currents of ions.
 
-        The total's name is empty.
+        ``slope(name, value)`` returns di/dv of a current; the name of the total is empty.
         """
         results = [("i", "i", total), ("g", "g", slope("", total))]
-        for name, _ in self._currents():
+        for name in self.currents:
             if name in self.ion_currents:
                 value = run.read(name)
                 results += [("ion", name, value), ("ion_current", name, slope(name, value))]
         self._keep("current", run, results)
 
-    def _hinted(self, run: Execution, currents: Sequence[tuple[str, int]]) -> None:
-        """Take the slopes from CONDUCTANCE statements, as NEURON does without checking them."""
-        graph, sign = self.graph, currents[0][1]
-        conductance = graph.add(value for _, value in run.conductances) * sign
+    def _hinted(self, run: Execution) -> None:
+        """Keep currents with the slopes of CONDUCTANCE, which NEURON does not check, either."""
+        graph = self.graph
+        conductance = self._outward([value for _, value in run.conductances])
 
         def slope(name: str, _: Node) -> Node:
-            ion = name[1:]
-            conductances = (value for of, value in run.conductances if of == ion)
+            conductances = (value for of, value in run.conductances if of == name[1:])
             return graph.add(conductances) if name else conductance
 
-        self._keep_currents(run, self._total(run, currents), slope)
+        self._keep_currents(run, self._total(run), slope)
 
-    def _total(self, run: Execution, currents: Sequence[tuple[str, int]]) -> Node:
-        values = ((run.read(name), sign) for name, sign in currents)
-        return self.graph.add(value if sign > 0 else -value for value, sign in values)
+    def _total(self, run: Execution) -> Node:
+        return self._outward([run.read(name) for name in self.currents])
+
+    def _outward(self, values: Sequence[Node]) -> Node:
+        """Return a sum; with an ELECTRODE_CURRENT NEURON takes all currents for inward."""
+        return self.graph.add(-x if self.file.electrode else x for x in values)
 
     def _slope(self, current: Node) -> Node:
-        """Return di/dv: exact if the current is linear in v, else NEURON's difference quotient."""
+        """Return di/dv: exactly if the current is linear in v, else by NEURON's difference."""
         graph = self.graph
         if not current.uses("v"):
             return graph.zero
@@ -239,21 +236,20 @@ class _Work:
         ahead = graph.replaced([current], {v: v + step})[0]
         return (ahead - current) / step
 
-    def _twice(self, statements: Sequence[Statement], currents: Sequence[tuple[str, int]]) -> None:
-        """Execute at v + 0.001 mV, then, with the variables from there, at v, as NEURON does."""
+    def _twice(self, statements: Sequence[Statement]) -> None:
+        """Execute BREAKPOINT, as NEURON does, at v + 0.001 mV and then, without a reset, at v."""
         graph = self.graph
         first, second = Execution(self.shared, "current"), Execution(self.shared, "current")
         first.solve = second.solve = _nested
         first.overrides["v"] = graph.symbol("v") + graph.number(SLOPE)
         first.body(statements)
-        ahead = {name: first.read(name) for name, _ in currents}
-        i_ahead = self._total(first, currents)
+        ahead = {name: first.read(name) for name in self.currents}
+        ahead[""] = self._total(first)
         second.values, second.reads = dict(first.values), first.reads
         second.loops, second.writes = first.loops, dict(first.writes)
         second.drew, second.jumps = first.drew, None
         second.body(statements)
-        ahead[""] = i_ahead
-        total, step = self._total(second, currents), graph.number(SLOPE)
+        total, step = self._total(second), graph.number(SLOPE)
         self._keep_currents(second, total, lambda name, value: (ahead[name] - value) / step)
 
     # --------------------------------------------------------------------------------- advance
@@ -261,9 +257,8 @@ class _Work:
     def advance(self) -> None:
         run = Execution(self.shared, "advance")
         run.solve = solve
-        body = self._main("BREAKPOINT")
-        solves, others = split_solves(body)
-        if self._currents() or self.file.kind == "artificial":
+        solves, others = split_solves(self._main("BREAKPOINT"))
+        if self.currents or self.file.kind == "artificial":
             others = []  # without currents NEURON executes them after SOLVE, at new voltages
         if solves or others:
             steady = [s for s in solves if s.names[2]]
@@ -298,6 +293,7 @@ class _Work:
     # ---------------------------------------------------------------------------------- events
 
     def _with_arguments(self, run: Execution, arguments: Sequence[str]) -> list[str]:
+        """Declare NET_RECEIVE's arguments; return their keys, an empty one for ``flag``."""
         keys = []
         for name in arguments:
             if name == "flag":  # in NEURON then the event's flag, and not a weight
@@ -349,9 +345,11 @@ class _Work:
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
     def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
-        """Whether an event may set a variable at the end of a step, before thresholds are compared.
+        """Return whether an event may set a variable between the states and the thresholds.
 
-        Events of a WATCH, and events that INITIAL sends without a delay, do not.
+        Events are delivered there, at the end of a step, except events of a WATCH and events that
+        INITIAL sends without a delay. `value` is the variable's value after the event, `received`
+        has the events that NET_RECEIVE sends.
         """
         graph = self.graph
         sent = [s for s in received if s.kind == "self"]
@@ -377,6 +375,7 @@ class _Work:
         return changes
 
     def _netcons(self, run: Execution, block: Block) -> None:
+        """Add a block for each FOR_NETCONS that NET_RECEIVE, `block`, has executed."""
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if "flag" in (*names, *block.arguments):
@@ -411,7 +410,7 @@ class _Work:
         self._keep("watch", inner, results)
 
     def copies(self) -> None:
-        """Refuse WATCH conditions on variables of ions, of which NEURON compares old copies."""
+        """Refuse WATCH conditions on variables of ions: NEURON compares old copies of these."""
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return
@@ -427,7 +426,7 @@ class _Work:
         return left - right if condition[0] in (">", ">=") else right - left
 
     def assigned(self) -> None:
-        """Let INITIAL, and no other block, set the variable that BREAKPOINT sets by a POINTER."""
+        """Let INITIAL assign a POINTER that BREAKPOINT assigns; refuse other blocks that set it."""
         blocks = self.bodies.blocks
         names = {n for b in blocks.values() for role, n, _ in b.results if role == "assign"}
         for block, body in blocks.items():
@@ -470,7 +469,7 @@ class _Work:
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
     def _values_before_table(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
-        """Return the values of variables that INITIAL sets from globals before it uses a table."""
+        """Return values, by symbol, that INITIAL sets from globals before it makes a table."""
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
         initial = self.bodies.blocks.get("initial", Body())
@@ -486,9 +485,9 @@ class _Work:
 
 
 def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-    """Split a body into SOLVE statements and the rest.
+    """Split statements into SOLVE statements and the others.
 
-    A SOLVE inside IF is taken out, too: NEURON executes it whatever the condition.
+    A SOLVE inside IF is among the first: NEURON executes it whatever the condition is.
     """
     solves, others = list[Statement](), list[Statement]()
     for s in body:
@@ -504,6 +503,7 @@ def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[State
 
 
 def _nested(run: Execution, s: Statement) -> None:
+    """Execute a SOLVE that stands in another block or in a loop; Refused unless it is LINEAR."""
     block = run.file.blocks.get(str(s.names[0]))
     if run.is_in_call and block is not None and block.sort == "LINEAR":
         solve(run, s)

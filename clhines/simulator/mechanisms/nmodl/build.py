@@ -1,4 +1,4 @@
-"""Compile an NMODL text; options of an NMODL mechanism."""
+"""Compile an NMODL text; `Nmodl` has the options of an NMODL mechanism."""
 
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ def build(
 ) -> Compiled:
     """Compile an NMODL text; an NmodlError lists what is not supported.
 
-    If a file may draw from NEURON's one generator, the model may have a single instance, which owns
-    it, unless parameters rule the draws out; with `draws` even then.
+    `Nmodl` describes the options. If parameters do not rule out that the mechanism draws from
+    NEURON's one generator, or with `draws`, the model may only have one instance, which owns the
+    generator.
     """
     shown = path or "NMODL text"
 
@@ -108,7 +109,7 @@ def rejections(text: str, path: str = "", includes: Includes | None = None) -> l
 
 
 def _model(blocks: FileBlocks, path: str) -> Compiled:
-    """Return the mechanism of blocks after all passes."""
+    """Return the compiled mechanism of a file whose `blocks` are the result of all passes."""
     program = _program(blocks)
     bodies = {name: _ordered(body, blocks.states) for name, body in _used(blocks).items()}
     pointers = {p: blocks.names.printed[p] for p in _pointers(blocks)}
@@ -122,7 +123,7 @@ def _model(blocks: FileBlocks, path: str) -> Compiled:
 
 
 def _program(blocks: FileBlocks) -> Program:
-    """Return the `Program` of a mechanism, without its blocks."""
+    """Return the `Program` of a mechanism with an empty field `blocks`."""
     file, elements, parameters = blocks.file, blocks.names.elements, blocks.parameters
     notes = (Quantity(name, "ms" if name == SET_AT else "") for name in blocks.notes)
     steered, assigned = blocks.set_by_pointer("steer"), blocks.set_by_pointer("assign")
@@ -195,7 +196,7 @@ def _used(blocks: FileBlocks) -> dict[str, Body]:
 
 
 def _ordered(body: Body, states: Sequence[str]) -> Body:
-    """Return a body that writes states first, in their order."""
+    """Return a body that writes `states` first, in their order, then other variables."""
     order = [*states, *sorted(body.writes.keys() - {*states})]
     return replace(body, writes={k: body.writes[k] for k in order if k in body.writes})
 
@@ -205,7 +206,7 @@ def _lasting(blocks: FileBlocks, name: str) -> list[str]:
 
 
 def _beside(blocks: FileBlocks) -> tuple[str, ...]:
-    """Return parameters that blocks with a TABLE set and that are not columns of it."""
+    """Return the parameters that a block with a TABLE sets but that are no columns of the TABLE."""
     tables = blocks.shared.tables.values()
     names = {name for use in tables for name in set_by(use.block.body, blocks.file.blocks)}
     return tuple(k for k in blocks.parameters if blocks.names.elements[k] in names)
@@ -227,7 +228,7 @@ def _net(blocks: FileBlocks) -> Net | None:
 
 
 def _is_summed(blocks: FileBlocks) -> bool:
-    """Whether events only add multiples of their weights to states: weights may be summed."""
+    """Return whether events only add multiples of their weights to states."""
     body, weights = blocks.bodies.get("receive"), blocks.executed.weights
     if body is None or weights is None or len(weights) != 1:
         return False
@@ -258,15 +259,15 @@ class Nmodl:
     includes: tuple[tuple[str, str], ...] = ()  # names and texts of included files
     use_tables: bool = True  # value of usetable: whether TABLE statements count
     secondorder: bool = False  # whether NEURON's secondorder is not 0
-    function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # by name
-    constructed: bool = False  # whether NEURON has executed CONSTRUCTOR
+    function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # names, and values
+    constructed: bool = False  # whether NEURON has executed CONSTRUCTOR, which is left out then
     queue: int = MAX_QUEUE  # pending self events that an instance may have
-    kept: tuple[str, ...] = ()  # variables that are states, as other mechanisms' POINTERs need them
+    kept: tuple[str, ...] = ()  # variables that must be states: POINTERs of other files use them
     draws: bool = False  # whether it draws from NEURON's one generator whatever parameters are
     changes: FileChanges = field(default_factory=FileChanges)
 
     def cleaned(self, text: str) -> str:
-        """Return a text as it is kept: unchanged."""
+        """Return the text that a `Mechanism` keeps: the user's text, unchanged."""
         return text
 
     def compiled(self, text: str) -> Compiled:
@@ -284,7 +285,7 @@ FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]
 
 
 def tables_of(tables: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
-    """Check a user's values of FUNCTION_TABLEs."""
+    """Check and convert a user's values of FUNCTION_TABLEs."""
     if tables is not None and not (
         isinstance(tables, Mapping) and all(isinstance(k, str) for k in tables)
     ):
@@ -323,7 +324,7 @@ def read(
     secondorder: bool = False,
     function_tables: FunctionTables | None = None,
 ) -> tuple[str, Nmodl]:
-    """Read a text, or the file of a path; return the text and its options."""
+    """Read an NMODL text, or the file of a path; return it with options of `from_nmodl`."""
     folder, tables = None, tables_of(function_tables)
     if not isinstance(text_or_path, (str, Path)):
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")

@@ -1,7 +1,7 @@
-"""Expressions of NMODL as nodes of a mechanism's `Graph`.
+"""Evaluate expressions of NMODL: make them nodes of a mechanism's `Graph`.
 
-A draw from a RANDOM variable, as by random_uniform, is a function of a stream and a count. While a
-block is executed, two values tell how far it has come in each stream: ``keep`` and ``at``, see
+A draw from a RANDOM variable, as by random_uniform, is a function of a random stream and a place in
+it. While a block is executed, two values have the place in each stream: ``keep`` and ``at``, see
 `random123`.
 """
 
@@ -33,7 +33,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 from clhines.simulator.mechanisms.nmodl.values import BlockValues, stream_keys
 from clhines.simulator.refusals import REFUSALS, Sentence, refusal
 
-DRAWS = {  # draws from NEURON's one generator, and the same from a RANDOM variable
+DRAWS = {  # functions that draw from NEURON's one generator, and the same of a RANDOM variable
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
     "poisrand": "random_uniform", "set_seed": "", "setseed": "",
 }  # fmt: skip
@@ -43,14 +43,14 @@ FUNCTION poisson_(mean) { LOCAL least, product
     WHILE (product >= least) { product = product*scop_random()  poisson_ = poisson_ + 1 }
 }"""
 ONE_GENERATOR = REFUSALS["mod.one-generator"].sentence.partition("}")[2]
-# functions of NEURON that every file may call and that are not supported
+# functions that NEURON offers to every file and that are not supported
 OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
     "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisson prterr pulse ramp "
     "revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline squarewave step "
     "stepforce threshold".split()
 )
-_NUMBERS_OF_VALUES = {  # that follow the RANDOM variable in a call
+_NUMBERS_OF_VALUES = {  # how many values may follow the RANDOM variable in a call
     "random_uniform": (0, 2), "random_normal": (0, 2), "random_negexp": (0, 1),
     "random_ipick": (0,), "random_dpick": (0,), "random_setseq": (1,),
 }  # fmt: skip
@@ -61,7 +61,7 @@ _DRAWING_BLOCKS = (
 
 
 class Evaluation(BlockValues):
-    """Evaluates expressions; `Execution` executes statements."""
+    """Evaluates the expressions of a block; its subclass `Execution` executes the statements."""
 
     body: Callable[[Sequence[Statement]], None]
     inlined: Callable[[Block, Sequence[Node], int], Node]
@@ -69,7 +69,6 @@ class Evaluation(BlockValues):
     refuse_verbatim: Callable[[Sentence, int], None]
 
     def expression(self, e: Expression) -> Node:
-        """Return the value of an expression."""
         sort = e[0]
         if sort == "number":
             return self.graph.number(e[1])
@@ -88,7 +87,7 @@ class Evaluation(BlockValues):
         return self._operators(e)
 
     def _operators(self, e: Expression) -> Node:
-        """Return the value of a chain of operators, without recursion along it."""
+        """Return the value of operators in a row: in a loop, as a row may be long."""
         chain: list[tuple[str, Expression]] = []
         while e[0] in _OPERATORS:
             chain.append((str(e[0]), e[2]))
@@ -105,32 +104,29 @@ class Evaluation(BlockValues):
                     place -= 1
                 value = self.graph.add(terms)
                 continue
-            if sign in ("&&", "||"):
-                value = self._operator(sign, value, self._right_side(sign, value, chain[place][1]))
-            else:
-                value = self._operator(sign, value, self.expression(chain[place][1]))
+            right = chain[place][1]
+            is_logical = sign in ("&&", "||")
+            b = self._right_side(sign, value, right) if is_logical else self.expression(right)
+            value = self._operator(sign, value, b)
             place -= 1
         return value
 
     def _right_side(self, sign: str, left: Node, e: Expression) -> Node:
-        """Return the right side of && or ||, which C skips if the left one decides."""
+        """Return the right side of && or ||, which C does not evaluate if the left side decides."""
         condition = self.truth(left)
         condition = condition if sign == "&&" else self.graph.negated(condition)
         before, guard = dict(self.values), self.guard
         self.guard = self.graph.both(guard, condition) if guard is not self.graph.one else condition
         value = self.expression(e)
         self.guard = guard
-        for key, new in self.values.items():
-            old = before.get(key) or ("\0" not in key and self.graph.symbol(key))
-            if old and old is not new:
-                self.values[key] = self.graph.where(condition, new, old)
+        for key, old in self._changed(before).items():
+            self.values[key] = self.graph.where(condition, self.values[key], old)
         return value
 
-    def _changed(self, before: Mapping[str, Node]) -> bool:
-        """Whether variables, or places in random streams, have changed."""
-        old = ((x, before.get(k) or ("\0" not in k and self.graph.symbol(k)))
-               for k, x in self.values.items())  # fmt: skip
-        return any(old_value and old_value is not x for x, old_value in old)
+    def _changed(self, before: Mapping[str, Node]) -> dict[str, Node]:
+        """Return the old values of variables, and places in streams, that differ from `before`."""
+        old = {k: before.get(k) or ("\0" not in k and self.graph.symbol(k)) for k in self.values}
+        return {k: x for k, x in old.items() if isinstance(x, Node) and x is not self.values[k]}
 
     def _operator(self, sign: str, a: Node, b: Node) -> Node:
         graph = self.graph
@@ -151,14 +147,14 @@ class Evaluation(BlockValues):
         return graph.negated(neither)
 
     def truth(self, e: Node) -> Node:
-        """Return a number of NMODL as a condition: true if it is not 0."""
+        """Return a number as a condition that is true if the number is not 0."""
         plain = e.definition
         if plain.is_number:
             return self.graph.number(int(plain.value != 0))
         return plain if plain.op in ("less", "lessequal", "both") else e
 
     def index(self, index: object) -> int | Node | None:
-        """Return an index: a number if it is constant, else a node; None for None."""
+        """Evaluate an index: return an int if it is constant, else a node; None for None."""
         if index is None:
             return None
         node = self.integer(index)  # type: ignore[arg-type]
@@ -166,7 +162,7 @@ class Evaluation(BlockValues):
         return int(plain.value) if plain.is_number else node
 
     def integer(self, e: Expression) -> Node:
-        """Return the value of an integer expression, in which every name is cut to an integer."""
+        """Evaluate an integer expression: the value of each name loses its fraction."""
         if e[0] not in ("+", "-", "*", "/"):
             return whole(self.expression(e))
         a, b = (self.integer(part) for part in e[1:])
@@ -190,8 +186,7 @@ class Evaluation(BlockValues):
             raise refuse("mod.block-called", line, sort=block.sort, name=name)
         values = self.in_any_order(arguments, line)
         if len(values) != len(block.arguments):
-            got = f"{len(values)} arguments"
-            raise refuse("mod.called-with", line, name=name, got=got)
+            raise refuse("mod.called-with", line, name=name, got=f"{len(values)} arguments")
         return self.inlined(block, values, line)
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
@@ -218,9 +213,10 @@ class Evaluation(BlockValues):
         return built_in(self.graph, name, self.in_any_order(arguments, line))
 
     def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
-        """Return the values of arguments; Refused if they depend on the order, which C leaves open.
+        """Return the values of arguments; Refused if they depend on the order of evaluation.
 
-        One argument may draw or set variables if the others have the same values before and after.
+        C leaves the order open. One argument may draw or set variables if the others have the same
+        values before and after it.
         """
         if len(arguments) < 2:
             return [self.expression(a) for a in arguments]
@@ -232,7 +228,7 @@ class Evaluation(BlockValues):
                 ends += [start, dict(self.values)]
             else:
                 others.append((argument, nodes[-1]))
-        alike, kept = len(ends) <= 2, self.values
+        alike, kept = len(ends) <= 2, self.values  # at most one argument changes something
         for values in ends if alike else ():
             self.values = dict(values)
             alike &= all(self.expression(a).definition is x.definition for a, x in others)
@@ -243,7 +239,7 @@ class Evaluation(BlockValues):
 
 
 def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Draw from NEURON's one generator, or note a condition that parameters must rule out."""
+    """Call a function of `DRAWS` or hoc_execerror; if unsupported, parameters must rule it out."""
     if run.shared.draws and (DRAWS.get(name) or name == "set_seed"):
         return _of_generator(run, name, run.in_any_order(arguments, line), line)
     if run.guard is run.graph.one or not (name == "hoc_execerror" or DRAWS[name]):
@@ -253,13 +249,14 @@ def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], l
 
 
 def _pointing(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Return whether a POINTER is set."""
+    """Call nrn_pointing: return whether a POINTER is set."""
     is_set = f"{arguments[0][1]}_{GIVEN}"
     declared = run.names.variable(is_set) is not None
     return run.read(is_set, None, line) if declared else run.graph.one
 
 
 def _discontinuity(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
+    """Call state_discontinuity: set a state, unless NEURON ignores the call here."""
     target = arguments[0]
     index = run.index(target[2])
     value = run.expression(arguments[1])
@@ -275,7 +272,7 @@ def _unread(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 
 
 def _of_ion(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Return an ion's variable, which is not the file's copy of it, as the block began."""
+    """Return an ion's concentration when the block began, ``_ion_NAME`` in C."""
     name, ions = str(arguments[0][1]), run.file.ions
     if name not in run.file.ion_variables or name in {f"i{ion.name}" for ion in ions}:
         raise refuse("mod.verbatim", line)
@@ -285,7 +282,7 @@ def _of_ion(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 
 
 def _picked(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Return a number of a hoc Random: uniform, or exponential."""
+    """Draw a number from hoc's Random to which a POINTER points: uniform, or exponential."""
     name = str(arguments[0][1])
     number = drawn(run, "random_uniform", name, (), line)
     low, width, mean = (run.read(f"{name}_{end}", None, line) for end in PICKED)
@@ -293,7 +290,7 @@ def _picked(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 
 
 def _goldman(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Return NEURON's nrn_ghk(v, ci, co, z): the Goldman-Hodgkin-Katz current per permeability."""
+    """Call nrn_ghk(v, ci, co, z): the Goldman-Hodgkin-Katz current per permeability."""
     v, inside, outside, z = run.in_any_order(arguments, line)
     graph, (faraday, gas) = run.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
     kelvin = run.value(run.names.element("celsius", None)) + graph.number(Fraction("273.15"))
@@ -311,7 +308,8 @@ def _goldman(run: Evaluation, arguments: Sequence[Expression], line: int) -> Nod
 
 def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int) -> Node:
     """Draw from NEURON's one generator, or seed it."""
-    _check_count(name, values, line)
+    if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
+        raise refuse("mod.called-arguments", line, name=name, count=len(values))
     if name == "set_seed":
         if "initial" not in run.where:  # float32 has no whole numbers above 2**24
             raise refuse("mod.set-seed", line, where=run.block)
@@ -322,14 +320,14 @@ def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int)
 
 
 def _at_time(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Return NEURON's at_time: whether a time is in this step."""
+    """Call at_time: return whether a time is in this step."""
     graph, time = run.graph, run.expression(arguments[-1])
     t, dt = run.read("t"), run.read("dt")
     x = time - graph.number(Fraction(1, 10**11))
     return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
 
 
-# calls whose arguments are not only numbers
+# functions that take more than numbers, or that depend on the block's variables
 _SPECIAL_CALLS: dict[str, Callable[[Evaluation, Sequence[Expression], int], Node]] = {
     "nrn_pointing": _pointing,
     "state_discontinuity": _discontinuity,
@@ -346,11 +344,6 @@ _SPECIAL_CALLS: dict[str, Callable[[Evaluation, Sequence[Expression], int], Node
 @cache
 def _poisson() -> Block:
     return parse(_POISSON, "").blocks["poisson_"]
-
-
-def _check_count(name: str, values: Sequence[Node], line: int) -> None:
-    if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
-        raise refuse("mod.called-arguments", line, name=name, count=len(values))
 
 
 def _unknown(name: str, line: int) -> Refused:
@@ -371,7 +364,7 @@ _OPERATORS = frozenset("+ - * / < <= > >= == != && ||".split())
 def drawn(
     run: BlockValues, function: str, name: str, values: Sequence[Node], line: int, shown: str = ""
 ) -> Node:
-    """Draw from a random stream, or set its place; messages call the function `shown`."""
+    """Call a RANDOM function for variable `name` with numbers; messages call it `shown`."""
     _check_draw(run, function, name, len(values), line, shown or function)
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)
@@ -385,8 +378,7 @@ def drawn(
     place = run.values.get(keep, graph.one), run.values.get(at, graph.zero)
     drawn_before = graph.symbol(f"{plain_name}__drawn")
     arguments: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
-    others = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}
-    kind = others.get(function, function)
+    kind = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}.get(function, function)
     used_by = "random_used"
     if name == GENERATOR:
         arguments, kind, used_by = arguments[1:], kind.replace("random", "scop"), "scop_used"
@@ -400,7 +392,7 @@ def drawn(
 def _check_draw(
     run: BlockValues, function: str, name: str, count: int, line: int, shown: str
 ) -> None:
-    """Refuse a draw without a stream, with a wrong number of values, or in a wrong place."""
+    """Refuse a draw with a wrong variable or number of values, or in a block that cannot draw."""
     if name not in run.file.random:
         raise refuse("mod.not-random", line, function=function, name=name)
     if function not in _NUMBERS_OF_VALUES:
@@ -424,7 +416,7 @@ def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
 
 
 def counts(run: BlockValues) -> list[tuple[str, str, Node]]:
-    """Return, as results of a block, how many words each stream has given after it."""
+    """Return results of a block: the number of words that each stream has given after it."""
     word_counts = []
     for name in run.drew:
         symbol = run.graph.symbol(f"{plain(name)}__drawn")

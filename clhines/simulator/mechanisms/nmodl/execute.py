@@ -1,8 +1,8 @@
 """Symbolic execution of NMODL statements.
 
-A block is executed once. Variables that it reads before it writes them are symbols; their last
-values are expressions on the mechanism's `Graph`. Both branches of an IF are executed and joined by
-``where``; a PROCEDURE or FUNCTION is executed at each call.
+A block is executed once. Variables that it reads before it sets them are symbols; at its end the
+values of variables are expressions on the mechanism's `Graph`. Both branches of an IF are executed,
+and their values joined by ``where``; a PROCEDURE or FUNCTION is executed at each call.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from clhines.simulator.refusals import Sentence, refusal
 
 
 def _literal_turns(s: Statement) -> int:
-    """Return the number of turns of a FROM with numbers as bounds; 1 of others."""
+    """Return the number of turns of a FROM whose bounds are numbers; 1 for other statements."""
     bounds = [e[1] for e in s.values if e[0] == "number"] if s.kind == "from" else []
     if len(bounds) < 3 or bounds[2] <= 0:
         return 1
     return max(int((bounds[1] - bounds[0]) / bounds[2]) + 1, 0)
 
 
-MAX_CALLS = 60  # within each other
-_RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blocks alone
+MAX_CALLS = 60  # calls within each other
+_RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements that only such blocks may have
 _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
 
 
 class Execution(Evaluation):
-    """One execution of one block; see `BlockValues`."""
+    """Executes the statements of one block once; `BlockValues` has the variables."""
 
     @property
     def is_in_call(self) -> bool:
@@ -110,8 +110,7 @@ class Execution(Evaluation):
     def _if(self, s: Statement) -> None:
         condition = self.truth(self.expression(s.values[0]))
         if condition.is_number:
-            branches = s.blocks[:1] if condition.value else s.blocks[1:]
-            for block in branches:
+            for block in s.blocks[:1] if condition.value else s.blocks[1:]:
                 self.body(block)
             return
         guard, ends = self.guard, []
@@ -140,7 +139,7 @@ class Execution(Evaluation):
             self.overrides[key] = self.graph.where(condition, a, b)
 
     def _cost(self, block: Block) -> int:
-        """Return how many statements a call executes; an unknown loop has one turn."""
+        """Return how many statements a call executes; loops of unknown length count as one turn."""
         costs = self.shared.costs
         if block.name not in costs:
             costs[block.name] = total = 1  # ends a recursion, which `executed` refuses
@@ -161,7 +160,7 @@ class Execution(Evaluation):
         return costs[block.name]
 
     def refuse_verbatim(self, construct: Sentence, line: int) -> None:
-        """Refuse C: at once, or, inside a condition, at the start of runs that execute it."""
+        """Refuse C; inside an IF, only refuse runs whose parameters make the condition true."""
         refused = Refused(construct, line)
         if self.guard is self.graph.one:
             self.shared.verbatim.append(refused)
@@ -204,7 +203,7 @@ class Execution(Evaluation):
             raise refuse("mod.statement-in-block", s.line, kind=s.kind.upper(), where=self.block)
 
     def _for_netcons(self, s: Statement) -> None:
-        """Execute the body for another connection, whose weights are new symbols."""
+        """Execute a FOR_NETCONS once, for a connection whose weights are new symbols."""
         inner = Execution(self.shared, "for_netcons")
         inner.values, inner.overrides = dict(self.values), dict(self.overrides)
         inner.reads = self.reads
@@ -230,7 +229,7 @@ class Execution(Evaluation):
         self.netcons.append((names, s, inner, self.guard))
 
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute a PROCEDURE or FUNCTION without its TABLE; return its value."""
+        """Execute the body of a PROCEDURE or FUNCTION; return a FUNCTION's value, else 0."""
         if block.name in self._calls:
             raise refuse("mod.calls-itself", line, name=block.name)
         if len(self._calls) > MAX_CALLS:
@@ -298,7 +297,7 @@ class Execution(Evaluation):
         return use
 
     def _is_held(self, block: Block, key: str) -> bool:
-        """Whether a column is a parameter that the block does not set."""
+        """Return whether a column of a block's TABLE is a parameter that the block does not set."""
         if any(uses(block.body, name) for name in self.file.blocks):
             return False
         name = self.names.elements[key]
@@ -306,7 +305,7 @@ class Execution(Evaluation):
         return self.file.variables[name].sort == "parameter" and not is_set
 
     def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute a call of a block, by its TABLE if it has one."""
+        """Call a PROCEDURE or FUNCTION; look up its results if it has a TABLE."""
         table = next((s for s in block.body if s.kind == "table"), None)
         if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
             return self._looked_up(block, table, values)

@@ -1,4 +1,4 @@
-"""WHILE and FROM: unrolled if their turns are constant, else a `Loop` of the generated function."""
+"""WHILE and FROM: unrolled if their turns are constant, else a `Loop` in the generated function."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ MAX_TURNS = 10_000  # of one loop that is unrolled
 
 
 def breaks(statements: Sequence[Statement]) -> bool:
-    """Whether statements may leave the loop around them."""
+    """Return whether statements may leave the loop around them by ``break``."""
     return any(_is_break(s) or (s.kind == "if" and any(map(breaks, s.blocks))) for s in statements)
 
 
 def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
-    """Unroll a loop with ``break``; `turns` are the values of its variable.
+    """Unroll a FROM with ``break``; `turns` are the values of its variable `name`.
 
-    Statements after an IF that may leave the loop, and later turns, move into its other branches.
+    Statements after an IF that may leave the loop, and later turns, move into the branches of the
+    IF that stay in the loop.
     """
     statements: list[Statement] = []
     for k in reversed(list(turns)):
@@ -39,7 +40,7 @@ def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[S
 
 
 def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
-    """Append the rest to statements, except after a ``break``."""
+    """Append `rest` to statements wherever they do not end in a ``break``."""
     for k, s in enumerate(statements):
         if _is_break(s):
             return list(statements[:k])
@@ -56,7 +57,7 @@ def _is_break(s: Statement) -> bool:
 
 
 def check_executed(more: int, line: int) -> None:
-    """Refuse to execute too many statements before the first one is executed."""
+    """Refuse to execute `more` statements if these are too many."""
     if more > MAX_EXECUTED:
         raise refuse("mod.too-many-statements", line, max_executed=MAX_EXECUTED)
 
@@ -73,8 +74,7 @@ def _turns(run: Evaluation, s: Statement) -> None:
         raise refuse("mod.from-step-not-constant", s.line)
     if not by.value:
         raise refuse("mod.from-by-zero", s.line)
-    changed = set_by(s.blocks[0], run.file.blocks)
-    if any(uses([replace(s, blocks=[])], name) for name in changed):
+    if any(uses([replace(s, blocks=[])], name) for name in set_by(s.blocks[0], run.file.blocks)):
         raise refuse("mod.from-bounds", s.line)
     if not (first.is_number and last.is_number):
         _open_from(run, s, first, last)
@@ -99,7 +99,7 @@ def _turns(run: Evaluation, s: Statement) -> None:
 
 
 def _open_from(run: Evaluation, s: Statement, first: Node, last: Node) -> None:
-    """Execute a FROM whose bounds depend on values as a WHILE."""
+    """Execute a FROM whose bounds are not constant as a WHILE."""
     name = str(s.names[0])
     index: Expression = ("name", name, None)
     more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
@@ -123,12 +123,11 @@ def execute_while(run: Evaluation, s: Statement) -> None:
 
 
 def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
-    """Execute a WHILE whose end depends on values: one turn, on symbols, is kept as a `Loop`."""
+    """Execute a WHILE whose end is not constant: one turn, with symbols, becomes a `Loop`."""
     before = dict(run.values)
     sent = len(run.sent), len(run.armed), len(run.netcons)
     changed = _changed_in_turns(run, s, before)
-    starts = [run.value(k) for k in changed]
-    loop = run.open_loop(changed, starts, MAX_TURNS)
+    loop = run.open_loop(changed, [run.value(k) for k in changed], MAX_TURNS)
     loop.entered = condition
     run.draws_inside = True
     with run.trial():
@@ -145,9 +144,10 @@ def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
 
 
 def _changed_in_turns(run: Evaluation, s: Statement, before: dict[str, Node]) -> list[str]:
-    """Return the variables that a turn of a WHILE or its condition may change.
+    """Return the keys of variables that a turn of a WHILE, or its condition, may change.
 
-    They are unknown in the next turn, which may take other branches: repeat until none is new.
+    The next turn does not know the values of these variables, and may take other branches. So
+    execute turns until they change no further variable.
     """
     changed = list[str]()
     while True:

@@ -1,4 +1,4 @@
-"""Values of variables while a block is executed, and data that all blocks of a mechanism share."""
+"""Values of variables while a block is executed; data that all blocks of a mechanism share."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     refuse,
 )
 
-# how to execute statements that only some blocks have: ``prime``, ``equation``, KINETIC's
+# functions, by the statement's kind, that execute statements of DERIVATIVE, LINEAR and KINETIC
 Rules = dict[str, Callable[[Statement], None]]
 
 MAX_CHOSEN = 1024  # elements of an array with an index that is not constant
-MADE = "TABLE {}"  # key, among FUNCTION_TABLEs, of the rows of a TABLE that NEURON has made
+MADE = "TABLE {}"  # key in `function_tables` of the rows of a TABLE that NEURON has made
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set the variable to which a POINTER points, and blocks that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
-ASSIGNING = "advance"  # the block that may set it while other mechanisms advance
+ASSIGNING = "advance"  # the block that may set such a variable while other mechanisms advance
 STEERING = "receive"  # the block that may set a weight of another connection by a POINTER
 
 
 def weight(name: str) -> str:
-    """Return the symbol of a NET_RECEIVE argument."""
+    """Return the symbol of the NET_RECEIVE argument `name`."""
     return f"_{name}__weight"
 
 
 def stream_keys(name: str) -> tuple[str, str]:
-    """Return the keys of ``keep`` and ``at`` of a RANDOM variable; see `random123`."""
+    """Return the keys of the values ``keep`` and ``at`` of a RANDOM variable; see `random123`."""
     return f"{name}\0keep", f"{name}\0at"
 
 
 @dataclass
 class Sent:
-    """A net_send, net_move or net_event; `guard` is the condition around it."""
+    """An event that net_send, net_move or net_event sends if the condition `guard` is true."""
 
     kind: str
     guard: Node
@@ -56,17 +56,17 @@ class Sent:
 
 @dataclass
 class TableUse:
-    """A table that blocks look up: of a TABLE statement, or of a FUNCTION_TABLE's values."""
+    """A table that blocks look up, from a TABLE statement or a FUNCTION_TABLE."""
 
     block: Block
-    columns: list[str]  # names in functions; a FUNCTION's own name
+    columns: list[str]  # names in source; of a FUNCTION its name
     low: Node
     high: Node
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows of a FUNCTION_TABLE
     made: tuple[float, ...] = ()  # all rows as NEURON has made them, if they are known
-    initial_values: dict[str, Node] | None = None  # values when INITIAL used it
-    depends: frozenset[str] = frozenset()  # names of DEPEND
+    initial_values: dict[str, Node] | None = None  # variables when INITIAL used the table first
+    depends: frozenset[str] = frozenset()  # names after DEPEND
     held: tuple[str, ...] = ()  # columns that are parameters and that the block does not set
 
 
@@ -81,21 +81,24 @@ class MechanismContext:
     secondorder: bool = False
     function_tables: Mapping[str, FunctionTable] = field(default_factory=dict)
     tables: dict[str, TableUse] = field(default_factory=dict)
-    unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, condition
+    # refusals that hold if a condition is true: block, condition, refusal
+    unless: list[tuple[str, Node, Refused]] = field(default_factory=list)
     sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
     is_stale: bool = False  # whether functions called by NET_RECEIVE see an old v in NEURON
-    outside: tuple[Node, int] | None = None  # NaN for elements outside arrays, and a line
-    loops: int = 0
-    costs: dict[str, int] = field(default_factory=dict)  # statements of a call, by block
+    outside: tuple[Node, int] | None = None  # NaN for elements outside arrays; a line with one
+    loops: int = 0  # number of loops so far
+    costs: dict[str, int] = field(default_factory=dict)  # statements that a call executes, by block
     verbatim: list[Refused] = field(default_factory=list)  # C that is not supported
     draws: bool = False  # whether the model's one instance owns NEURON's one generator
 
 
 class BlockValues:
-    """Variables in one execution of a block, whose name in functions is `where`.
+    """The variables of one execution of a block.
 
-    `values` has the value of each variable that was read or written, by key: its name in functions,
-    or a key of a local. `reads` and `writes` are keys of an instance's variables.
+    `where` is the block's name in a `Program`. `values` has the value of each variable that was
+    read or set so far, by its key: the key of a LOCAL, or the name in source of another variable.
+    `reads` and `writes` are the keys of variables of the instance that were read before they were
+    set, and that were set.
     """
 
     def __init__(self, shared: MechanismContext, where: str) -> None:
@@ -109,36 +112,39 @@ class BlockValues:
         self.writes: dict[str, None] = {}
         self.loops: list[Loop] = []
         self.sent: list[Sent] = []
-        self.line = 0  # of the statement that is executed
-        self.turning: tuple[str, ...] = ()  # variables of FROM loops around it
-        self.repeats = 1  # product of the turns of unrolled FROM loops around it
+        self.line = 0  # line of the statement that is executed
+        self.turning: tuple[str, ...] = ()  # variables of FROM loops around the statement
+        self.repeats = 1  # product of the turns of unrolled FROM loops around the statement
+        # for each WATCH: condition around it, its own condition, flag, line
         self.armed: list[tuple[Node, Expression, Fraction, int]] = []
+        # for each FOR_NETCONS: its arguments, statement, execution, and the condition around it
         self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
-        self.scopes: list[dict[str, str | list[str]]] = [{}]
-        self.guard: Node = self.graph.one
-        self.overrides: dict[str, Node] = {}  # values of v, t, dt and flag
+        self.scopes: list[dict[str, str | list[str]]] = [{}]  # keys of locals by name, inner last
+        self.guard: Node = self.graph.one  # condition around the statement that is executed
+        self.overrides: dict[str, Node] = {}  # values of v, t, dt and flag, if they are not symbols
         self.rules: Rules = {}
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # keys of NET_RECEIVE's arguments
-        self.drew: dict[str, None] = {}  # RANDOM variables from which it has drawn
-        self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: ion or "", value
+        self.drew: dict[str, None] = {}  # RANDOM variables from which the block has drawn
+        self.conductances: list[tuple[str, Node]] = []  # of each CONDUCTANCE: ion or "", value
         self._calls: list[str] = []
         self._serial = self._executed = 0
-        self.inside_loop = self.draws_inside = False  # in a loop; in one that may draw
+        self.inside_loop = self.draws_inside = False  # whether in a `Loop`; in one that may draw
         # whether state_discontinuity has set a state; None if NEURON ignores it here
         self.jumps: bool | None = False
-        self.is_repeated = False  # in a block that a method of SOLVE may execute several times
+        self.is_repeated = False  # whether a method of SOLVE may execute the block several times
 
     def _find(self, name: str) -> str | list[str] | None:
+        """Return the key of a local, or the keys of its elements; None if there is no local."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
-            if "" in scope:  # a procedure does not see locals of its caller
+            if "" in scope:  # the body of a procedure, which does not see locals of its caller
                 return None
         return None
 
     def key(self, name: str, index: int | Node | None, line: int) -> str:
-        """Return the key of a variable."""
+        """Return the key of a variable or of an array's element; Refused if there is none."""
         if isinstance(index, Node):
             raise refuse("mod.index-not-constant", line)
         local = self._find(name)
@@ -154,19 +160,19 @@ class BlockValues:
         return self.names.element(name, index, line)
 
     def _elements(self, name: str) -> str | list[str] | None:
-        """Return the keys of an array, the key of a LOCAL, or None for another variable."""
+        """Return the keys of an array's elements, the key of a local, or None for others."""
         keys, variable = self._find(name), self.names.variable(name)
         if keys is None and variable is not None and variable.length:
             return self.names.all_elements(name)
         return keys
 
     def _outside(self, line: int) -> Node:
-        """Return NaN, the value outside an array, and note the line."""
+        """Return NaN, the value of an element outside its array, and note the line."""
         self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
         return self.shared.outside[0]
 
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
-        """Return an array's keys, whether an index is inside, and the value outside."""
+        """Return the keys of an array, whether an index is inside it, and the value outside."""
         keys = self._elements(name)
         if not isinstance(keys, list):
             raise refuse("mod.no-array", line, name=name)
@@ -179,7 +185,7 @@ class BlockValues:
         return keys, inside, self._outside(line)
 
     def _chosen(self, name: str, index: Node, line: int) -> Node:
-        """Return an array's element at a variable index, which is cut to a whole number as in C."""
+        """Return an array's element at an index that is not constant, whose fraction is cut off."""
         keys, inside, outside = self._among(name, index, line)
 
         def among(first: int, after: int) -> Node:
@@ -192,7 +198,7 @@ class BlockValues:
         return self.graph.where(inside, among(0, len(keys)), outside)
 
     def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
-        """Set an array's element at a variable index; if that is outside, all to NaN."""
+        """Set an array's element at an index that is not constant; all to NaN if it is outside."""
         graph = self.graph
         keys, inside, outside = self._among(name, index, line)
         for k, key in enumerate(keys):
@@ -202,7 +208,6 @@ class BlockValues:
             self.set(key, graph.where(here, value, kept), name)
 
     def read(self, name: str, index: int | Node | None = None, line: int = 0) -> Node:
-        """Return the value of a variable."""
         if self._find(name) is None:
             if name in self.overrides:
                 return self.overrides[name]
@@ -224,6 +229,7 @@ class BlockValues:
         return self.value(self.key(name, index, line))
 
     def _special(self, name: str, line: int) -> Node:
+        """Return the value of v, t or dt; Refused if the block has no v, or an old one."""
         if name == "v" and self.file.kind == "artificial":
             raise refuse("mod.v-artificial-cell", line)
         if name == "v" and self._calls and self.where in _OF_EVENTS and self.shared.is_stale:
@@ -231,7 +237,7 @@ class BlockValues:
         return self.value(name)
 
     def value(self, key: str) -> Node:
-        """Return the value of a key: a symbol, if nothing has been written."""
+        """Return the value of a variable by its key: a symbol, if it has not been set."""
         value = self.values.get(key)
         if value is None:
             if "\0" in key:  # a local that was never set
@@ -241,7 +247,7 @@ class BlockValues:
         return value
 
     def write(self, name: str, index: int | Node | None, value: Node, line: int) -> None:
-        """Write a variable; refuse variables that NMODL or this block cannot set."""
+        """Set a variable; Refused if NMODL, or this block, cannot set it."""
         if self._find(name) is None:
             if name == "v":
                 self._check_v(line)
@@ -280,17 +286,15 @@ class BlockValues:
             raise refuse("mod.v-set-in-call", line, call=self._calls[-1])
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
-        """Return the variables that `work` sets after its results have used them.
+        """Return the variables that `work` sets and on whose former values its results depend.
 
-        Each has the symbol of its value before, and its value after.
+        For each key, return the symbol of the value before `work`, and the value after.
         """
         graph = self.graph
         with self.trial():
             self.writes.clear()
-            shared_keys = [
-                k for k in self.values if k in self.names.elements
-            ]  # others may have these
-            before = {k: graph.symbol(f"_{k}__late") for k in shared_keys}
+            keys = [k for k in self.values if k in self.names.elements]  # variables of the instance
+            before = {k: graph.symbol(f"_{k}__late") for k in keys}
             self.values |= before
             nodes = [*work()]
             symbols = {k: before.get(k, graph.symbol(k)) for k in self.writes}
@@ -298,7 +302,7 @@ class BlockValues:
             return {k: (s, self.values[k]) for k, s in late.items()}
 
     def set(self, key: str, value: Node, name: str = "") -> None:
-        """Set the value of a key."""
+        """Set a variable by its key; `name` is the name of the expression, by default the key's."""
         if "\0" not in key:
             self.writes[key] = None
             name = key
@@ -306,7 +310,7 @@ class BlockValues:
 
     @contextmanager
     def scope(self, rules: Rules | None = None) -> Iterator[None]:
-        """Open a scope of locals; with `rules` a block's, which hides the caller's."""
+        """Open a scope of locals; with `rules` that of a block, which hides its caller's locals."""
         kept = self.rules
         self.scopes.append({} if rules is None else {"": ""})
         self.rules = kept if rules is None else rules
@@ -315,14 +319,14 @@ class BlockValues:
         self.scopes.pop()
 
     def new_local(self, name: str, length: int = 0) -> str:
-        """Declare a local in the innermost scope; return its key, or its first element's."""
+        """Declare a local in the innermost scope; return its key, or its first element's key."""
         self._serial += 1
         keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
         self.scopes[-1][name] = keys if length else keys[0]
         return keys[0]
 
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
-        """Begin a loop that changes variables `keys`; a Refused: it is inside another one."""
+        """Begin a loop that changes the variables `keys`; Refused inside another loop."""
         if self.inside_loop:
             raise refuse("mod.loop-in-loop")
         number = self.shared.loops
@@ -335,14 +339,14 @@ class BlockValues:
         return Loop(names, ends, starts, most=most)
 
     def close_loop(self, loop: Loop) -> list[Node]:
-        """Keep a complete loop; return its variables after it."""
+        """Add a complete loop to the block; return the values of its variables after it."""
         self.inside_loop = False
         self.loops.append(loop)
         return [self.graph.symbol(end) for end in loop.ends]
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Undo the effects of statements at the end, except on `reads`."""
+        """Execute statements, and undo their effects at the end, except those on `reads`."""
         kept = self.values, self.writes, self.guard, dict(self.overrides)
         self.values, self.writes = dict(self.values), dict(self.writes)
         yield

@@ -26,7 +26,7 @@ MAX_ENTRIES = 800  # entries of an implicit method's matrix: 28 states that all 
 
 
 def checked(text: str) -> Equations:
-    """Read and check a mechanism; an InputError has the line and the symbol."""
+    """Read and check the text of a mechanism; an InputError names the line and the symbol."""
     if len(text) > MAX_TEXT:
         raise InputError(f"the mechanism's text has {len(text)} letters; at most {MAX_TEXT}")
     eq = Equations(text)
@@ -102,7 +102,7 @@ def _check_names(eq: Equations) -> None:
 
 
 def _check_values(eq: Equations) -> None:
-    """Evaluate each expression once, and refuse dependences that it cannot have."""
+    """Evaluate each expression once, and refuse symbols on which it must not depend."""
     scope, cache = Scope(eq), dict[Node, np.ndarray | None]()
     defaults = {q.name: q.default for q in eq.parameters}
     totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # currents of the node
@@ -156,7 +156,7 @@ def _check_units(eq: Equations) -> None:
 
 
 def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
-    """Find the method, and the states that it advances."""
+    """Find the method, and the states that it advances, and note them in `eq`."""
     nonlinear = [name for name, rate in rates.items() if linear_parts(rate, name) is None]
     circles = coupled(rates)
     line = eq.settings.get("method")
@@ -201,7 +201,7 @@ def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
 
 
 def _check_noise(eq: Equations, rates: dict[str, Node]) -> None:
-    """Refuse noise in rates, except as a term that exponential Euler can treat."""
+    """Refuse noise in rates, except as a term that exponential Euler can integrate."""
     for name, rate in rates.items():
         if not rate.uses("noise"):
             continue

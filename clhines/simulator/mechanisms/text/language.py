@@ -1,9 +1,9 @@
-"""Compile texts in the language of equations; steps of their states.
+"""Compile texts in the language of equations; compute steps of their states.
 
 A step executes the statements in the order of the text, as NEURON does. Exponential Euler advances
 a state whose rate is linear in the state; lines below see the new value. A method advances all its
-states together, in the line of their first rate. Under exponential Euler and implicit methods rates
-see values at the end of the step, like the voltage, under explicit methods at its begin.
+states together, in the line of their first rate. With exponential Euler and implicit methods rates
+use values at the end of the step, like the voltage's; with explicit methods values at its begin.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _HALF = Fraction(1, 2)
 
 
 def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
-    """Return new states after a step, loops for them, and how many words noise has drawn."""
+    """Return the states after a step, loops that compute them, and the words that noise draws."""
     step = _StepEquations(eq)
     return step.new, step.loops, step.drawn
 
 
 class _StepEquations:
-    """Equations of a step: `new` values of states, and `loops` for them."""
+    """A step: the `new` values of states, `loops` that compute them, words `drawn` by noise."""
 
     def __init__(self, eq: Equations) -> None:
         self.eq, self.graph = eq, eq.graph
@@ -70,11 +70,11 @@ class _StepEquations:
             self.new[HIDDEN] = self.graph.symbol("v")
 
     def _before(self, name: str) -> Node:
-        """Return the symbol of a current's previous value."""
+        """Return the symbol of a current's value before the voltage solve."""
         return self.graph.symbol(f"_{name}__before")
 
     def _replace(self, values: dict[Node, Node]) -> None:
-        """Replace symbols in all results."""
+        """Replace symbols by values in all results."""
         roots = [*self.new.values(), *(e for loop in self.loops for e in loop.nodes())]
         replacements = dict(zip(roots, self.graph.replaced(roots, values), strict=True))
         self.new = {name: replacements[e] for name, e in self.new.items()}
@@ -105,9 +105,9 @@ class _StepEquations:
         self._set({name: new})
 
     def _noise(self, name: str, b: Node) -> Node:
-        """Return the effect of white noise of intensity 1 on ``dx/dt = b*x`` after a step.
+        """Return what white noise of intensity 1 adds to x in a step of ``dx/dt = b*x``.
 
-        A normal number with variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
+        It is a normal number with variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
         """
         graph, named, two = self.graph, self.scope.named, self.graph.number(2)
         variance = self.h
@@ -122,9 +122,9 @@ class _StepEquations:
     # -------------------------------------------------------------------- several together
 
     def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
-        """Return the rates of the method's states at some values of these states.
+        """Return the rates of the method's states at the values `at` of these states, and t.
 
-        Names that do not depend on these states keep their values from this line of the text.
+        Names that do not depend on these states keep the values that they have in this line.
         """
         eq, moving = self.eq, {*at, "t"}
         fixed = Scope(eq, {name: self.graph.symbol(f"_{name}") for name in eq.currents})
@@ -137,7 +137,7 @@ class _StepEquations:
         return {name: inner.expression(eq.rates[name].value) for name in eq.stepped}
 
     def _explicit(self) -> None:
-        """Advance by Euler's, the midpoint or the classical Runge-Kutta method."""
+        """Advance the method's states by Euler's, the midpoint or the Runge-Kutta method."""
         graph, h, named = self.graph, self.h, self.scope.named
         old = {name: graph.symbol(name) for name in self.eq.stepped}
         half = graph.number(_HALF) * h
@@ -160,7 +160,8 @@ class _StepEquations:
     def _sparse(self) -> None:
         """Solve ``(1 - h*J) (x_new - x) = h*(a + J*x)`` for rates ``a + J*x_new``.
 
-        As NEURON does, for the change: at rest it is exactly zero, and roundings do not add up.
+        Like NEURON, solve for the change: at rest it is exactly 0, and rounding errors do not add
+        up.
         """
         old = {name: self.graph.symbol(name) for name in self.eq.stepped}
         rates = self._rates(old, self.t + self.h)
@@ -174,7 +175,7 @@ class _StepEquations:
         self._set({name: old[name] + change[name] for name in change})
 
     def _row(self, row: str, slopes: dict[str, Node]) -> dict[str, Node]:
-        """Return a row of ``1 - h*J``."""
+        """Return a row of ``1 - h*J``; `slopes` is the row of J."""
         entries = {c: -(self.h * slope) for c, slope in slopes.items()}
         entries[row] = self.graph.one + entries.get(row, self.graph.zero)
         return {c: e for c, e in entries.items() if e is not self.graph.zero}
@@ -216,12 +217,12 @@ class Text:
     """The language of equations, as the language of a `Mechanism`."""
 
     def cleaned(self, text: str) -> str:
-        """Return a text as it is kept: without common indentation."""
+        """Return the text that a `Mechanism` keeps: without common indentation."""
         text = re.sub(r"\A\s*\n", "\n", text)  # cleandoc is slow with many blank lines
         return cleandoc(text).strip() + "\n"
 
     def compiled(self, text: str) -> Compiled:
-        """Compile a text; an InputError has the line and the symbol."""
+        """Compile a text; an InputError names the line and the symbol."""
         eq = checked(text)
         bodies = {"initial": _body_of_initial}
         if eq.currents:
@@ -304,7 +305,7 @@ def _body_of_initial(eq: Equations) -> Body:
 
 
 def _with_ions(eq: Equations, values: dict[str, Node], loops: list[Loop], comment: str) -> Body:
-    """Return a block that sets states; concentrations become results for ions."""
+    """Return the body of a block that sets states; results set concentrations of ions."""
     results = [("ion", name, e) for name, e in values.items() if name in eq.outside]
     writes = {name: e for name, e in values.items() if name not in eq.outside}
     return Body(results, writes, loops, comment)
@@ -336,8 +337,7 @@ def _body_of_advance(eq: Equations) -> Body:
     parts = [f"{', '.join(alone)} by exponential Euler"] if alone else []
     parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
     how = shortened("; ".join(parts) or "nothing changes", 48)
-    comment = f"one step; v is at its end, t at its begin; {how}"
-    body = _with_ions(eq, writes, loops, comment)
+    body = _with_ions(eq, writes, loops, f"one step; v is at its end, t at its begin; {how}")
     if drawn is not eq.graph.zero:
         words = eq.graph.symbol(f"{NOISE}__drawn"), eq.graph.one, drawn
         body.results.append(("drawn", NOISE, eq.graph.call("random_count", *words)))

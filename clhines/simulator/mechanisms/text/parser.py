@@ -1,7 +1,7 @@
-"""Expressions of a mechanism's text: read by a grammar of their own, nothing is evaluated.
+"""Parser of the expressions in a mechanism's text: by a grammar of its own, without Python's eval.
 
-In order of how tightly they bind: ``^``, signs, ``* /``, ``+ -``, comparisons, ``not``, ``and``,
-``or``. Sums and products of any length are read in one loop; only brackets and powers nest.
+Operators from the tightest to the loosest are ``^``, signs, ``* /``, ``+ -``, comparisons, ``not``,
+``and``, ``or``. A loop reads sums and products of any length; only brackets and powers nest.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.exact import ExpressionError
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 
-MAX_DEPTH = 100  # of brackets and powers within each other
+MAX_DEPTH = 100  # brackets and powers within each other
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>\*\*|<=|>=|==|!=|[-+*/^()<>,]))"
 )
-_LEVELS = (  # operators, the loosest first; most operands in a row, and their name
+_LEVELS = (  # operators, the loosest first; most operands in a row, and the operands' name
     (("or",), 64, "'or'"),
     (("and",), 64, "'and'"),
     (("<", "<=", ">", ">=", "==", "!="), 64, "comparisons"),
@@ -28,7 +28,7 @@ _LEVELS = (  # operators, the loosest first; most operands in a row, and their n
     (("*", "/"), 64, "factors"),
 )
 _COMPARISONS, _PRODUCTS = 2, 4
-FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # arguments, and the maker of the node
+FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # number of arguments, maker of the node
     **{
         name: (1, lambda g, x, name=name: g.call(name, x))
         for name in "exp log sqrt sin cos tan sinh cosh tanh abs".split()
@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # arguments, and the 
 
 
 class ExpressionParser:
-    """Parser of an expression; `resolve` returns the expression of a name, or raises."""
+    """Parser of one expression; ``resolve(name)`` returns the node of a name, or raises."""
 
     def __init__(self, graph: Graph, source: str, resolve: Callable[[str], Node]) -> None:
         source = source.rstrip()
@@ -62,7 +62,7 @@ class ExpressionParser:
         self.tokens.append(("end", "the end", len(source)))
 
     def _take(self, *texts: str) -> str:
-        """Skip and return the next token if it is one of these; else return an empty text."""
+        """Skip the next token and return its text if that is one of `texts`; else return ""."""
         _, text, _ = self.tokens[self.place]
         self.place += text in texts
         return text if text in texts else ""
@@ -73,13 +73,12 @@ class ExpressionParser:
             raise ExpressionError(f"cannot read the expression at '{rest or 'the end'}'")
 
     def parse(self) -> Node:
-        """Parse the whole expression."""
         result = self._within(self._operands)
         self._need("the end")
         return result
 
     def _within(self, read: Callable[[], Node]) -> Node:
-        """Parse an expression in brackets, or an exponent, by `read`."""
+        """Parse an expression in brackets, or an exponent, by `read`; count the depth."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is too deep; expected at most {MAX_DEPTH}")
@@ -88,7 +87,7 @@ class ExpressionParser:
         return result
 
     def _operands(self, level: int = 0) -> Node:
-        """Parse operands with operators of one level between them."""
+        """Parse operands with operators of one of the `_LEVELS` between them."""
         count = 0
         while level == _COMPARISONS and self._take("not"):
             count += 1

@@ -4,7 +4,7 @@ This is the spike response model (Gerstner and Kistler 2002), one step at a time
 M*y`` for y = (v, states, 1), a step of h adds ``E*y``, ``E = exp(M*h) - 1`` (Rotter and Diesmann
 1999, Biological Cybernetics 81, 381-402). Taylor's series gives E for a small fraction of the step;
 doubling by ``2*E + E*E`` gives E for the step, with small entries exact to rounding. E depends on
-parameters and dt only, so engines with groups compute it once.
+parameters and dt only, so engines that hoist constants compute it once.
 
 The cable equation advances the voltage. Current and slope are chosen such that its implicit step is
 exact, for the neuron alone and with a constant current of other mechanisms.
@@ -25,7 +25,7 @@ from clhines.simulator.mechanisms.text.scope import Scope
 from clhines.simulator.mechanisms.text.statements import Line
 
 _DOUBLINGS, _TERMS = 10, 8  # the series has one more term for each variable
-_SMALL = Fraction(1, 2**50)  # largest share of the last two terms in the sum
+_SMALL = Fraction(1, 2**50)  # largest share of the series' last two terms in its sum
 _ONE, _DRIVE = "_one", "_drive"  # columns of constants, and of a current of other mechanisms, C/h
 
 
@@ -37,7 +37,7 @@ def check_exact(eq: Equations, line: Line) -> None:
 
 
 def _matrix(eq: Equations) -> Entries:
-    """Return the rows of M, for v and states with a rate."""
+    """Return the rows of M for v and for states with a rate."""
     graph, scope, names = eq.graph, Scope(eq), ["v", *eq.states]
     parameters = {q.name for q in eq.parameters}
 
@@ -60,12 +60,13 @@ def _matrix(eq: Equations) -> Entries:
 
 
 class _Matrices:
-    """Products and sums of square matrices with the same rows."""
+    """Products and sums of matrices of expressions, all with these `rows`."""
 
     def __init__(self, graph: Graph, rows: Entries) -> None:
         self.graph, self.rows, self._products = graph, rows, 0
 
     def product(self, a: Entries, b: Entries) -> Entries:
+        """Return ``a*b``; ExpressionError if all products together have too many terms."""
         matrix: Entries = {}
         for row, entries in a.items():
             sums: dict[str, list[Node]] = {}
@@ -81,7 +82,7 @@ class _Matrices:
         return matrix
 
     def total(self, parts: list[tuple[Fraction, Entries]]) -> Entries:
-        """Return a sum of factors times matrices."""
+        """Return the sum of matrices times their factors."""
         graph, matrix = self.graph, Entries()
         for row in self.rows:
             sums: dict[str, list[tuple[Fraction, Node]]] = {}
@@ -96,9 +97,9 @@ class _Matrices:
 
 
 def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
-    """Return ``exp(M*h) - 1``, and 1, or NaN if the series is too short.
+    """Return ``exp(M*h) - 1``, and a number that is 1, or NaN if the series is too short for h.
 
-    Columns without a row belong to constants.
+    `rows` are the rows of M; columns without a row belong to constants.
     """
     graph, matrices = h.graph, _Matrices(h.graph, rows)
     part = h * graph.number(Fraction(1, 2**_DOUBLINGS))
@@ -123,12 +124,13 @@ def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
 
 
 def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
+    """Return the change of a variable in a step: `row` of E times v, the states and 1."""
     values = {"v": v, _ONE: eq.graph.one} | {name: eq.graph.symbol(name) for name in eq.states}
     return eq.graph.add(e * values[column] for column, e in row.items() if column != _DRIVE)
 
 
 def exact_current(eq: Equations) -> tuple[Node, Node]:
-    """Return the current and slope with which an implicit step gives the exact v."""
+    """Return the current and the slope with which an implicit step gives the exact v."""
     graph, dt = eq.graph, eq.graph.symbol("dt")
     rows = _matrix(eq)
     rows["v"][_DRIVE] = dt**-1
@@ -139,7 +141,7 @@ def exact_current(eq: Equations) -> tuple[Node, Node]:
 
 
 def exact_advance(eq: Equations, steps: Node) -> dict[str, Node]:
-    """Return the states after a step; v is held in the first `steps` after a spike."""
+    """Return the states after a step; after a spike v is held for `steps` steps."""
     graph, dt, before = eq.graph, eq.graph.symbol("dt"), eq.graph.symbol(HIDDEN)
     rows, held = _matrix(eq), graph.symbol(HELD)
     free = _propagator(rows, dt)[0]

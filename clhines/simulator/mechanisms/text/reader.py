@@ -1,4 +1,4 @@
-"""The statements of a mechanism; `Mechanism` describes the language."""
+"""Read the statements of a mechanism's text; `Mechanism` describes the language."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
 
 @dataclass
 class Equations(TextStatements):
-    """A mechanism as a list of assignments to names, in the order of the text.
+    """The equations of a mechanism: assignments to names in the order of the text.
 
-    `Scope` replaces the symbols of names by values.
+    In expressions a name is a symbol, which `Scope` replaces by the name's value.
     """
 
     what: ClassVar[str] = "mechanism"
@@ -48,33 +48,33 @@ class Equations(TextStatements):
     keywords: ClassVar[tuple[str, ...]] = KEYWORDS
     states: dict[str, Line] = field(default_factory=dict)
     currents: dict[str, Line] = field(default_factory=dict)
-    events: dict[str, Line] = field(default_factory=dict)  # by state
+    events: dict[str, Line] = field(default_factory=dict)  # actions of an event by state
     spiking: dict[str, Line] = field(default_factory=dict)  # spike, reset of v, refractory
-    resets: dict[str, Line] = field(default_factory=dict)  # by state
+    resets: dict[str, Line] = field(default_factory=dict)  # actions of a reset by state
     spike: Spike | None = None
     ions: dict[str, Line] = field(default_factory=dict)  # by name
     settings: dict[str, Line] = field(default_factory=dict)  # by keyword
     method: str = ""
-    stepped: tuple[str, ...] = ()  # states that it advances together, in the order of their rates
-    uses_currents: bool = False  # whether a rate depends on a current of the step before
+    stepped: tuple[str, ...] = ()  # states that the method advances, in the order of their rates
+    uses_currents: bool = False  # whether a rate depends on a current before the voltage solve
     is_noisy: bool = False  # whether a rate has noise
     keeps_v: bool = False  # whether states depend on the voltage at the begin of the step
     plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
 
     @cached_property
     def written(self) -> dict[str, Node]:
-        """Expressions of names and currents."""
+        """Expressions of names and currents, by name."""
         return {line.name: line.value for line in self.ordered if line.sort != "rate"}
 
     @cached_property
     def parameters(self) -> tuple[Quantity, ...]:
-        """Parameters with their defaults; with spikes there are more."""
+        """The declared parameters, and parameters that a text with spikes has, too."""
         added = [CAPACITANCE] * bool(self.spiking) + [HELD_STEPS] * ("refractory" in self.spiking)
         return (*super().parameters, *(Quantity(name, "") for name in added))
 
     @property
     def kept(self) -> tuple[Quantity, ...]:
-        """All states of an instance, the hidden ones last."""
+        """All states of an instance; states without a declaration are last."""
         states = {name: line for name, line in self.states.items() if name not in self.outside}
         quantities = [Quantity(name, canonical(line)) for name, line in states.items()]
         quantities += [Quantity(HELD, "")] * bool(self.spiking)
@@ -82,12 +82,12 @@ class Equations(TextStatements):
 
     @cached_property
     def outside(self) -> dict[str, str]:
-        """Names of ions' variables, each with the statement by which a text sets it."""
+        """Names of variables of ions, each with the statement by which a text sets it, or ""."""
         return {n.format(ion): sort for ion in self.ions for n, sort in ION_NAMES.items()}
 
     @cached_property
     def ion_uses(self) -> tuple[IonUse, ...]:
-        """The use of each ion; all expressions must have been read."""
+        """The variables of each ion that are read and set; all lines must have been parsed."""
         lines = (*self.ordered, *self.states.values())
         used = {name for line in lines for name in line.value.free}
         uses = []
@@ -101,7 +101,6 @@ class Equations(TextStatements):
     # --------------------------------------------------------------------------- statements
 
     def read(self) -> None:
-        """Read the statements of the text."""
         self._sort(_STATEMENTS, _EXPECTED)
         self.states, self.currents = self.of_sort("state"), self.of_sort("current")
 
@@ -125,8 +124,7 @@ class Equations(TextStatements):
 
     def no_value(self, line: Line, name: str) -> None:
         """Refuse ``state NAME``."""
-        problem = f"state '{name}' has no initial value; expected 'state {name} = ...'"
-        raise self.fail(line, problem)
+        raise self.fail(line, f"state '{name}' has no initial value; expected 'state {name} = ...'")
 
     def event(self, line: Line, actions: str) -> None:
         """Read ``on event: NAME += EXPRESSION; ...``."""
@@ -166,7 +164,7 @@ class Equations(TextStatements):
         self._once(self.settings, line)
 
     def check_unused(self, used: set[str]) -> None:
-        """Refuse an unused name that looks like a misspelt keyword."""
+        """Refuse a name that is not in `used` and that looks like a misspelt keyword."""
         for name, line in self.of_sort("name").items():
             near = near_keyword(name, KEYWORDS) if name not in used else ""
             if near:

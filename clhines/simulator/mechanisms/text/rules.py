@@ -1,9 +1,9 @@
 """Rules of plasticity: traces that decay, and actions of spikes and rewards.
 
 `simulator.network.plasticity.Rule` describes the statements. A trace belongs to a connection
-(``synapse``), or all connections of a cell share it: of their source (``pre``) or of their
-postsynaptic cell (``post``). Between events the solution is exact: traces decay exponentially, and
-the weight grows with a product of the connection's own traces.
+(``synapse``), or all connections with the same source (``pre``) or the same postsynaptic cell
+(``post``) share it. Between events the solution is exact: traces decay exponentially, and the
+weight grows with a product of traces of the connection.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class RuleText(TextStatements):
             )
 
     def _check_action(self, event: str, line: Line) -> None:
-        """Check that an event can change an action's target, and knows the names that it uses."""
+        """Refuse an action whose target or names an event on its side cannot change or know."""
         name, traces = line.name, self.traces
         sides = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[
             event
@@ -156,12 +156,12 @@ class RuleText(TextStatements):
 
     @cached_property
     def traces(self) -> dict[str, Line]:
-        """Traces by name: of sources, then of postsynaptic cells, then of connections."""
+        """Traces by name: of sources, of postsynaptic cells, then of connections."""
         return {name: line for side in SIDES for name, line in self.of_sort(side).items()}
 
     @property
     def growing(self) -> tuple[str, ...] | None:
-        """Traces whose product ``dw/dt`` is, with repetitions; None if it is another expression."""
+        """Names of the factors if ``dw/dt`` is a product of traces of connections, else None."""
         product = self.rates[WEIGHT].value.definition
         factors: list[str] = []
         for factor in product.args if product.op == "mul" else (product,):
@@ -177,11 +177,11 @@ class RuleText(TextStatements):
 
     @property
     def growth(self) -> Node | None:
-        """The rate of the weight between events."""
+        """The rate ``dw/dt`` of the weight between events; None without one."""
         return self.rates[WEIGHT].value if WEIGHT in self.rates else None
 
     def times(self, parameters: dict[str, float]) -> dict[str, float]:
-        """Return the time constants of the traces, and for w of their product, ms."""
+        """Return the time constant of each trace, and for ``w`` of the product in dw/dt, ms."""
         graph, rate = self.graph, dict[str, Fraction]()
         numbers = {graph.symbol(n): graph.number(Fraction(x)) for n, x in parameters.items()}
         for name in self.traces:
@@ -197,14 +197,14 @@ class RuleText(TextStatements):
         return {name: float(1 / r) for name, r in rate.items()}
 
     def counts(self, name: str) -> bool:
-        """Whether a trace counts events, each of which adds 1."""
+        """Return whether each action on the trace `name` adds 1 to it."""
         actions = [of[name] for of in self.actions.values() if name in of]
         return all(a.sign == "+" and a.value is self.graph.one for a in actions)
 
     # ----------------------------------------------------------------------------- printing
 
     def _actions_on(self, event: str, side: str) -> list[Line]:
-        """Return the actions of an event on a side, in order; see `printed`."""
+        """Return the actions of an event that `printed` prints for a side, in order."""
         wanted: set[str] = set()
         lines = []
         for line in reversed(self.actions.get(event, {}).values()):
@@ -217,16 +217,17 @@ class RuleText(TextStatements):
     def printed(self, event: str, side: str, real: str) -> list[str]:
         """Return the actions of an event as assignments in OpenCL or NumPy, one per line.
 
-        With `side` ``synapse``, return actions on the weight and traces of connections, and on
-        traces that these use afterwards; else actions on a cell's traces. A trace ``x`` is ``x_``;
-        parameters are ``value[0]`` and so on; a weight goes through ``bounded``.
+        For the side ``synapse`` these are the actions on the weight and on traces of connections,
+        and on other traces whose new values they use; for ``pre`` or ``post`` the actions on traces
+        of the cell. A trace ``x`` is printed as ``x_``, the parameters as ``value[0]`` and so on,
+        and a new weight goes through ``bounded``.
         """
-        return [self._assignment(line, real) for line in self._actions_on(event, side)]
-
-    def _assignment(self, line: Line, real: str) -> str:
-        shown = self._shown(line.acted(self.graph.symbol(line.name), line.value), real)
-        shown = f"bounded({shown}, least, most)" if line.name == WEIGHT else shown
-        return f"{line.name}_ = {shown}" + ("" if real == "numpy" else ";")
+        assignments = []
+        for line in self._actions_on(event, side):
+            shown = self._shown(line.acted(self.graph.symbol(line.name), line.value), real)
+            shown = f"bounded({shown}, least, most)" if line.name == WEIGHT else shown
+            assignments.append(f"{line.name}_ = {shown}" + ("" if real == "numpy" else ";"))
+        return assignments
 
     def _shown(self, value: Node, real: str) -> str:
         symbols = {name: f"{name}_" for name in (*self.traces, WEIGHT)}
@@ -234,22 +235,22 @@ class RuleText(TextStatements):
         return Printer(f"rule {self.name}", real, symbols=symbols).show(value)
 
     def printed_growth(self, real: str) -> str:
-        """Return the rate of the weight between events; empty if there is none."""
+        """Return the rate of the weight between events as source; empty if there is none."""
         return "" if self.growth is None else self._shown(self.growth, real)
 
     def act(self, event: str, side: str, values: dict[str, Any]) -> None:
-        """Execute `printed` on NumPy arrays with the names described there."""
+        """Execute the assignments of `printed` on NumPy arrays, `values` by name."""
         _run("\n".join(self.printed(event, side, "numpy")), values)
 
     def grow(self, values: dict[str, Any], time: np.ndarray) -> None:
-        """Let the weight grow for a time, ms, from traces at its begin."""
+        """Let the weight ``w_`` in `values` grow for a time, ms, from the traces at its begin."""
         if self.growth is not None:
             grown = f"w_ + {self.printed_growth('numpy')} * time"
             values["time"] = time
             _run(f"w_ = bounded({grown}, least, most)", values)
 
     def uses(self, event: str, side: str) -> set[str]:
-        """Return the names that `printed` needs or changes: traces, w and parameters."""
+        """Return the names of traces, parameters and w that `printed` uses or changes."""
         lines = self._actions_on(event, side)
         return {name for line in lines for name in (line.name, *line.value.free)}
 
@@ -259,14 +260,14 @@ def _with_numbers(e: Node, numbers: Mapping[Node, Node]) -> Node:
 
 
 def _run(source: str, values: dict[str, Any]) -> None:
-    """Run assignments, which are printed of numbers and checked names."""
+    """Run assignments, which consist of numbers and checked names."""
     with np.errstate(all="ignore"):  # np.where computes both of its branches
         exec(source, {"np": np, "bounded": np.clip}, values)
 
 
 @lru_cache(maxsize=64)
 def read_rule(text: str) -> RuleText:
-    """Return the rule of a text, which nobody changes; InputError with the line that is wrong."""
+    """Read a rule; callers share the result. InputError names the line that is wrong."""
     rule = RuleText(cleandoc(text).strip() + "\n")
     rule.read()
     return rule

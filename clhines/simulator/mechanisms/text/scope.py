@@ -1,4 +1,4 @@
-"""Values of names at a place in a text."""
+"""`Scope`: the values that names have at one place in a text."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from clhines.simulator.mechanisms.text.reader import Equations
 
 
 class Scope:
-    """Values of names, which replace their symbols in expressions."""
+    """The values of names, which replace the names' symbols in expressions."""
 
     def __init__(self, equations: Equations, values: Mapping[str, Node] | None = None) -> None:
         self.eq, self.graph = equations, equations.graph
         self.values: dict[str, Node] = dict(values or {})
 
     def value(self, name: str) -> Node:
-        """Return the value of a name."""
+        """Return the value of a name, and keep it."""
         return self.expression(self.graph.symbol(name))
 
     def expression(self, e: Node, keep: bool = True) -> Node:
-        """Replace names by their values; names without a value are evaluated.
+        """Replace names by their values; first evaluate names that have none.
 
-        With `keep`, their values are kept.
+        With `keep`, keep the values of these names.
         """
         values = self.values if keep else dict(self.values)
         for name in self._missing(e, values):
@@ -31,30 +31,28 @@ class Scope:
         return self._replaced(e, values)
 
     def assign(self, name: str) -> None:
-        """Evaluate a name here, and keep the value."""
+        """Evaluate a name at this place of the text, and keep the value."""
         self.values.pop(name, None)
         self.values[name] = self.named(name, self.expression(self.eq.written[name], keep=False))
 
     def current(self) -> Node:
-        """Return the sum of all currents."""
         return self.graph.add([self.value(name) for name in self.eq.currents])
 
     def named(self, name: str, value: Node) -> Node:
-        """Return a value with a name."""
+        """Give a value a name, under which it is computed once."""
         result = self.graph.local(name, value)
         self.eq.plain[result] = result
         return result
 
     def _replaced(self, e: Node, values: Mapping[str, Node]) -> Node:
-        symbol = self.graph.symbol
-        replacements = {symbol(name): values[name] for name in e.free if name in values}
+        replacements = {self.graph.symbol(name): values[name] for name in e.free if name in values}
         value = self.graph.replaced([e], replacements)[0] if replacements else e
         [result] = remove_singularities([value], self.eq.plain)
         self.eq.plain[result] = result
         return result
 
     def _missing(self, e: Node, values: Mapping[str, Node]) -> Iterable[str]:
-        """Return the names without a value that an expression needs, dependences first."""
+        """Return the names without a value that an expression needs, each after its own needs."""
         order: dict[str, None] = {}
         written = self.eq.written
         stack = [(name, False) for name in sorted(e.free, reverse=True)]
@@ -69,7 +67,7 @@ class Scope:
 
 
 def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Return, for each state with a circular dependence, the states of the circle."""
+    """Return the states that depend on each other in a circle: for each state its circle."""
     bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
     reached = {name: rate.mask for name, rate in rates.items()}
     for through in rates:

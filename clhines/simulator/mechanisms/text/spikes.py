@@ -23,7 +23,7 @@ _STIFF = Fraction(2**50)  # conductance that holds v, over the capacitance per s
 
 
 def check_spike(eq: Equations) -> None:
-    """Check the statements, and set `eq.spike`."""
+    """Check the statements ``spike:``, ``reset:`` and ``refractory:``, and set `eq.spike`."""
     if not eq.spiking:
         return
     for key, other in (("spike", "reset"), ("reset", "spike"), ("refractory", "spike")):
@@ -37,7 +37,7 @@ def check_spike(eq: Equations) -> None:
 
 
 def _constant(eq: Equations, key: str, unit: str) -> str | float:
-    """Return the name of a parameter, or a number."""
+    """Return the value of statement `key`: a parameter's name, or a number in `unit`; or 0."""
     line = eq.spiking.get(key)
     if line is None:
         return 0.0
@@ -62,7 +62,7 @@ def _value(eq: Equations, value: str | float) -> Node:
 
 
 def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
-    """Return whether v is above the threshold, and the states after a possible spike."""
+    """Return whether v is above the threshold, and the states, after a reset if it is."""
     assert eq.spike is not None
     graph, v = eq.graph, eq.graph.symbol("v")
     now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}
@@ -76,7 +76,7 @@ def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node
 
 
 def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return the initial states; v may be above the threshold."""
+    """Return the initial states, after a reset if v is above the threshold."""
     if eq.spike is None:
         return values
     fired, after = _fired(eq, values)
@@ -84,10 +84,10 @@ def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return the states after a step; `values` are the states without a spike.
+    """Return the states after a step, and a spike if there is one; `values` has them without it.
 
-    HELD counts the steps after a spike until v is free, then it is 0. A spike before that makes
-    HELD infinite and v NaN in the next step, which ends the run.
+    State HELD counts the steps after a spike in which v is held; else it is 0. A spike while v is
+    held makes HELD infinite and v NaN in the next step, which ends the run.
     """
     if eq.spike is None:
         return values
@@ -100,16 +100,16 @@ def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def held_steps(eq: Equations) -> Node:
-    """Return the refractory time in whole steps, as rounded by the host."""
+    """Return the refractory time in whole steps, which the host has rounded."""
     assert eq.spike is not None
     return eq.graph.zero if eq.spike.refractory == 0.0 else eq.graph.symbol(HELD_STEPS)
 
 
 def current(eq: Equations, i: Node) -> tuple[Node, Node]:
-    """Return the current and its slope, in steps with and without a spike before.
+    """Return the current and its slope for texts with spikes; `i` is the current of the statements.
 
-    A negative slope, as of an exponential near the threshold, counts as 0: the current is explicit.
-    In an implicit step that is too long v would turn back.
+    While a spike holds v, the current moves v to the reset. Otherwise a negative slope, as of an
+    exponential near the threshold, counts as 0: in a long implicit step v would turn back.
     """
     graph = eq.graph
     g = graph.slope(i, "v")

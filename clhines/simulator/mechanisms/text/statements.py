@@ -1,4 +1,4 @@
-"""Statements of a text, for mechanisms and rules of plasticity."""
+"""Statements of a text; texts are mechanisms or rules of plasticity."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Line:
     number: int
     text: str
     sort: str = ""  # name, parameter, state, current, rate, event, or a setting
-    name: str = ""  # the variable that it defines or changes; for a rate the state
+    name: str = ""  # variable that the statement defines or changes; of a rate the state
     source: str = ""  # the expression as written
-    sign: str = ""  # before the = of an event's action
+    sign: str = ""  # sign before the = of an event's action
     unit: Unit | None = None
     value: Node = field(init=False)  # the expression in NEURON's unit, in terms of symbols
-    default: float = 0.0  # of a parameter, in NEURON's unit
+    default: float = 0.0  # value of a parameter, in NEURON's unit
 
     @property
     def shown(self) -> str:
-        """The left side, as written."""
+        """The left side of the statement as written."""
         return f"d{self.name}/dt" if self.sort == "rate" else self.name
 
     def acted(self, old: Node, value: Node) -> Node:
-        """Return the value after an action."""
+        """Return the value of a variable after this action, whose right side is `value`."""
         changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
         return old / value if self.sign == "/" else changed[self.sign]
 
@@ -54,8 +54,9 @@ class Line:
 class TextStatements:
     """The statements of a text: definitions of names, rates, and actions of events.
 
-    In expressions names are symbols, so all expressions together are no longer than the text. A
-    text begins with one of `kinds`, and cannot define names in `predefined`.
+    In expressions names are symbols, so all expressions together are no longer than the text. The
+    text of a subclass begins with one of `kinds` and must not define names in `predefined`; `what`
+    is its name in messages.
     """
 
     what: ClassVar[str]
@@ -71,7 +72,7 @@ class TextStatements:
     graph: Graph = field(default_factory=Graph)
 
     def of_sort(self, sort: str) -> dict[str, Line]:
-        """Return the definitions of a sort by name."""
+        """Return the lines that define names of a sort, by name."""
         return {name: line for name, line in self.defined.items() if line.sort == sort}
 
     @property
@@ -82,18 +83,18 @@ class TextStatements:
 
     @property
     def outside(self) -> dict[str, str]:
-        """Names of ions' variables, each with the statement by which a text sets it."""
+        """Names of variables of ions, each with the statement by which a text sets it, or ""."""
         return {}
 
     # --------------------------------------------------------------------------- statements
 
     def fail(self, line: Line, problem: str) -> InputError:
-        """Return the error of a line."""
+        """Return the error for a line."""
         where = f"{self.what} {shortened(self.name, 40)}, " if self.name else ""
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 
     def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
-        """Pass each statement to the function of its pattern."""
+        """Read each statement by the function of its pattern; refuse one that fits none."""
         for line in _lines(self.text):
             if not self.kind:
                 self._header(line)
@@ -156,7 +157,7 @@ class TextStatements:
         self.defined[name] = line
 
     def _take(self, line: Line, source: str) -> None:
-        """Split an expression from its unit."""
+        """Split the right side of a statement into expression and unit, and note them in `line`."""
         line.source, more = source.strip(), "/" if line.sort == "parameter" else ""
         match = re.fullmatch(r"(.*\S)\s*\[([^\[]*)\]", line.source, re.S) or re.fullmatch(
             rf"({_NUMBER})\s+([A-Za-z0-9µμΩ°{more}].*)", line.source, re.S
@@ -169,7 +170,7 @@ class TextStatements:
                 raise self.fail(line, f"'{line.shown}': {error}") from error
 
     def number(self, line: Line) -> None:
-        """Read the number of a line; ExpressionError if it is an expression."""
+        """Note the number of a line as its default; ExpressionError if it has an expression."""
         if not re.fullmatch(_NUMBER, line.source):
             raise ExpressionError("no number")
         value = exact.literal(line.source.lstrip("+-")) * _factor(line)
@@ -203,7 +204,7 @@ class TextStatements:
     # -------------------------------------------------------------------------- expressions
 
     def _resolve(self, name: str) -> Node:
-        """Return a name's symbol, or the number pi."""
+        """Return the symbol of a name, or the number pi."""
         if name in self.predefined or name in self.defined or name in self.outside:
             return self.graph.symbol(name)
         if name == "pi":
@@ -219,7 +220,7 @@ class TextStatements:
         raise ExpressionError(f"unknown symbol '{shortened(name)}'; {hint}")
 
     def parse(self, line: Line) -> None:
-        """Parse the expression of a line."""
+        """Parse the expression of a line, and note it as the line's value."""
         if not line.source:
             raise self.fail(line, f"'{line.shown}' has nothing on its right side")
         depths = list(accumulate((c == "(") - (c == ")") for c in line.source))
@@ -233,12 +234,11 @@ class TextStatements:
         line.value = self.attempt(line, work)
 
     def attempt(self, line: Line, work: Callable[[], Node]) -> Node:
-        """Return the result of `work`; turn its errors into errors of the line."""
+        """Return the result of `work`; raise its errors as errors of the line."""
         try:
             return work()
         except NotRealError as error:
-            problem = f"'{line.shown}' is not a finite real number"
-            raise self.fail(line, problem) from error
+            raise self.fail(line, f"'{line.shown}' is not a finite real number") from error
         except ExpressionError as error:
             hint = ""
             last = re.sub(r"[\d^]*(/.*)?$", "", line.source.split()[-1])
@@ -248,12 +248,12 @@ class TextStatements:
 
 
 def _factor(line: Line) -> Fraction:
-    """Return the factor from a line's unit to NEURON's unit."""
+    """Return the factor that converts from the unit of a line to NEURON's unit."""
     return line.unit.exact if line.unit else Fraction(1)
 
 
 def canonical(line: Line) -> str:
-    """Return NEURON's unit; empty if the line has no unit."""
+    """Return NEURON's unit for the unit of a line; empty if the line has none."""
     return line.unit.canonical if line.unit else ""
 
 
@@ -262,7 +262,7 @@ def near_keyword(word: str, keywords: tuple[str, ...]) -> str:
     return near[0] if near else ""
 
 
-# No expression continues like this: a bracket before it was not closed.
+# begins of statements: after an open bracket they show that it is never closed
 _BEGIN = re.compile(rf"((parameter|state|current)\s+{NAME}|d{NAME}\s*/\s*dt)\s*=")
 
 

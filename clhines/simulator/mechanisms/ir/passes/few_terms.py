@@ -1,4 +1,4 @@
-"""Few terms: shorten the series of exponentials if their time constants come from tables."""
+"""Few terms: shorten the series of exponentials whose time constants come from tables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 
 
 def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> list[Node]:
-    """Give ``grown(-h/tau)`` a number of terms if tau is a column of a table.
+    """Give ``grown(-h/tau)``, ``exp(-h/tau) - 1``, the number of terms that its series needs.
 
-    `terms` has the number by table and column, if a few terms suffice.
+    That is if tau is a column of a table: `terms` has the number of terms by table and column, if
+    it is small.
     """
     if not roots:
         return []
@@ -23,9 +24,8 @@ def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> li
 
 
 def _column(grown: Node) -> tuple[str, int]:
-    """Return table and column of tau in ``grown(-h/tau)``; the name is empty if it has none."""
-    factors = grown.args[0].args if grown.args[0].op == "mul" else ()
-    for factor in factors:
+    """Return the table and column of tau in ``grown(-h/tau)``; else an empty name and 0."""
+    for factor in grown.args[0].args if grown.args[0].op == "mul" else ():
         number, rest = split(factor.definition)
         inverse = rest.definition
         if number != -1 or inverse.op != "pow" or inverse.args[1].value != -1:

@@ -1,4 +1,4 @@
-"""Hoist: compute expressions that do not change from step to step once."""
+"""Hoist: replace expensive expressions that are the same in all steps by symbols of constants."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight", "grow
 
 
 class Constants:
-    """Expensive expressions of constant symbols, and the symbols that replace them.
+    """Constants: expensive expressions that depend on constant symbols only.
 
-    `symbols` do not change from step to step; `names` has the name of each constant, none of them
-    in `reserved`.
+    `symbols` are the names of the symbols that are the same in all steps. `names` has the name of
+    each constant that was found so far; none of the names is in `reserved`.
     """
 
     def __init__(self, graph: Graph, symbols: Iterable[str], reserved: Iterable[str] = ()) -> None:
@@ -32,7 +32,10 @@ class Constants:
         self._alike, self._inlined = dict[Node, Node](), set[Node]()
 
     def inline(self) -> None:
-        """Let `lifted` compute sums and multiples of constants: that is as fast as a load."""
+        """Drop constants that are sums or multiples of others: computing them is as fast as a load.
+
+        `lifted` then replaces them by expressions in the others.
+        """
         for node in sorted(self.names, key=lambda node: node.index):
             self._alike.setdefault(node.definition, node)
         for node in sorted(self.names, key=lambda node: node.index, reverse=True):
@@ -46,12 +49,12 @@ class Constants:
 
     @staticmethod
     def _parts(node: Node) -> list[Node]:
-        """Return the terms of a constant without their numeric factors."""
+        """Return the terms of a sum, or one expression, without their numeric factors."""
         plain = node.definition
         return [split(term)[1] for term in (plain.args if plain.op == "add" else (plain,))]
 
     def lifted(self, roots: Sequence[Node]) -> list[Node]:
-        """Replace the constant parts of expressions by symbols."""
+        """Replace the expensive constant parts of expressions by symbols of constants."""
         done: dict[Node, Node] = {}
         for node in postorder(roots):
             inner = any(self._expensive[a] for a in node.args)
@@ -92,12 +95,12 @@ class Constants:
         return self.graph.symbol(_marked(self.names[e]))
 
     def _combined(self, e: Node) -> Node:
-        """Return an inlined expression in terms of other constants."""
+        """Return a constant that `inline` has dropped in terms of other constants."""
         done = {part: self._constant(part) for part in self._parts(e)}
         return self.graph.replaced([e.definition], done)[0]
 
     def _condition(self, e: Node) -> Node:
-        """Replace the constant parts of a condition, which itself stays a condition."""
+        """Replace the constant numbers in a condition; the condition itself is no constant."""
         done: dict[Node, Node] = {}
         for node in postorder([e]):
             if node.op in CONDITIONS:
@@ -107,10 +110,10 @@ class Constants:
 
 
 def _marked(name: str) -> str:
-    """Return a constant's symbol, which differs from the expression of the same name."""
+    """Return the symbol of a constant, which differs from the text's symbol of the same name."""
     return name if name.startswith("_") else f"_{name}_constant"
 
 
 def constant_symbols(constants: Constants) -> dict[str, str]:
-    """Return the names of constants in source, by their symbols."""
+    """Return the names that constants have in source, by their symbols."""
     return {_marked(name): name for name in constants.names.values()}

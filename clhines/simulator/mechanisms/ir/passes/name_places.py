@@ -1,4 +1,7 @@
-"""Name places: each place in a table becomes a local variable, after which its rows are loaded."""
+"""Name places: make each place in a table a local variable.
+
+Where the variable is printed, the rows of the table at that place are loaded, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
 
 def name_places(roots: Sequence[Node]) -> list[Node]:
-    """Name each place at which columns are looked up after its first table."""
+    """Give each place in tables the name ``TABLE__row``, TABLE the first table looked up there."""
     if not roots:
         return []
     graph, named, replaced = roots[0].graph, dict[Node, Node](), dict[Node, Node]()

@@ -1,6 +1,6 @@
-"""Pull back: derivatives of a weighted sum of expressions by symbols.
+"""Pull back: compute the derivatives of a weighted sum of expressions by symbols.
 
-One sweep from the results to the symbols, each node once (reverse accumulation)::
+One sweep goes from the results to the symbols and visits each node once (reverse accumulation)::
 
     y = x*exp(x), weight w      w to y;  w*exp(x) to x,  w*x to exp(x);  w*x*exp(x) to x
 
@@ -19,9 +19,10 @@ Guard = tuple[tuple[Node, bool], ...]  # conditions, outermost first, and the br
 
 
 def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> dict[str, Node]:
-    """Return the nonzero derivatives of the sum of ``weight * node`` by symbols.
+    """Return the nonzero derivatives of the sum of ``weight * node`` by the symbols `names`.
 
-    An ExpressionError names a function without a derivative.
+    `weighted` has pairs of a node and a weight. An ExpressionError names a function without a
+    derivative.
     """
     if not weighted:
         return {}
@@ -49,7 +50,7 @@ def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> di
 
 
 def _joined(graph: Graph, parts: Sequence[tuple[Guard, Node]]) -> tuple[Guard, Node]:
-    """Return the common guard of all parts, and their sum."""
+    """Add weights that have guards; return the guard that all have in common, and the sum."""
     common = parts[0][0]
     for guard, _ in parts[1:]:
         same = (k for k, (a, b) in enumerate(zip(common, guard)) if a != b)
@@ -64,7 +65,7 @@ def _guarded(graph: Graph, guard: Guard, e: Node) -> Node:
 
 
 def _shares(node: Node, guard: Guard, weight: Node) -> Iterable[tuple[Node, Guard, Node]]:
-    """Yield a node's arguments, each with its guard and its share of the weight."""
+    """Yield each argument of a node with its guard and its share of the node's weight."""
     graph, op, args = node.graph, node.op, node.args
     if op in ("local", "add"):
         yield from ((a, guard, weight) for a in args)

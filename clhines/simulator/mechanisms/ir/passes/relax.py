@@ -13,7 +13,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 
 
 def relax(roots: Sequence[Node]) -> list[Node]:
-    """Replace ``weight(b, h) * change`` by ``grown(b*h) * (change/b)`` if b is a factor of it."""
+    """Replace ``weight(b, h)*change`` by ``grown(b*h)*(change/b)`` if b is a factor of change."""
     if not roots:
         return []
     shorter = {node: _relaxed(node) for node in postorder(roots) if node.op == "mul"}
@@ -32,7 +32,7 @@ def _relaxed(product: Node) -> Node | None:
 
 
 def _divided(e: Node, rate: Node) -> Node | None:
-    """Return ``e / rate`` if the rate, or its definition, is a factor of all terms of `e`."""
+    """Return ``e / rate`` if `rate`, or its definition, is a factor of all terms of `e`."""
     graph = e.graph
     if e.op == "add":
         terms = [_divided(term, rate) for term in e.args]

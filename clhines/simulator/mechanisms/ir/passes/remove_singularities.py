@@ -18,9 +18,10 @@ _TRAP = Fraction(1, 100_000)  # largest distance from 0/0 at which a condition o
 def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node]:
     """Rewrite quotients like ``x / (exp(x) - 1)`` by ``bernoulli``, which is finite at ``x = 0``.
 
-    These are quotients of a factor and a difference of two exponentials (one may be a constant), a
-    hyperbolic tangent or sine, and their reciprocals, if both vanish at the same point and the
-    factor is proportional to the exponent's distance from it. `done` caches results by node.
+    The dividend is a factor, the divisor a difference of two exponentials (one may be a constant)
+    or a hyperbolic tangent or sine, or the other way round. Both must be 0 at the same point, and
+    the factor proportional to the exponent's distance from the point. `done` caches results by
+    node.
     """
     for node in postorder(roots, stop=done):
         if node not in done:
@@ -30,7 +31,7 @@ def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node
 
 
 def _quotients(product: Node) -> Node:
-    """Replace a factor and a divisor that vanish together."""
+    """Replace factors and divisors of a product that are 0 at the same point."""
     if len(product.args) > _FACTORS:
         return product
     above = [f.args[0] if whole_power(f) else f for f in product.args if whole_power(f) >= 0]
@@ -46,10 +47,10 @@ def _quotients(product: Node) -> Node:
 
 
 def without_trap(condition: Node, near: Node, other: Node) -> Node | None:
-    """Rewrite ``where(condition, near, other)`` by ``bernoulli``, if it only avoids 0/0; else None.
+    """Rewrite ``where(condition, near, other)`` by ``bernoulli`` if it only avoids 0/0, else None.
 
-    NMODL models have ``y*(1 - z/2)`` if ``abs(z) < 1e-6``, else ``y*z/(exp(z) - 1)``: the results
-    differ by a factor of 1e-13.
+    NMODL models compute ``y*(1 - z/2)`` if ``abs(z) < 1e-6``, else ``y*z/(exp(z) - 1)``. Near z = 0
+    these differ by a factor of 1 + 1e-13, and ``bernoulli`` replaces both.
     """
     graph, plain = other.graph, other.definition
     if condition.op not in ("less", "lessequal") or condition.args[0].op != "abs":
@@ -71,7 +72,7 @@ def without_trap(condition: Node, near: Node, other: Node) -> Node | None:
 
 
 def whole_power(factor: Node) -> Fraction:
-    """Return the integer exponent of a power; 0 if there is none."""
+    """Return the exponent of a power if it is an integer, else 0."""
     if factor.op == "pow" and factor.args[1].is_number:
         value = factor.args[1].value
         return value if value.denominator == 1 else Fraction(0)
@@ -79,7 +80,7 @@ def whole_power(factor: Node) -> Fraction:
 
 
 def _quotient(above: Node, below: Node) -> Node | None:
-    """Return ``above / below`` without a common 0/0; None if they have none."""
+    """Return ``above / below`` by ``bernoulli`` if both are 0 at the same point, else None."""
     graph, plain = above.graph, below.definition
     if above.is_number or below.is_number or not above.mask & below.mask:
         return None
@@ -89,18 +90,18 @@ def _quotient(above: Node, below: Node) -> Node | None:
         if ratio is None:
             return None
         if plain.op == "tanh":  # 1/tanh(y) = 1 + 2/(exp(2 y) - 1)
-            return ratio * (y + _of(y * 2))
+            return ratio * (y + _bernoulli(y * 2))
         y = graph.call("abs", y)  # 1/sinh(y) = 2 exp(-y)/(1 - exp(-2 y)), which does not overflow
-        return ratio * graph.call("exp", -y) * _of(y * -2)
+        return ratio * graph.call("exp", -y) * _bernoulli(y * -2)
     distance = _distance(plain)
     if distance is None:
         return None
     scale, x = distance
     ratio = _proportional(above, x)
-    return None if ratio is None else ratio / scale * _of(x)
+    return None if ratio is None else ratio / scale * _bernoulli(x)
 
 
-def _of(x: Node) -> Node:
+def _bernoulli(x: Node) -> Node:
     return x.graph.call("bernoulli", x, x.graph.call("exp", x))
 
 
@@ -118,8 +119,7 @@ def _distance(below: Node) -> tuple[Node, Node] | None:
     a, b = multiples(x1), multiples(x2)
     if a is None or b is None:
         return None
-    shift = Multiples(exact.log(1 / ratio.value), {})
-    difference = a.minus(b).minus(shift)
+    difference = a.minus(b).minus(Multiples(exact.log(1 / ratio.value), {}))
     if not difference.factors:
         return None
     return -c2 * graph.call("exp", x2), difference.node(graph)
@@ -138,9 +138,8 @@ def _coefficient_and_exponent(term: Node) -> tuple[Node, Node]:
 
 
 def _proportional(factor: Node, x: Node) -> Node | None:
-    """Return ``factor / x`` if both are linear in a symbol and vanish together, else None."""
-    shared = factor.mask & x.mask
-    names = [name for name, bit in factor.graph.bits.items() if bit & shared]
+    """Return ``factor / x`` if both are linear in a symbol and 0 at the same value, else None."""
+    names = [name for name, bit in factor.graph.bits.items() if bit & factor.mask & x.mask]
     for name in sorted(names, key=lambda n: n != "v")[:4]:
         a, b = linear_parts(factor, name), linear_parts(x, name)
         if a is None or b is None or factor.graph.zero in (a[1], b[1]):

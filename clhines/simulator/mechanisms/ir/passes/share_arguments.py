@@ -1,4 +1,4 @@
-"""Share arguments: name pairs of factors, and pairs of terms, that several expressions have."""
+"""Share arguments: compute factors that several products have once, and terms of several sums."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MAX_PAIRED = 16  # most arguments of a sum or product that is compared with oth
 
 
 def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
-    """Name common parts of several products (or sums).
+    """Name the common parts of several products (`op` ``mul``) or sums (``add``).
 
-    The most frequent pair of arguments becomes one argument, again and again (greedy; the cost of a
-    round is in proportion to its changes)::
+    The most frequent pair of arguments becomes one argument, again and again (greedy). The cost of
+    a round is in proportion to its changes::
 
         g*m*h*(v - e), g*m*h  ->  _x0 = g*m;  _x0*h*(v - e), _x0*h
                               ->  _x1 = _x0*h;  _x1*(v - e), _x1
@@ -37,7 +37,7 @@ def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
     return _rebuilt_with_pairs(roots, op, pairs)
 
 
-Item = int  # index of a node, or -1 - number of a pair
+Item = int  # an argument: the index of a node, or -1 - k for pair number k
 
 
 class _ArgumentPairs:
@@ -57,7 +57,7 @@ class _ArgumentPairs:
         heapify(self.heap)
 
     def take(self) -> bool:
-        """Replace the most frequent pair by one argument; return whether there was one."""
+        """Replace the most frequent pair by one argument; return whether there was a pair."""
         while self.heap:
             count, pair = heappop(self.heap)
             here = self.where.get(pair, {})
@@ -107,7 +107,7 @@ def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _ArgumentPairs) -
             used.update(pairs.made[k])
 
     def items(ks: Iterable[Item]) -> Iterator[Node]:
-        """Yield new arguments for old ones; expand pairs that are used once."""
+        """Yield the arguments for items; pairs that are used once are taken apart."""
         for k in ks:
             if k >= 0:
                 yield done[pairs.nodes[k]]

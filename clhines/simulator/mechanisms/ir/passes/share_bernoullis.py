@@ -13,8 +13,8 @@ _SLOPE = "bernoulli_slope"
 def share_bernoullis(roots: Sequence[Node]) -> list[Node]:
     """Use ``B(-x) = B(x)*exp(x) = B(x) + x`` for ``B(x) = x/(exp(x) - 1)`` if both are needed.
 
-    For the slope S of B, ``S(-x) = -exp(x)*(S(x) + B(x)) = -1 - S(x)``. The product for x below 0,
-    the sum above: so nothing cancels and nothing overflows.
+    For the slope S of B, ``S(-x) = -exp(x)*(S(x) + B(x)) = -1 - S(x)``. The products serve x below
+    0, the sums x above 0: so nothing cancels and nothing overflows.
     """
     if not roots:
         return []

@@ -1,4 +1,4 @@
-"""Share exponentials: compute several exponentials as powers of one."""
+"""Share exponentials: compute exponentials of multiples of one expression as powers of one."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _share(
     replaced: dict[Node, Node],
     count: int,
 ) -> int:
-    negative = sum(lead < 0 for _, lead, _ in cluster) * 2 > len(cluster)
-    if negative:
+    """Add replacements for a cluster of exponentials; return the number of local variables."""
+    if sum(lead < 0 for _, lead, _ in cluster) * 2 > len(cluster):
         unit = -unit
     _, lead, form = cluster[0]
     scale = unit / lead

@@ -1,4 +1,4 @@
-"""Split long sums and products, which compilers parse by nesting."""
+"""Split long sums and products: compilers nest their terms, and limit the depth."""
 
 from __future__ import annotations
 

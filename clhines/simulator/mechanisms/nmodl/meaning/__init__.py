@@ -1,5 +1,5 @@
-"""Meaning of large NMODL statements, as expressions.
+"""What large NMODL statements compute, as expressions.
 
-`solve`: methods of SOLVE; `kinetic`: KINETIC blocks. `netcons`: the order of an event and its
-FOR_NETCONS. `functions`: C's functions; `function_table`: FUNCTION_TABLE.
+`solve` has the methods of SOLVE, `kinetic` KINETIC blocks, `functions` C's functions,
+`function_table` FUNCTION_TABLE. `netcons` checks the order of an event and its FOR_NETCONS.
 """

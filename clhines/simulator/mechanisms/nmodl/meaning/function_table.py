@@ -1,6 +1,6 @@
-"""FUNCTION_TABLE: linear interpolation between a user's knots, as NEURON's hoc_func_table does it.
+"""FUNCTION_TABLE: linear interpolation between a user's knots, as in NEURON's hoc_func_table.
 
-Knots and values are rows of look-up tables. Bisection finds an argument's place among the knots.
+Knots and values are rows of look-up tables. Bisection finds the knots beside an argument.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clhines.simulator.mechanisms.nmodl.values import BlockValues, TableUse
 
 
 def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
-    """Call a FUNCTION_TABLE; Refused if it has no values."""
+    """Return the value of a FUNCTION_TABLE at its arguments; Refused if the user gave no table."""
     table, graph = run.shared.function_tables.get(block.name), run.graph
     if table is None:
         way_out = f"give Mechanism.from_nmodl function_tables={{'{block.name}': (x, y)}}"
@@ -34,24 +34,24 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
 
 
 class _RowTables:
-    """Knots and values of one FUNCTION_TABLE, as rows of look-up tables."""
+    """The knots and values of one FUNCTION_TABLE, each a look-up table of one column."""
 
     def __init__(self, run: BlockValues, block: Block, table: FunctionTable) -> None:
         self._run, self._block, self._table, self._graph = run, block, table, run.graph
 
     def of(self, row: Node) -> Node:
-        """Return the value in a row."""
+        """Return the value at knot number `row`, over all arguments."""
         beyond = len(self._table.axes[-1]) + 1  # rows that are read with the weight 0
         values = self._table.values
         return self._read("", values + values[-1:] * beyond, row)
 
     def between(self, share: Node, low: Node, high: Node) -> Node:
-        """Interpolate between two values."""
+        """Interpolate between two values: `share` is 0 at `low` and 1 at `high`."""
         mixed = (self._graph.one - share) * low + share * high
         return self._graph.where(self._graph.less(self._graph.zero, share), mixed, low)
 
     def place(self, k: int, x: Node) -> tuple[Node, Node]:
-        """Return the knot below an argument, and its share of the way to the next knot."""
+        """Return the number of the knot below argument k, x, and x's share of the next interval."""
         graph, knots = self._graph, self._table.axes[k]
         if len(knots) == 1:
             return graph.zero, graph.zero
@@ -66,11 +66,11 @@ class _RowTables:
         low, high = (self._read(name, rows, at + d) for d in (0, 1))
         inside = graph.both(graph.less(first, x), graph.less(x, last))
         share = graph.where(inside, (x - low) / (high - low), graph.zero)
-        end = graph.number(len(knots) - 1)
-        at = graph.where(graph.less(last, x, or_equal=True), end, at)
+        at = graph.where(graph.less(last, x, or_equal=True), graph.number(len(knots) - 1), at)
         return graph.local(f"_row{k}", at), graph.local(f"_share{k}", share)
 
     def _read(self, end: str, rows: tuple[float, ...], row: Node) -> Node:
+        """Read a row of a look-up table, whose name ends in `end`; add the table if it is new."""
         graph, name, n = self._graph, self._block.name + end, len(rows) - 1
         limits = graph.zero, graph.number(n)
         self._run.shared.tables.setdefault(
@@ -80,7 +80,7 @@ class _RowTables:
 
 
 def row_of(run: BlockValues, rows: Sequence[float], x: Node) -> Node:
-    """Return the row of a whole number x as an expression."""
+    """Return ``rows[x]`` for a whole number x, as an expression that bisects x."""
     graph = run.graph
 
     def among(first: int, after: int) -> Node:

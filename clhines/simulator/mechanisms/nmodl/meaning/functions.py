@@ -8,7 +8,7 @@ from fractions import Fraction
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 
-FUNCTIONS = {  # by name, the number of arguments
+FUNCTIONS = {  # number of arguments by name
     **dict.fromkeys("exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh".split(), 1),
     **dict.fromkeys("floor ceil asin acos atan".split(), 1),
     "pow": 2, "fmod": 2, "atan2": 2,
@@ -46,7 +46,7 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
 
 
 def whole(x: Node) -> Node:
-    """Return a number without its fraction, as C's cast to int."""
+    """Cut off the fraction of a number, as C's cast to int."""
     graph, plain = x.graph, x.definition
     if plain.is_number:
         return graph.number(int(plain.value))

@@ -1,8 +1,8 @@
 """KINETIC blocks by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
 
-The matrix has the derivatives of fluxes by reacting states, but not of rates by states. A CONSERVE
-replaces the row of its last state that no later CONSERVE has replaced. Linear reactions take one
-pass; others iterate until the changes add up to 1e-6, and states below 0 are set to 0.
+The matrix has the derivatives of fluxes by the reacting states; rates count as constant. A CONSERVE
+replaces the row of its last state that no later CONSERVE has replaced. Linear reactions need one
+solve; other reactions iterate until the changes add up to 1e-6, and states below 0 are set to 0.
 LONGITUDINAL_DIFFUSION is separate: NEURON solves it after all mechanisms have advanced, with the
 volumes and coefficients at that time (`diffusing`).
 """
@@ -26,7 +26,7 @@ from clhines.simulator.mechanisms.nmodl.values import Rules
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
-RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # first passes; they start again below this value
+RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # first turns; they restart if a state is below this
 MAX_STATES = 200
 
 Terms = Sequence[tuple[Fraction, Expression]]
@@ -34,7 +34,7 @@ Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], boo
 
 
 class _Reactions:
-    """Equations of a KINETIC block, from one execution of it: `matrix` and `right` by row."""
+    """The equations of a KINETIC block for the states `rows`: `matrix` and `right` side by row."""
 
     def __init__(self, run: Execution, block: Block, rows: Sequence[str]) -> None:
         self.run, self.graph, self.rows = run, run.graph, rows
@@ -45,7 +45,7 @@ class _Reactions:
         self.block, self.guard = block, run.guard
 
     def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
-        """Return the equations for the change of the states."""
+        """Gather equations for changes of the states `now`; `old` are those before the step."""
         run, graph = self.run, self.graph
         for key, value in now.items():
             run.values[key] = value
@@ -68,13 +68,13 @@ class _Reactions:
         for s in all_of(self.block.body, "compartment"):
             for one in s.names[1]:
                 if one not in self.run.file.states:
-                    continue  # NEURON accepts names of nothing, too
+                    continue  # NEURON accepts undeclared names
                 for k, key in enumerate(self.run.names.all_elements(one)):
                     volume = _of_element(self.run, s, k)
                     self.volumes[key] = self.graph.local(f"{key}_volume", volume)
 
     def _state(self, e: Expression, line: int) -> tuple[str, bool]:
-        """Return a reactant's key, and whether it is a state of this block."""
+        """Return the key of a reactant, and whether it is a state with an equation."""
         key = self.run.key(str(e[1]), self.run.index(e[2]), line)
         return key, key in self.rows
 
@@ -91,18 +91,13 @@ class _Reactions:
                 if is_row:
                     self._add(key, graph.number(number) * added)
             return
-        self._is_always(s)
-        backward = rates[1] if sign == "<->" else graph.zero
-        sides: list[tuple[Terms, Node]] = [(left, rates[0])]
+        self._check_always(s)
+        forward, by_left = self._flux(left, rates[0], s.line)
+        slopes, back = [by_left], graph.zero
         if sign == "<->":
-            sides.append((right, backward))
-        fluxes, slopes = [], list[dict[str, Node]]()
-        for terms, rate in sides:
-            flux, slope = self._flux(terms, rate, s.line)
-            fluxes.append(flux)
-            slopes.append(slope)
-        forward = graph.local("_flux", fluxes[0])
-        back = graph.local("_flux", fluxes[1]) if len(fluxes) > 1 else graph.zero
+            back, by_right = self._flux(right, rates[1], s.line)
+            slopes.append(by_right)
+        forward, back = graph.local("_flux", forward), graph.local("_flux", back)
         self._set_fluxes(forward, back)
         net = graph.local("_net", forward - back)
         for side_terms, direction in ((left, -1), (right, 1)):
@@ -116,8 +111,8 @@ class _Reactions:
                     for other, by in side.items():
                         self._entry(key, other, graph.number(-count * sign_of) * by)
 
-    def _is_always(self, s: Statement) -> None:
-        """Refuse IF: NEURON's matrix keeps the order of entries from its first step."""
+    def _check_always(self, s: Statement) -> None:
+        """Refuse a statement in an IF: NEURON keeps the matrix's structure from the first step."""
         if self.run.guard is not self.guard:
             what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
             raise refuse("mod.reaction-in-if", s.line, what=what)
@@ -127,14 +122,13 @@ class _Reactions:
             self.run.values[self.run.key(name, None, 0)] = value
 
     def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
-        """Return the flux of one side, and its derivatives by the side's states."""
+        """Return the flux from one side of a reaction, and its derivatives by the side's states."""
         graph = self.graph
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:
             key, is_row = self._state(e, line)
             factors.append((self.run.read(str(e[1]), self.run.index(e[2])), number, key, is_row))
-        own_degree = sum(number for _, number, _, is_row in factors if is_row)
-        if own_degree > 1:
+        if sum(number for _, number, _, is_row in factors if is_row) > 1:
             self.linear = False
         flux = graph.mul([rate, *(x ** graph.number(n) for x, n, _, _ in factors)])
         slopes: dict[str, Node] = {}
@@ -157,7 +151,7 @@ class _Reactions:
 
     def _conserve(self, s: Statement) -> None:
         graph = self.graph
-        self._is_always(s)
+        self._check_always(s)
         self.place -= 1
         owner = self.owners[self.place]
         total = self.run.expression(s.values[0])
@@ -180,7 +174,7 @@ def _of_element(run: Execution, s: Statement, k: int) -> Node:
 
 
 def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
-    """Return ``volume`` and ``diffusion`` for each state that diffuses along the cell."""
+    """Return results ``volume`` and ``diffusion`` for each state that diffuses along the cell."""
     contributions = dict[str, list[tuple[str, str, Node]]]()
     for block in run.file.blocks.values():
         if block.sort != "KINETIC":
@@ -213,7 +207,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
 
 
 def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None:
-    """Refuse volumes and coefficients that change with a diffusing state, or earlier in a step."""
+    """Refuse volumes and coefficients, `nodes`, that depend on variables that change in a step."""
     of = "LONGITUDINAL_DIFFUSION"
     if run.file.kind != "density":
         raise refuse("mod.diffusion-in-kind", run.line, of=of, kind=run.file.kind)
@@ -227,7 +221,7 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
 
 
 def _elements(run: Execution, e: Expression, line: int) -> list[str]:
-    """Return a variable's key; all keys of an array without an index."""
+    """Return the key of a variable; of an array without an index the keys of all elements."""
     variable = run.names.variable(str(e[1]))
     if variable is not None and variable.length and e[2] is None:
         return run.names.all_elements(variable.name)
@@ -251,7 +245,7 @@ def _conserved(run: Execution, block: Block) -> list[str]:
 
 
 def _rows(run: Execution, block: Block) -> list[str]:
-    """Return the states that react or are conserved, in the order they appear."""
+    """Return the states that react or are conserved in the order in which they appear."""
     keys: dict[str, None] = {}
     named: list[str] = []
     for s in all_of(block.body, "reaction"):
@@ -261,17 +255,16 @@ def _rows(run: Execution, block: Block) -> list[str]:
     for name in named:
         if name in run.file.states:
             keys |= dict.fromkeys(run.names.all_elements(name))
+    if not keys:
+        raise refuse("mod.kinetic-without-states", block.line, name=block.name)
+    if len(keys) > MAX_STATES:
+        raise refuse("mod.kinetic-states", block.line, count=len(keys), most=MAX_STATES)
     return list(keys)
 
 
 def sparse(run: Execution, block: Block, steady: bool) -> None:
     """Advance the states of a KINETIC block by one step, or to the steady state."""
-    rows = _rows(run, block)
-    if not rows:
-        raise refuse("mod.kinetic-without-states", block.line, name=block.name)
-    if len(rows) > MAX_STATES:
-        raise refuse("mod.kinetic-states", block.line, count=len(rows), most=MAX_STATES)
-    graph = run.graph
+    rows, graph = _rows(run, block), run.graph
     dt = graph.number(STEADY) if steady else run.read("dt")
     if steady:
         run.overrides["dt"] = dt
@@ -309,15 +302,21 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     run.values |= kept
     if steady:
         del run.overrides["dt"]
-    elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
-        for key in rows:
-            run.set(key, kept[key] + (kept[key] - old[key]))
+    else:
+        extrapolate(run, {key: kept[key] - old[key] for key in rows})
+
+
+def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
+    """Add the changes of states in half a step, `steps`, again if NEURON's secondorder is set."""
+    if run.shared.secondorder and run.where == "advance":
+        for key, step in steps.items():
+            run.set(key, run.value(key) + step)
 
 
 def _iterated(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, late: dict[str, Node]
 ) -> dict[str, Node]:
-    """Iterate from the old states; a turn uses the `late` variables of the turn before."""
+    """Iterate from the old states; a turn uses the `late` variables of the turn before it."""
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
     loop = run.open_loop(keys, starts, TURNS)
@@ -339,7 +338,7 @@ def _positive(graph: Graph, x: Node) -> Node:
 def _steady(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
-    """Iterate with a step of 1e9 ms; nonlinear reactions begin with passes that may restart."""
+    """Iterate by steps of 1e9 ms; the first turns restart with 0 for states that are negative."""
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]
     starts = [*(old[key] for key in rows)] * 2 + [graph.number(int(linear))]
@@ -350,8 +349,7 @@ def _steady(
     iterates = graph.less(graph.zero, symbols[-1])
     step, _ = change(now, start)
     new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
-    bound = graph.number(NEGATIVE)
-    below = {key: graph.less(new[key], bound) for key in rows}
+    below = {key: graph.less(new[key], graph.number(NEGATIVE)) for key in rows}
     any_below = graph.zero
     for one in below.values():
         any_below = graph.where(one, graph.one, any_below)

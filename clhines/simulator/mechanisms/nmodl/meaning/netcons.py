@@ -1,7 +1,7 @@
-"""FOR_NETCONS changes weights of the event's own connection, too.
+"""FOR_NETCONS changes the weights of all connections of an instance, also of the event's own.
 
-Generated functions of FOR_NETCONS run before the event's own, which sees the weights that they have
-changed. So an event may use such a weight after FOR_NETCONS, but not before it.
+The generated functions of FOR_NETCONS run before the event's function, which sees the changed
+weights. So an event may use such a weight after FOR_NETCONS, but not before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clhines.simulator.mechanisms.nmodl.values import weight
 
 
 def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
-    """Return the values of conditions and compared symbols that follow from a condition."""
+    """Return the values of conditions and symbols that follow if the condition `guard` holds."""
     values: dict[Node, Node] = {}
     pending = [guard]
     while pending:
@@ -44,7 +44,7 @@ def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
 
 
 def where_true(graph: Graph, guard: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Simplify expressions for the case that a condition holds."""
+    """Simplify expressions for the case that the condition `guard` holds."""
     return graph.replaced(nodes, assumed(graph, guard))
 
 

@@ -1,12 +1,12 @@
-"""SOLVE: NEURON's methods, with its errors.
+"""The methods of SOLVE as NEURON computes them, with NEURON's errors.
 
 - ``cnexp``: exponential Euler, state by state in the order of the rates. If nocmodl has no closed
-  form of a rate, the whole block takes ``derivimplicit``. A rate that is a polynomial of degree 2
+  form of a rate, ``derivimplicit`` solves the whole block. A rate that is a polynomial of degree 2
   or more in its own state loses its terms without the state, as in nocmodl's formula.
 - ``derivimplicit``: Newton's iteration with central differences of 2 %, which are computed again
-  while the solution changes by more than 5 %. Rates that are linear in the states are solved
-  directly.
-- ``euler``, ``runge``: explicit.
+  while the solution changes by more than 5 %. If all rates are linear in the states, a linear
+  system gives the solution.
+- ``euler``, ``runge``: explicit methods.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clhines.simulator.mechanisms.ir.elimination import Entries, exponential_eul
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
 from clhines.simulator.mechanisms.ir.forms import linear_form, without_quotients
 from clhines.simulator.mechanisms.nmodl.execute import Execution
-from clhines.simulator.mechanisms.nmodl.meaning import kinetic
+from clhines.simulator.mechanisms.nmodl.meaning.kinetic import extrapolate, sparse
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     Block,
     Expression,
@@ -41,7 +41,6 @@ _METHODS = {
 
 
 def solve(run: Execution, s: Statement) -> None:
-    """Execute a SOLVE statement."""
     name, method, steady = str(s.names[0]), str(s.names[1]), bool(s.names[2])
     block = run.file.blocks.get(name)
     if block is None:
@@ -58,7 +57,7 @@ def solve(run: Execution, s: Statement) -> None:
     if block.sort == "KINETIC":
         if sum(other.sort == "KINETIC" for other in run.file.blocks.values()) > 1:
             raise refuse("mod.two-kinetic", block.line, name=name)
-        kinetic.sparse(run, block, steady)
+        sparse(run, block, steady)
     elif block.sort == "LINEAR":
         _equations(run, block)
     elif steady and method != "derivimplicit":
@@ -69,26 +68,18 @@ def solve(run: Execution, s: Statement) -> None:
 
 
 def _is_once(block: Block, method: str) -> bool:
-    """Whether NEURON executes a block once in a step."""
-    rates = all_of(block.body, "prime")
-    return method == "cnexp" and all(_order(rate) in (0, 1) for rate in rates)
+    """Return whether NEURON executes a DERIVATIVE block exactly once in a step."""
+    return method == "cnexp" and all(_order(rate) in (0, 1) for rate in all_of(block.body, "prime"))
 
 
 def halves(run: Execution, s: Statement) -> bool:
-    """Whether NEURON's secondorder halves dt for a SOLVE, and extrapolates."""
+    """Return whether NEURON's secondorder halves dt for a SOLVE and extrapolates the states."""
     block = run.file.blocks.get(str(s.names[0]))
     if block is None or s.names[2]:
         return False
     if block.sort == "DERIVATIVE" and s.names[1] == "cnexp":
         return any(_order(rate) is None for rate in all_of(block.body, "prime"))
     return block.sort in ("DERIVATIVE", "KINETIC")
-
-
-def _extrapolated(run: Execution, steps: dict[str, Node]) -> None:
-    """Add the change of half a step once more: NEURON's secondorder."""
-    if run.shared.secondorder and run.where == "advance":
-        for key, step in steps.items():
-            run.set(key, run.value(key) + step)
 
 
 def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None:
@@ -100,7 +91,7 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
     elif method == "euler":
         _euler(run, block)
     elif not method:  # NEURON executes the block and leaves the states alone
-        _extrapolated(run, {k: run.read("dt") * x for k, x in _evaluated(run, block).items()})
+        extrapolate(run, {k: run.read("dt") * x for k, x in _evaluated(run, block).items()})
     elif method == "runge":
         _runge(run, block)
     else:
@@ -111,7 +102,7 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
 
 
 def _order(s: Statement) -> int | None:
-    """Return the degree of a rate in its own state as nocmodl finds it; None if it finds none."""
+    """Return the degree of a rate, as nocmodl finds it, in its own state; None if it finds none."""
     if s.names[1] is not None:
         return None
     name = str(s.names[0])
@@ -122,8 +113,7 @@ def _order(s: Statement) -> int | None:
 
 
 def _degree(e: Expression, name: str) -> int:
-    """Return the degree; -1 if nocmodl gives up, -2 if it fails. Chains are followed in a loop."""
-    total = 0
+    """Return the degree in the variable `name`; -1 if nocmodl gives up, -2 if it fails."""
     pending: list[tuple[str, int]] = []
     while e[0] in ("+", "-", "*", "/"):
         pending.append((str(e[0]), _degree(e[2], name)))
@@ -180,6 +170,7 @@ def _cnexp(run: Execution, block: Block) -> None:
 
 
 def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], None]) -> None:
+    """Execute a DERIVATIVE block; execute each rate by ``prime(statement, key of the state)``."""
 
     def rule(s: Statement) -> None:
         prime(s, run.key(str(s.names[0]), run.index(s.names[1]), s.line))
@@ -192,7 +183,7 @@ def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], No
 
 
 def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
-    """Execute the block; return the rates by state, in the order of the text."""
+    """Execute a DERIVATIVE block; return the rates by state, in the order of the text."""
     rates: dict[str, Node] = {}
     guard = run.guard
 
@@ -207,11 +198,10 @@ def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
 
 def _euler(run: Execution, block: Block) -> None:
     rates = _evaluated(run, block)
-    h = run.read("dt")
-    steps = {key: h * rate for key, rate in rates.items()}
+    steps = {key: run.read("dt") * rate for key, rate in rates.items()}
     for key, step in steps.items():
         run.set(key, run.value(key) + step)
-    _extrapolated(run, steps)
+    extrapolate(run, steps)
 
 
 def _runge(run: Execution, block: Block) -> None:
@@ -239,7 +229,7 @@ def _runge(run: Execution, block: Block) -> None:
     for key in keys:
         run.set(key, total[key] + sixth * h * rates[key])
     del run.overrides["t"]
-    _extrapolated(run, {key: h * rates[key] for key in keys})
+    extrapolate(run, {key: h * rates[key] for key in keys})
     _evaluated(run, block)  # leaves the block's variables at the end of the step
 
 
@@ -255,7 +245,9 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
         keys[:] = rates
         return rates.values()
 
-    _check_order(run, block, run.late(rates_here))
+    for key in run.late(rates_here):  # in NEURON the next of several executions would use it
+        shown = run.names.public.get(key, key)
+        raise refuse("mod.set-after-use", block.line, shown=shown, name=block.name)
     old = [run.value(key) for key in keys]
     h = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -275,14 +267,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
     if steady:
         run.overrides.pop("dt", None)
     else:
-        _extrapolated(run, {key: h * rates[key] for key in keys})
-
-
-def _check_order(run: Execution, block: Block, late: dict[str, tuple[Node, Node]]) -> None:
-    """Refuse a block that sets a variable after using it: NEURON executes the block repeatedly."""
-    for key in late:
-        shown = run.names.public.get(key, key)
-        raise refuse("mod.set-after-use", block.line, shown=shown, name=block.name)
+        extrapolate(run, {key: h * rates[key] for key in keys})
 
 
 def newton(
@@ -291,7 +276,7 @@ def newton(
     old: Sequence[Node],
     deviations: Callable[[Sequence[Node]], list[Node]],
 ) -> list[Node]:
-    """Return the zero of `deviations` to which NEURON's iteration leads from the old values."""
+    """Return the zero of `deviations` of states `keys`, by NEURON's iteration from `old`."""
     graph = run.graph
     symbols = [graph.symbol(f"_{key}__try") for key in keys]
     names = [s.name for s in symbols]
@@ -311,7 +296,7 @@ def newton(
 
 
 def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, Node]:
-    """Solve a linear system; rows change places if a diagonal entry is always 0."""
+    """Solve a linear system; reorder the rows if a diagonal entry is always 0."""
     names = list(matrix)
     if any(matrix[name].get(name, graph.zero) is graph.zero for name in names):
         row_of = _matching(matrix, graph)
@@ -321,10 +306,10 @@ def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, 
 
 
 def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
-    """Match unknowns with rows in which their entries are not always 0.
+    """Match each unknown with a row in which its entry is not always 0; return the rows.
 
-    A matching by augmenting paths. An unknown prefers the row where its entry is the sum with the
-    most terms: in a balance of flows that is its own row, with its column's largest entry.
+    Augmenting paths find the matching. An unknown prefers the row in which its entry is the sum
+    with the most terms: in a balance of flows this is its own row, with its column's largest entry.
     """
     terms = {
         name: {
@@ -358,8 +343,7 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
 
 def _terms(e: Node) -> int:
     """Return the number of terms of a sum, or of the longest sum among factors."""
-    while e.op == "local":
-        e = e.args[0]
+    e = e.definition
     if e.op == "mul":
         return max(_terms(a) for a in e.args)
     return len(e.args) if e.op == "add" else 1
@@ -368,7 +352,7 @@ def _terms(e: Node) -> int:
 def _iterated(
     run: Execution, keys: Sequence[str], old: list[Node], at: list[Node], symbols: list[Node]
 ) -> list[Node]:
-    """Iterate by Newton's method in a loop over states, deviations, change and Jacobian."""
+    """Return the zero of deviations `at`, in terms of `symbols`, by Newton's iteration."""
     graph, size = run.graph, len(keys)
     if size > MAX_NEWTON:
         raise refuse("mod.newton-states", size=size, most=MAX_NEWTON)
@@ -416,9 +400,12 @@ def _iterated(
 
 
 def _jacobian(
-    graph: Graph, x: Sequence[Node], entries: Sequence[tuple[int, int]], where: object
+    graph: Graph,
+    x: Sequence[Node],
+    entries: Sequence[tuple[int, int]],
+    where: Callable[[Sequence[Node]], list[Node]],
 ) -> dict[tuple[int, int], Node]:
-    """Return the slopes of the deviations, by NEURON's central differences."""
+    """Return the slopes of the deviations ``where(x)`` by NEURON's central differences."""
     slopes: dict[tuple[int, int], Node] = {}
     for j in range(len(x)):
         rows = [i for i, k in entries if k == j]
@@ -426,8 +413,8 @@ def _jacobian(
             continue
         share = graph.number(SHARE) * graph.call("abs", x[j])
         step = graph.local("_step", _maximum(graph, share, graph.number(STEP)))
-        high = where([a + step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
-        low = where([a - step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
+        high = where([a + step if k == j else a for k, a in enumerate(x)])
+        low = where([a - step if k == j else a for k, a in enumerate(x)])
         for i in rows:
             slopes[i, j] = (high[i] - low[i]) / (step * 2)
     return slopes
@@ -448,17 +435,12 @@ def _equations(run: Execution, block: Block) -> None:
         left, right = (run.expression(e) for e in s.values)
         residuals.append(right - left)
 
-    def executed() -> list[Node]:
-        residuals.clear()
-        with run.scope({"equation": equation}):
-            run.body(block.body)
-        return list(residuals)
-
     def deviations(at: Sequence[Node]) -> list[Node]:
-        with run.trial():
+        residuals.clear()
+        with run.trial(), run.scope({"equation": equation}):
             for key, value in zip(used, at, strict=True):
                 run.values[key] = value
-            executed()
+            run.body(block.body)
         if len(residuals) != len(used):
             raise refuse("mod.equations-states", block.line, count=len(residuals), count2=len(used))
         return list(residuals)
@@ -471,7 +453,7 @@ def _equations(run: Execution, block: Block) -> None:
 
 
 def _states_in(run: Execution, block: Block) -> list[str]:
-    """Return the states in the equations, in the order of the STATE block."""
+    """Return the states in the equations of a LINEAR block, in the order of the STATE block."""
     named: set[str] = set()
     stack: list[object] = [e for s in all_of(block.body, "equation") for e in s.values]
     while stack:

@@ -1,9 +1,10 @@
 """Passes: functions from `FileBlocks` to `FileBlocks`, in the order of `PASSES`.
 
-`check_pointers`, `drop_columns` of tables, `begin_globals` with their defaults and `drop_loops`
-come before `sort_variables`, which finds states, outputs and parameters. Then `mark_outside` marks
-elements outside arrays, `make_tables` describes tables, `find_turns` finds variables that instances
-set in turn, `guard_draws` draws from NEURON's one generator, `note_sets` events that set v.
+`check_pointers` refuses some POINTERs, `drop_columns` drops columns of tables and `drop_loops`
+loops that nothing needs, `begin_globals` gives GLOBALs their defaults. Then `sort_variables` finds
+states, outputs and parameters. Then `mark_outside` marks elements outside arrays, `make_tables`
+describes tables, `find_turns` finds variables that instances set in turn, `guard_draws` checks
+draws from NEURON's one generator, `note_sets` adds outputs to events that set v.
 """
 
 from clhines.simulator.mechanisms.nmodl.passes.begin_globals import begin_globals

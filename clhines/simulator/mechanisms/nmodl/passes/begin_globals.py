@@ -1,4 +1,4 @@
-"""Begin globals: in INITIAL a GLOBAL that only later blocks set has its default."""
+"""Begin globals: let GLOBALs that only blocks after INITIAL set have their defaults in INITIAL."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _OF_EVENTS = ("before_initial", "after_initial", "receive", "net_initial")
 
 
 def begin_globals(blocks: FileBlocks) -> FileBlocks:
-    """Replace such GLOBALs by their defaults in INITIAL, if no other block needs their value.
+    """Replace GLOBALs by their defaults in INITIAL, if no other block needs their values.
 
-    In NEURON a model's first INITIAL sees them.
+    In NEURON the first INITIAL of a process sees the defaults, too.
     """
     initial = blocks.bodies.get("initial")
     if initial is None or initial.loops or blocks.file.kind == "artificial":

@@ -8,9 +8,9 @@ from clhines.simulator.mechanisms.nmodl.values import STEERING
 
 
 def check_pointers(blocks: FileBlocks) -> FileBlocks:
-    """Return the blocks, or raise Refused: a value would depend on the order of instances.
+    """Return the blocks, or raise Refused if a value would depend on the order of instances.
 
-    NET_RECEIVE may read a weight that it writes; no other block may use that weight.
+    NET_RECEIVE may read a weight that it sets by a POINTER; no other block may use the weight.
     """
     printed, pointers = blocks.names.printed, blocks.file.pointers
     bodies = blocks.bodies.values()

@@ -1,4 +1,4 @@
-"""Drop columns of tables that nothing looks up: they become 0."""
+"""Drop columns: columns of tables that nothing looks up become 0."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def drop_columns(blocks: FileBlocks) -> FileBlocks:
-    """Keep the columns that are looked up for needed variables, and find these variables."""
-    tables = blocks.shared.tables.items()
-    names = [n for n, use in tables if not (use.rows or use.made)]
+    """Set columns that no needed variable looks up to 0, and find the needed variables."""
+    names = [n for n, use in blocks.shared.tables.items() if not (use.rows or use.made)]
     whole = {f"table_{name}": blocks.bodies[f"table_{name}"] for name in names}
     looked_up = set[tuple[str, str]]()
     while True:

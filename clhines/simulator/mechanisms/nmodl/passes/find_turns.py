@@ -18,8 +18,8 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
     """Find shared states for which instances compute different values.
 
     NEURON executes a block for one instance after the other. If a block reads a shared variable
-    that it sets, an instance sees the value of the instance before. If INITIAL alone sets it, from
-    values of the instance, all see the last instance's value.
+    that it sets, an instance sees the value that the instance before has set. If only INITIAL sets
+    the variable, from values of the instance, all instances later see the last instance's value.
     """
     differing, turned = _differing(blocks)
     in_turn, begun = list[str](), list[str]()
@@ -36,7 +36,7 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 
 
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
-    """Return the shared states that may differ between instances, and the ones set in turn."""
+    """Return the shared states that differ between instances, and those that a block reads, too."""
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}
     differing, turned = set[str](), set[str]()
@@ -60,11 +60,10 @@ def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
 
 
 def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
-    """Return the shared variables that a second execution of a block leaves unchanged.
+    """Return the variables among `uniform` that a second execution of a block leaves unchanged.
 
-    An example are variables that are set only while a flag is 0, and the flag then becomes 1. The
-    block is evaluated for some values of its inputs; variables that INITIAL alone sets begin with
-    defaults.
+    A block may set variables only while a flag is 0, and then set the flag to 1. The block is
+    evaluated for some values of its inputs; variables that only INITIAL sets begin with defaults.
     """
     ends = [end for loop in body.loops for end in loop.ends]  # loops are not evaluated
     keys = [k for k, node in body.writes.items() if k in uniform and not node.uses(*ends)]
@@ -89,7 +88,7 @@ def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
 
 
 def _is_of_last(blocks: FileBlocks, key: str) -> bool:
-    """Whether each block either reads a variable or sets it, so that readers see the last value."""
+    """Return whether no block both reads and sets a variable: readers then see the last value."""
     bodies = blocks.bodies.items()
     reads = {name for name, body in bodies if key in body.free(blocks.needed)}
     sets = {name for name, body in bodies if key in body.writes}

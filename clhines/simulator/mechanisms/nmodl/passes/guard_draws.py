@@ -15,9 +15,9 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def guard_draws(blocks: FileBlocks) -> FileBlocks:
-    """Add the blocks of `UNLESS`, whose results tell which refusal applies, and the messages.
+    """Add the blocks of `UNLESS`, whose results are the conditions of refusals, and the messages.
 
-    Refused if a condition depends on more than parameters and variables that INITIAL alone sets.
+    Refused if a condition depends on more than parameters and variables that only INITIAL sets.
     """
     initial = {*blocks.parameters, *_settled_by_initial(blocks, raw=True)}
     later = {*blocks.parameters, *_settled_by_initial(blocks, raw=False)}
@@ -39,7 +39,7 @@ def guard_draws(blocks: FileBlocks) -> FileBlocks:
 
 
 def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
-    """Whether none of the conditions holds for some values of the parameters."""
+    """Return whether there are values of the parameters for which no condition holds."""
     random, graph = Random(3), blocks.graph
     names = sorted({name for e in conditions for name in e.free})
     for turn in range(200):
@@ -53,9 +53,9 @@ def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
 
 
 def _settled_by_initial(blocks: FileBlocks, raw: bool) -> set[str]:
-    """Return the states that INITIAL alone sets, from parameters and themselves.
+    """Return the states that only INITIAL sets, from parameters and from the states themselves.
 
-    Unless `raw`, only those that a second execution does not change.
+    Unless `raw`, leave out states that a second execution of INITIAL changes.
     """
     writes = blocks.bodies.get("initial", Body()).writes
     others = {k for name, b in blocks.bodies.items() if name != "initial" for k in b.writes}
@@ -66,7 +66,7 @@ def _settled_by_initial(blocks: FileBlocks, raw: bool) -> set[str]:
 
 
 def _stays(graph: Graph, key: str, value: Node) -> bool:
-    """Whether setting a variable twice gives the same value as setting it once."""
+    """Return whether setting the variable `key` to `value` twice is the same as setting it once."""
     random, symbol = Random(2), graph.symbol
     for _ in range(12):
         point = {
@@ -83,7 +83,7 @@ def _stays(graph: Graph, key: str, value: Node) -> bool:
 
 
 def _all(guard: Node) -> list[Node]:
-    """Return the conditions that a condition joins by "and"."""
+    """Return the conditions that `guard` joins by "and"."""
     plain = guard.definition
     if plain.op == "both":
         return [e for part in plain.args for e in _all(part)]
@@ -93,7 +93,7 @@ def _all(guard: Node) -> list[Node]:
 
 
 def _joined(graph: Graph, results: Sequence[tuple[str, Node]]) -> Body:
-    """Return a block with a result for each name: whether any of its conditions holds."""
+    """Return a block with a result ``unless`` for each name: whether a condition of it holds."""
     joined = dict[str, Node]()
     for name, node in results:
         joined[name] = graph.where(joined.get(name, graph.zero), graph.one, node)

@@ -1,4 +1,4 @@
-"""Make tables: find the parameters on which each TABLE depends."""
+"""Make tables: describe each TABLE, and the parameters on which it depends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clhines.simulator.mechanisms.nmodl.values import TableUse
 
 
 def make_tables(blocks: FileBlocks) -> FileBlocks:
-    """Describe the tables; Refused if one depends on more than parameters."""
+    """Describe the tables of a file; Refused if one depends on more than parameters."""
     uses = blocks.shared.tables.items()
     tables = (_made(blocks, n, use) if use.made else _filled(blocks, n, use) for n, use in uses)
     return replace(blocks, tables=tuple(tables))

@@ -1,7 +1,7 @@
-"""Mark outside: pass on the NaN that stands for an element outside its array.
+"""Mark outside: let everything that depends on an element outside its array become NaN.
 
-NEURON reads other memory there. A comparison with NaN would silently take a branch; so the result
-of a choice is NaN if a compared number is NaN.
+NEURON reads other memory for such an element; here its value is NaN. A comparison with NaN would
+silently choose a branch; so the result of a choice becomes NaN if a compared number is NaN.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ _DECIDING = "arm", "watch", "unless"  # results that decide by themselves
 
 
 def mark_outside(blocks: FileBlocks) -> FileBlocks:
-    """Let decisions pass on the NaN of elements outside arrays."""
+    """Make choices and loops NaN if they compare an element outside its array."""
     if blocks.shared.outside is None:
         return blocks
     return replace(blocks, bodies=_marked(blocks.bodies, *blocks.shared.outside))
 
 
 def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, Body]:
-    """Make decisions NaN if they compare `outside`, a NaN; Refused if a WATCH depends on it."""
+    """Make choices and loops NaN if they compare `outside`, a NaN; Refused if a WATCH does."""
     graph, lost = outside.graph, _lost(blocks, outside)
     done: dict[Node, Node] = {}
 
     def passed(conditions: Iterable[Node], value: Node) -> Node:
         for x in dict.fromkeys(x for e in conditions for x in _compared(e, lost)):
             number, chosen = graph.local("_compared", done[x]), graph.local("_chosen", value)
-            least = graph.less(graph.zero, number, or_equal=True)
-            value = graph.where(least, chosen, outside)
+            value = graph.where(graph.less(graph.zero, number, or_equal=True), chosen, outside)
             value = graph.where(graph.less(number, graph.zero), chosen, value)
         return value
 
@@ -52,8 +51,7 @@ def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
         new = loop.mapped(changed)
         entered, go_on = ([e] if e in lost else [] for e in (loop.entered, loop.go_on))
         starts = [passed(entered, e) for e in new.starts]
-        values = [passed(go_on, e) for e in new.values]
-        return replace(new, starts=starts, values=values)
+        return replace(new, starts=starts, values=[passed(go_on, e) for e in new.values])
 
     marked = {}
     for name, body in blocks.items():
@@ -65,7 +63,7 @@ def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
 
 
 def _compared(condition: Node, lost: set[Node]) -> list[Node]:
-    """Return the numbers that a condition compares and that may be NaN."""
+    """Return the numbers that a condition compares and that are in `lost`, so may be NaN."""
     if condition not in lost:
         return []
     if condition.definition.op in CONDITIONS:

@@ -1,4 +1,4 @@
-"""Note sets: an event that sets v keeps v, the variables that it sets, and its time in outputs."""
+"""Note sets: an event that sets v keeps v, its time and the variables that it sets in outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def note_sets(blocks: FileBlocks) -> FileBlocks:
-    """Let the block ``receive`` write these outputs if it sets v."""
+    """Let the block ``receive`` set the outputs `SET` and `SET_AT` if it sets v."""
     body = blocks.bodies.get("receive")
     set_v = [node for role, _, node in body.results if role == "set_v"] if body else []
     if body is None or not set_v:

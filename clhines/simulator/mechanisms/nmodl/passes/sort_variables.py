@@ -1,4 +1,4 @@
-"""Sort variables: states, outputs and parameters."""
+"""Sort variables into states, outputs and parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def sort_variables(blocks: FileBlocks) -> FileBlocks:
-    """Find live variables; then states, outputs and parameters."""
+    """Find live variables; then sort variables into states, outputs and parameters."""
     elements, live = blocks.names.elements, _live(blocks)
     from_outside = {k for k in live if elements[k] in _from_outside(blocks)}
     values = blocks.ordered((blocks.needed & blocks.written) - from_outside)
@@ -22,12 +22,12 @@ def sort_variables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _live(blocks: FileBlocks) -> set[str]:
-    """Return variables that a block reads before it writes them, or that refusals depend on."""
+    """Return the variables that a block reads before it sets them, or that refusals depend on."""
     bodies, needed = blocks.bodies, blocks.needed
     live = {k for _, guard, _ in blocks.shared.unless for k in guard.free - blocks.written}
     for body in bodies.values():
         live |= body.free(needed)
-    if "receive" in bodies:  # only events compute these values again
+    if "receive" in bodies:  # values that events compute must last until the next event
         live |= bodies["receive"].writes.keys() & needed
     live |= {k for k in needed & blocks.written if blocks.names.elements[k] in blocks.kept}
     if "diffuse" in bodies:

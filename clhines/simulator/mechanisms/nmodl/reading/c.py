@@ -3,8 +3,9 @@
 Supported are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double
 and int, calls, ``printf`` (dropped), ``assert``, and random numbers of a POINTER: ``nrn_random_pick
 (_p_rng)`` and functions of ``nrnran123.h``. A condition may test whether a variable holds a Vector.
-Blocks of one function may share braces. Other statements become calls of `UNREAD`, which refuses
-the file if it is executed; if parameters decide about that, at the start of a run.
+A brace may open in one block and close in another block of the same function. Other statements
+become calls of `UNREAD`, which refuses the file if it is executed; if parameters decide whether it
+is, the start of a run refuses.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _BLOCKS = {  # of NMODL
     "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
 }  # fmt: skip
 _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
-# functions of translations that no file defines
+# functions that only translations call
 UNREAD = "verbatim_unread"  # stands for C that is not supported
 OF_ION = "verbatim_of_ion"  # an ion's variable as it was when the block began
 WHOLE = "verbatim_whole"  # a number without its fraction, as of C's cast to int
@@ -56,7 +57,7 @@ _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float"
 
 
 class _Open(Exception):  # noqa: N818
-    """A statement of C continues after the VERBATIM block."""
+    """A statement of C that continues after its VERBATIM block."""
 
 
 @dataclass
@@ -76,9 +77,10 @@ class Surroundings:
 
 
 def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> dict[int, str]:
-    """Translate the VERBATIM blocks among a file's tokens; return NMODL by the block's begin.
+    """Translate the VERBATIM blocks among a file's tokens, `parts`.
 
-    `statics` are values of static variables of the file.
+    Return the NMODL of each block by the block's place in the text. `statics` has the values of the
+    static variables of the file's C.
     """
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
     depths = [*accumulate({"{": 1, "}": -1}.get(word, 0) for word in words)]  # 0 outside blocks
@@ -128,18 +130,18 @@ def _names_of_file(
 
 
 def _stays(text: str, function: str) -> bool:
-    """Whether a block has no effect and needs no translation."""
+    """Return whether a VERBATIM block has no effect and needs no translation."""
     return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
 
 
 def _macros(text: str) -> set[str]:
-    """Return the macros that C defines, and the mathematical functions that it names."""
+    """Return the macros that C defines, and the mathematical functions that it mentions."""
     named = re.findall(r"#\s*define\s+(\w+)", text)
     return {*named, *_MATHS.intersection(re.findall(r"(\w+)\s*\(", text))}
 
 
 def _locals(words: Sequence[str]) -> Iterator[str]:
-    """Yield the names of LOCALs, variables of FROM, arguments, and arguments' units."""
+    """Yield the LOCALs, variables of FROM and arguments of a block, and the arguments' units."""
     for k, word in enumerate(words):
         if word == "FROM" and words[k + 2 : k + 3] == ["="]:
             yield words[k + 1]
@@ -153,7 +155,7 @@ def _locals(words: Sequence[str]) -> Iterator[str]:
 
 
 def _listed(words: Sequence[str], at: int) -> Iterator[str]:
-    """Yield the names of a list with commas; a name may have a length, ``x[3]``."""
+    """Yield the names in a list with commas from place `at` on; one may have a length, ``x[3]``."""
     while at < len(words):
         yield words[at]
         at += 4 if words[at + 1 : at + 2] == ["["] else 1
@@ -163,7 +165,7 @@ def _listed(words: Sequence[str], at: int) -> Iterator[str]:
 
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
-    """Return the translations of a function's blocks; of blocks that share braces, all or none."""
+    """Return the translations of VERBATIM by place; of blocks that share braces, all or none."""
     translated, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
     for start, one in blocks:
         if one is None:
@@ -182,9 +184,9 @@ def _drawn_from(text: str) -> frozenset[str]:
 
 
 def translated(text: str, around: Surroundings) -> tuple[str, int, int] | None:
-    """Translate a block: its NMODL, the depth of braces after it, and the lowest depth in it.
+    """Translate a VERBATIM block, or return None if no statement is supported.
 
-    None if no statement is supported.
+    Return its NMODL, the depth of braces after it, and the lowest depth in it.
     """
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
@@ -223,7 +225,10 @@ def _with_values(
 
 
 class _Reader:
-    """Translator of one block. Expressions come with their type: int, double or pointer."""
+    """Translator of one block; methods return NMODL, of expressions with C's type.
+
+    Types are ``int``, ``double`` and ``pointer``. A NotReadError means: not supported.
+    """
 
     def __init__(self, tokens: Sequence[tuple[str, str]], around: Surroundings) -> None:
         self._tokens, self._around = [*tokens, ("end", "")], around
@@ -236,7 +241,7 @@ class _Reader:
         return self._tokens[self._at][1]
 
     def _take(self, *texts: str) -> bool:
-        """Skip the next tokens if they are these; return whether they were."""
+        """Skip the next tokens if these are their texts; return whether they are."""
         next_texts = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
         same = next_texts == [*texts] and self._tokens[self._at][0] != "text"
         self._at += len(texts) if same else 0
@@ -256,7 +261,7 @@ class _Reader:
     # ------------------------------------------------------------------------------- statements
 
     def all(self) -> str:
-        """Translate everything; the other half of a brace may be in another block."""
+        """Translate all statements; the other half of a brace may be in another block."""
         lines = []
         while self._tokens[self._at][0] != "end":
             if self._take("}"):
@@ -273,7 +278,7 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Translate a statement, or it and all that follow in its braces into one `UNREAD`."""
+        """Translate a statement; else make it and all that follow in its braces one `UNREAD`."""
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()
@@ -327,10 +332,10 @@ class _Reader:
         return statement
 
     def _body(self) -> str:
-        """Translate a body: one statement, or a block in braces, which may end in another block."""
+        """Translate one statement, or a block in braces, which may end in another VERBATIM."""
         if self._next == "" and self._tokens[self._at][0] == "end":
             raise _Open
-        if not self._take("{"):  # an unread statement there is not the block's
+        if not self._take("{"):  # `UNREAD` must not swallow the statements after this one
             return f"{{ {self._closed(self._read)} }}"
         self._move(1)
         lines, outside = ["{"], dict(self._around.types)
@@ -343,7 +348,7 @@ class _Reader:
         return "\n".join(lines)
 
     def _closed(self, read: Callable[[], str]) -> str:
-        """Return the result of `read`, which must close the braces that it opens."""
+        """Translate by `read`, which must close the braces that it opens."""
         before = self.depth
         statement = read()
         if self.depth != before:
@@ -369,7 +374,7 @@ class _Reader:
         return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
 
     def _assigned_first(self) -> str:
-        """Take the assignment out of ``if ((x = 1/a) < b)``."""
+        """Translate the assignment in ``if ((x = 1/a) < b)``, and leave ``if (x < b)`` to read."""
         begin = self._at
         if self._take("(", "(") and self._tokens[self._at][0] == "name":
             at = self._at
@@ -386,7 +391,7 @@ class _Reader:
         return ""
 
     def _switch(self) -> str:
-        """Translate a switch whose cases all end with break into branches."""
+        """Translate a ``switch`` whose cases all end with ``break`` into branches."""
         self._need("(")
         value, _ = self._variable()
         self._need(")")
@@ -440,7 +445,7 @@ class _Reader:
         return f"{function} = {value}\n{_RETURN}" if function else _RETURN
 
     def _skipped(self) -> str:
-        """Skip a declaration of functions defined elsewhere."""
+        """Skip a declaration of functions that are defined elsewhere."""
         while not self._take(";"):
             if self._tokens[self._at][0] == "end" or self._next in "{}=":
                 raise NotReadError
@@ -457,14 +462,13 @@ class _Reader:
         lines = []
         while True:
             name = self._name()
+            around = self._around
             if self._take("(", ")") or self._take("(", "void", ")"):
-                pass  # a function defined elsewhere
-            elif (
-                name in self._around.nmodl | self._around.functions | self._around.macros | _OTHERS
-            ):
-                raise NotReadError
-            elif name in self._around.types:
-                raise NotReadError  # another one in an inner scope
+                pass  # a function that is defined elsewhere
+            elif name in around.nmodl | around.functions | around.macros | _OTHERS | {
+                *around.types
+            }:
+                raise NotReadError  # it would hide another variable
             else:
                 lines.append(f"LOCAL {name}")
                 self._around.types[name] = kind
@@ -475,11 +479,11 @@ class _Reader:
             self._need(",")
 
     def _integer(self) -> str:
-        """Skip ``int`` or ``long``, which both count as int."""
+        """Skip ``int`` or ``long``; return ``int`` for both, or an empty text."""
         return "int" if self._take("int") or self._take("long") else ""
 
     def _pointers(self) -> str:
-        """Drop a declaration of pointers. C that uses them is not supported; but see `_pointed`."""
+        """Drop a declaration of pointers; a pointer may only be used as in `_pointed`."""
         self._at += 1
         while not self._take(";"):
             while self._take("*"):
@@ -493,10 +497,10 @@ class _Reader:
         return ""
 
     def _pointed(self, name: str) -> None:
-        """Read a pointer's value: the Vector that a variable holds."""
+        """Read a pointer's value, which must be the Vector that a variable of the file holds."""
         sort = self._tokens[self._at + 3][1]
         if self._around.types[name] != "pointer" or sort not in ("void", "IvocVect"):
-            raise NotReadError  # or it would depend on which one it has now
+            raise NotReadError  # a second value: which one the pointer has would be unknown
         for text in ("*", "(", "(", sort, "*", "*", ")", "(", "&"):
             self._need(text)
         self._around.types[name] = f"pointer:{self._variable()[0]}"
@@ -504,6 +508,7 @@ class _Reader:
         self._need(")")
 
     def _dropped(self) -> str:
+        """Skip the arguments of a call that prints, which must not change anything."""
         depth = 1
         while depth:
             sort, text = self._tokens[self._at]
@@ -551,7 +556,7 @@ class _Reader:
         return f"{name} = {value}"
 
     def _place(self) -> str:
-        """Translate ``nrnran123_setseq(stream, seq, which)``; `which` is one of its four words."""
+        """Translate ``nrnran123_setseq(stream, seq, which)``: word ``4*seq + which`` is next."""
         self._at += 1
         self._need("(")
         stream, numbers = self._stream(), list[str]()
@@ -587,7 +592,7 @@ class _Reader:
         return self._signed() or self._bracketed() or self._atom()
 
     def _signed(self) -> tuple[str, str] | None:
-        """Translate an expression with a sign, if there is one."""
+        """Translate an expression with a sign; return None if there is no sign."""
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
@@ -595,7 +600,7 @@ class _Reader:
         return None
 
     def _bracketed(self) -> tuple[str, str] | None:
-        """Translate a cast or an expression in brackets, if there is one."""
+        """Translate a cast or an expression in brackets; return None if there is no bracket."""
         if not self._take("("):
             return None
         kind = self._integer() or ("double" if self._take("double") else "")
@@ -610,7 +615,7 @@ class _Reader:
         return f"{WHOLE}({value})" if (kind, other) == ("int", "double") else value, kind
 
     def _atom(self) -> tuple[str, str]:
-        """Translate a number, a call or a variable, also one of NEURON's code."""
+        """Translate a number, a call or a variable, also a variable of NEURON's code."""
         sort, text = self._tokens[self._at]
         for sign, value in (("!=", "0"), ("==", "1")):
             if self._take("_nt", sign, "nrn_threads"):  # there is one thread, the first
@@ -635,7 +640,7 @@ class _Reader:
         return self._variable()
 
     def _variable(self) -> tuple[str, str]:
-        """Return a variable's name in NMODL, and its type."""
+        """Read a variable; return its name in NMODL, with its index, and its type."""
         name, around = self._name(), self._around
         if name.startswith("_l"):  # a LOCAL, an argument, or the function's value
             name = name[2:]
@@ -681,7 +686,7 @@ class _Reader:
         return f"{name}({', '.join(values)})", "double"
 
     def _stream(self) -> str:
-        """Return the POINTER to a stream, without casts."""
+        """Read the argument for a random stream; return the POINTER, without casts."""
         self._take("RANDCAST")
         depth = 0
         if self._take("reinterpret_cast", "<") or self._take("static_cast", "<"):

@@ -1,4 +1,4 @@
-"""Changes of a file from values in NEURON's memory, which its text does not show."""
+"""Changes of a parsed file that an importer needs: NEURON's memory has more than the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import GIVEN, Declaration, 
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Changes of a file.
+    """Changes of a parsed .mod file.
 
     Attributes
     ----------
@@ -22,7 +22,8 @@ class FileChanges:
     unpointed : tuple of str
         POINTERs that become variables of the file.
     streamless : tuple of str
-        POINTERs that have no random stream in some instances, which a new parameter tells.
+        POINTERs that have no random stream in some instances. A new parameter of each instance
+        tells whether it has one.
     ranged : tuple of str
         Variables to add to RANGE.
     shows_currents : bool
@@ -38,7 +39,7 @@ class FileChanges:
 
 
 def changed(file: File, changes: FileChanges) -> File:
-    """Change a file; InputError if a variable of `pointing` is in no RANGE."""
+    """Apply changes to a file, and return it; InputError if one of `pointing` is in no RANGE."""
     for name in changes.unpointed:
         file.pointers.pop(name, None)
     ranged = [*changes.ranged]

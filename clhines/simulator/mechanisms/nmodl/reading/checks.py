@@ -1,4 +1,4 @@
-"""Refuse files that NEURON's translator parses and refuses: names, and places of statements."""
+"""Refuse files that NEURON's translator refuses after parsing: names, places of statements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     uses,
 )
 
-_EQUATIONS = {  # statements without which a block is none
+_EQUATIONS = {  # statements that a block must have
     "DERIVATIVE": ("prime",),
     "KINETIC": ("reaction", "conserve"),
     "LINEAR": ("equation",),
@@ -31,7 +31,7 @@ _DRAWING = "scop_random", "exprand", "normrand", "poisrand", "set_seed"  # from 
 def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
     """Refuse a file that NEURON's translator refuses.
 
-    `used` has the names in statements, each with whether it has an index, and its line.
+    `used` has the names in statements: name, whether it has an index, and line.
     """
     every = [*file.main.values(), *file.blocks.values()]
     checks = [partial(_check_names, file), partial(_check_indices, file, used)]
@@ -95,7 +95,7 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
 
 def _is_for_one_thread(file: File) -> bool:
-    """Whether NEURON's translator makes code for a single thread.
+    """Return whether NEURON's translator makes code for a single thread.
 
     A file with THREADSAFE is for several threads even if it draws from NEURON's one generator.
     """
@@ -113,8 +113,7 @@ def _is_for_one_thread(file: File) -> bool:
 def _check_lists(file: File) -> None:
     for word, shown in (("range", "RANGE"), ("globals", "GLOBAL")):
         for name in {"area", "diam"} & file.variables.keys() & getattr(file, word).keys():
-            what = f"'{name}' in {shown}"
-            raise not_neuron(what, getattr(file, word)[name])
+            raise not_neuron(f"'{name}' in {shown}", getattr(file, word)[name])
     for word in ("globals", "pointers"):
         for name, line in getattr(file, word).items():
             if name not in file.variables and name.removesuffix("0") not in file.states:
@@ -156,8 +155,7 @@ def _check_block(file: File, block: Block) -> None:
             raise refuse("mod.derivative-has-no-rate", block.line, name=block.name)
         if block.sort == "KINETIC":
             raise refuse("mod.kinetic-without-states", block.line, name=block.name)
-        what = f"{block.sort} {block.name} without an equation"
-        raise not_neuron(what, block.line)
+        raise not_neuron(f"{block.sort} {block.name} without an equation", block.line)
     if block.sort == "FUNCTION_TABLE" and not block.arguments:
         raise not_neuron(f"FUNCTION_TABLE {block.name} without an argument", block.line)
     for s in all_of(block.body, "prime"):

@@ -1,4 +1,4 @@
-"""A place in the tokens of an NMODL file, which reads words, names, numbers and lists."""
+"""`Cursor`: a place in the tokens of an NMODL file, from which it reads words, numbers, lists."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import Refused, not_neuron,
 
 
 class Cursor:
-    """A place in a list of tokens, and notes on the names that were read so far."""
+    """A place in a list of tokens, and notes on the names read so far.
+
+    Its methods read at the place and move it on; they raise Refused if they find something else.
+    """
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
         self.place = self.depth = 0
         self.defines: dict[str, int] = {}
         self.own_units: dict[str, str] = {}
-        self.sort = ""  # of the block
-        self.drawn: dict[str, bool] = {}  # first arguments of draws; whether by a Random of hoc
+        self.sort = ""  # sort of the block around the place
+        self.drawn: dict[
+            str, bool
+        ] = {}  # variables drawn from; whether by functions of hoc's Random
         self.has_exponential = False  # whether exprand is called
-        self.used: list[tuple[str, bool, int]] = []  # names, whether with an index, lines; not of C
-        self.scopes: list[dict[str, int]] = []  # lengths of arguments and LOCALs, by block
-        self.hidden: dict[str, str] = {}  # names, and LOCALs of the file that hide them
+        self.used: list[tuple[str, bool, int]] = []  # names outside C: name, has an index, line
+        self.scopes: list[dict[str, int]] = []  # lengths of arguments and LOCALs, inner block last
+        self.hidden: dict[str, str] = {}  # variables, and the LOCALs of the file that hide them
 
     @property
     def token(self) -> Token:
-        """The next token."""
         return self.tokens[self.place]
 
     def wrong(self) -> Refused:
-        """Return the refusal of the next token: a syntax error, or a bracket without its end."""
+        """Return the refusal of the next token: a syntax error, or a brace that is not closed."""
         what = f"unexpected '{self.token.text[:40]}'" if self.token.text else "unexpected end"
         if self.token.sort == "end" or self.token.text in BLOCKS:
             texts = enumerate(token.text for token in self.tokens[: self.place])
@@ -46,25 +50,24 @@ class Cursor:
         return refuse("mod.syntax", self.token.line, what=what)
 
     def take(self, text: str) -> bool:
-        """Skip the next token if it is this one; return whether it was."""
+        """Skip the next token if this is its text; return whether it is."""
         matches = self.token.text == text and self.token.sort in ("name", "sign")
         self.place += matches
         return matches
 
     def need(self, text: str) -> None:
-        """Skip this token, or refuse the file."""
+        """Skip the next token, whose text must be this."""
         if not self.take(text):
             raise self.wrong()
 
     def word(self) -> str:
-        """Return a name or a keyword and go on."""
+        """Read a name or a keyword."""
         if self.token.sort != "name":
             raise self.wrong()
         self.place += 1
         return self.tokens[self.place - 1].text
 
     def name(self) -> str:
-        """Return a name and go on."""
         token = self.token
         if (token.text in KEYWORDS or token.text.startswith("_")) and not token.of_c:
             raise self.wrong()
@@ -73,14 +76,14 @@ class Cursor:
         return self.word()
 
     def names(self) -> tuple[str, ...]:
-        """Return names with commas between them."""
+        """Read names with commas between them."""
         names = [self.name()]
         while self.take(","):
             names.append(self.name())
         return tuple(names)
 
     def unit(self) -> str:
-        """Return the unit in brackets that may come next, without them; else an empty text."""
+        """Read a unit in brackets, and return it without them; return "" if there is none."""
         if self.token.text != "(":
             return ""
         unit_text, before = "", self.token
@@ -97,7 +100,7 @@ class Cursor:
         return unit_text.strip()
 
     def signed(self) -> Fraction:
-        """Return a number with a sign, or a DEFINE."""
+        """Read a number, or the name of a DEFINE, with or without a sign."""
         minus = self.take("-")
         token = self.token
         if token.text in self.defines:
@@ -110,7 +113,7 @@ class Cursor:
         return -value if minus else value
 
     def length(self) -> int:
-        """Return the length of an array in square brackets, 0 if there are none."""
+        """Read the length of an array in square brackets; return 0 if there are none."""
         if not self.take("["):
             return 0
         value = self.whole()
@@ -120,7 +123,7 @@ class Cursor:
         return value
 
     def whole(self) -> int:
-        """Return a whole number, or a DEFINE."""
+        """Read a whole number, or the name of a DEFINE."""
         if not self.token.text.isdigit() and self.token.text not in self.defines:
             raise self.wrong()
         return int(self.signed())
@@ -134,7 +137,7 @@ class Cursor:
             self.need(">")
 
     def arguments(self) -> tuple[str, ...]:
-        """Return the arguments of a block, without their units."""
+        """Read the arguments of a block in brackets; skip their units."""
         names: list[str] = []
         self.need("(")
         while names or not self.take(")"):

@@ -1,4 +1,4 @@
-"""Words that NEURON keeps: keywords, which no name may be, and its functions."""
+"""Words that NEURON reserves: keywords, which are no names, and functions."""
 
 KEYWORDS = frozenset(
     """
@@ -20,7 +20,7 @@ BLOCKS = frozenset(  # words that begin a block of a file, and no statement
     UNITS
     """.split()
 )
-FUNCTIONS_OF_NEURON = frozenset(  # names of LOCALs and arguments only
+FUNCTIONS_OF_NEURON = frozenset(  # only LOCALs and arguments may have these names
     """
     acos asin at_time atan atan2 b_flux boundary ceil cos cosh deflate derivs erf error exp expfit
     exprand f_flux fabs factorial first_time floor fmod force gauss harmonic hyperbol invert

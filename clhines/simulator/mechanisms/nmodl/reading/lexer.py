@@ -1,4 +1,4 @@
-"""Tokens of an NMODL file: without comments, with included files, C translated into NMODL."""
+"""Tokens of an NMODL file: comments are dropped, files included, C is translated into NMODL."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Token:
 
 @dataclass
 class Includes:
-    """Texts of included files by name; files from `folder` are added as they are read."""
+    """The texts of included files by name; files of `folder` are read when they are needed."""
 
     folder: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     def text(self, name: str, line: int) -> str:
-        """Return the text of a file; Refused if it cannot be read."""
+        """Return the text of an included file; Refused, with `line`, if it cannot be read."""
         if name not in self.texts:
             path = (self.folder or Path()) / name
             if self.folder is None or not path.is_file():
@@ -67,8 +67,8 @@ class Includes:
 def tokens(text: str, includes: Includes, statics: Mapping[str, int] | None = None) -> list[Token]:
     """Return the tokens of a text and of the files that it includes, then an ``end``.
 
-    `statics` are values of C's static variables. Refused if a file cannot be read, or files include
-    each other endlessly.
+    `statics` has the values of C's static variables. Refused if a file cannot be read, or if files
+    include each other endlessly.
     """
     result = _tokens(text, includes, statics or {}, 0, 0)
     return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]
@@ -82,11 +82,13 @@ def _tokens(
     fixed: int,
     of_c: bool = False,
 ) -> list[Token]:
-    """Return tokens. With `fixed`, an INCLUDE's or VERBATIM's line, all have that line."""
+    """Return the tokens of a text; included and translated text has the line `fixed`."""
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
     read = [p for p in parts if p.lastgroup not in _SKIPPED]
-    translated = {} if of_c else translations(read, statics)
+    translated: dict[int, str] = {} if of_c else translations(read, statics)
+    counters = {p.start(): counter_statements(p.group()) for p in read if p.lastgroup == "verbatim"}
+    translated |= {start: nmodl for start, nmodl in counters.items() if nmodl is not None}
     for match in parts:
         line, sort, part = fixed or row, str(match.lastgroup), match.group()
         if part == _END:
@@ -94,18 +96,16 @@ def _tokens(
         if closed == row and sort not in _SKIPPED and not of_c:
             what = f"'{part[:40]}' behind ENDVERBATIM in its line, which NEURON drops"
             raise not_neuron(what, line, "begin a line with it")
-        statements = counter_statements(part) if sort == "verbatim" else None
-        if sort == "verbatim" and statements is None:
-            statements = translated.get(match.start())
         if include and sort == "text":
             if depth >= MAX_INCLUDES:
                 raise refuse("mod.include-within-others", line, max_includes=MAX_INCLUDES)
             result[-1:] = _tokens(
                 includes.text(part[1:-1], line), includes, statics, depth + 1, line
             )
-        elif statements is not None:
-            result += _tokens(statements, includes, statics, depth, line, of_c=True)
-        elif sort in ("name", "number", "sign", "text", "verbatim"):
+        elif match.start() in translated:
+            nmodl = translated[match.start()]
+            result += _tokens(nmodl, includes, statics, depth, line, of_c=True)
+        elif sort == "text" or sort not in _SKIPPED:
             result.append(Token(sort, part, line, *match.span(), of_c))
         row += part.count("\n")
         closed = row if sort == "verbatim" else closed

@@ -1,4 +1,4 @@
-"""C's preprocessor for VERBATIM: the conditions that NEURON 9 sets, and macros of one argument."""
+"""C's preprocessor for VERBATIM: conditions as in NEURON 9, and macros of one argument."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class NotReadError(Exception):
 
 
 def statics_in(text: str) -> list[str]:
-    """Return the names of C's ``static int`` variables."""
+    """Return the names of the ``static int`` variables in an NMODL text's C."""
     return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
 
 
 def macros_in(text: str) -> dict[str, tuple[str, str]]:
-    """Return C's macros of one argument by name: the argument and the body."""
+    """Return the macros of one argument that C defines: argument and body by name."""
     kept, macros = [True], dict[str, tuple[str, str]]()
     for line in _CONDITION.finditer(text):
         word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
@@ -47,7 +47,7 @@ def macros_in(text: str) -> dict[str, tuple[str, str]]:
 
 
 def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
-    """Expand macros of one argument."""
+    """Expand macros of one argument in C; `defined` is as from `macros_in`."""
     for name, (argument, becomes) in defined.items():
         while begin := re.search(rf"\b{name}\s*\(", text):
             end, depth = begin.end(), 1
@@ -77,7 +77,7 @@ def preprocessed(text: str) -> str:
             kept.append(kept[-1] and condition in _TRUE)
         elif word == "else" and len(kept) > 1:
             kept[-1] = kept[-2] and not kept[-1]
-        elif word == "endif":  # the last one's beginning may be in a block before
+        elif word == "endif":  # its #if may be in the VERBATIM block before
             kept = kept[:-1] or [True]
         elif word == "elif" or (word not in ("include", "pragma") and kept[-1]):
             raise NotReadError

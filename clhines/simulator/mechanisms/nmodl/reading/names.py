@@ -1,18 +1,18 @@
-"""Names of an NMODL file's variables in generated functions, and their defaults."""
+"""`Names`: what the variables of an NMODL file are called in generated source, and defaults."""
 
 from __future__ import annotations
 
 from clhines.simulator.mechanisms.nmodl.reading.tree import Declaration, File, refuse
 
-# the model has their values; here are NEURON's before a script changes them
+# variables whose values a model sets; NEURON's values before a script changes them
 BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
 
 
 class Names:
-    """The variables of a file, each with its names.
+    """The names of a file's variables in the file, in generated source, and for users.
 
-    `printed` maps names in the file to names in functions; `public` and `elements` map these, also
-    of elements of arrays, to names for users and in the file.
+    `printed` maps a name in the file to the name in source. `public` and `elements` map a name in
+    source, also of an array's element, to the name for users and to the name in the file.
     """
 
     def __init__(self, file: File) -> None:
@@ -22,7 +22,7 @@ class Names:
         self.elements: dict[str, str] = {}
         used: set[str] = set()
         for name, unit in zip(BUILT_IN, ("degC", "um", "um2"), strict=True):
-            # NEURON's, whether the file declares them or not
+            # NEURON has these, whether the file declares them or not
             file.variables.setdefault(name, Declaration(name, "assigned", 0, unit=unit))
         for name in file.variables:
             printed = plain(name)
@@ -32,11 +32,11 @@ class Names:
             self.printed[name] = printed
 
     def variable(self, name: str) -> Declaration | None:
-        """Return a variable's declaration, or None."""
+        """Return the declaration of a variable, None if there is none."""
         return self.file.variables.get(name)
 
     def element(self, name: str, index: int | None, line: int = 0) -> str:
-        """Return the name in functions of a variable, or of an element of an array."""
+        """Return the name in source of a variable or of an array's element."""
         variable = self.file.variables[name]
         if variable.length:
             if index is None:
@@ -54,12 +54,12 @@ class Names:
         return key
 
     def all_elements(self, name: str) -> list[str]:
-        """Return the names in functions of a variable's elements, or of the variable itself."""
+        """Return the names in source of an array's elements, or of a variable itself."""
         length = self.file.variables[name].length
         return [self.element(name, k if length else None) for k in range(length or 1)]
 
     def default(self, key: str) -> float:
-        """Return a variable's value before INITIAL; `key` is its name in functions."""
+        """Return the value before INITIAL of a variable; `key` is its name in source."""
         name = self.elements[key]
         if name in BUILT_IN:
             return BUILT_IN[name]
@@ -68,7 +68,7 @@ class Names:
         return float(value or 0)
 
     def is_global(self, key: str) -> bool:
-        """Whether all instances share a variable."""
+        """Return whether all instances share a variable; `key` is its name in source."""
         name = self.elements[key]
         variable = self.file.variables[name]
         if name in BUILT_IN:
@@ -78,13 +78,13 @@ class Names:
         return name in self.file.globals or variable.sort in ("local", "parameter")
 
     def start_name(self, name: str) -> str:
-        """Return the parameter NAME0 of a STATE, if there is one."""
+        """Return the name of the parameter NAME0 of a STATE; "" if there is none."""
         other = self.file.variables.get(name + "0")
         return name + "0" if other is not None and other.sort == "parameter" else ""
 
 
 def plain(name: str) -> str:
-    """Return a name without leading and double underscores, which generated names have."""
+    """Return a name without leading and double underscores, by which generated names differ."""
     short = name.rstrip("_") if name.startswith("_") else name
     while "__" in short:
         short = short.replace("__", "_u_")

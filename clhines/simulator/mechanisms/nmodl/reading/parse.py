@@ -33,7 +33,7 @@ from clhines.simulator.refusals import id_of
 _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
 }  # fmt: skip
-_VALUED = {"DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE"}  # C's returns
+_VALUED = {"DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE"}  # keep C's ``return``
 _PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR"}
 _DECLARED = {
     "PARAMETER": "parameter", "CONSTANT": "constant", "ASSIGNED": "assigned",
@@ -50,7 +50,7 @@ _PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)
 _MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's table of units
 _E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
 _PI = Fraction("3.14159265358979323846")
-NUMBERS: dict[str, Scaled] = {  # numbers for UNITS blocks, beside names of units
+NUMBERS: dict[str, Scaled] = {  # units and constants that UNITS blocks may use as numbers
     **{name: (s * _MOLE ** d[4], (*d[:4], 0, d[5])) for name, (s, d) in UNITS.items()},
     **{name: (Fraction(1), (0,) * 6) for name in ("radian", "rad", "fuzz", "dimensionless")},
     **{name: (_PI / 180, (0,) * 6) for name in ("degree", "deg")},
@@ -71,10 +71,8 @@ _UNIT_PREFIXES = {  # the longest first
 
 
 class FileParser(Cursor):
-    """Parser of one file."""
-
     def file(self, path: str) -> File:
-        """Parse the whole file."""
+        """Parse all tokens as the file `path`."""
         self.result = File(path)
         self.result.has_c = any(token.of_c or token.sort == "verbatim" for token in self.tokens)
         self._blocks()
@@ -99,7 +97,7 @@ class FileParser(Cursor):
         return file
 
     def _blocks(self) -> None:
-        """Read all blocks; after a refusal go on with the next one, to list its refusals, too."""
+        """Read all blocks; after a refusal go on with the next block, to find all refusals."""
         refused = list[Refused]()
         while self.token.sort != "end":
             begin = self.place
@@ -113,7 +111,7 @@ class FileParser(Cursor):
         raise_first(refused)
 
     def _skip_block(self, begin: int) -> None:
-        """Go to the end of the block that begins at a token."""
+        """Move to the end of the block that begins at token number `begin`."""
         self.sort, self.depth, depth = "", 0, 0
         self.scopes.clear()
         self.place = begin
@@ -124,7 +122,7 @@ class FileParser(Cursor):
                 break
 
     def _take_streams(self) -> None:
-        """Turn POINTERs from which C draws random numbers into RANDOM variables, `File.picked`."""
+        """Make POINTERs from which C draws random numbers RANDOM variables, and list them."""
         file = self.result
         pointers = {**file.pointers, **file.core_pointers}
         for name in [name for name in self.drawn if name in pointers]:
@@ -144,7 +142,7 @@ class FileParser(Cursor):
                     file.range[declaration.name] = declaration.line
 
     def _declare_starts(self) -> None:
-        """Declare NAME0, the start of a STATE, if RANGE or GLOBAL has it: 0, as in NEURON."""
+        """Declare parameters NAME0, the values of STATEs at the start, that RANGE or GLOBAL has."""
         file = self.result
         for state in [v for v in file.variables.values() if v.sort == "state" and not v.value]:
             name = f"{state.name}0"
@@ -319,8 +317,7 @@ class FileParser(Cursor):
         if variable.name in self.defines:
             raise not_neuron(f"'{variable.name}', a DEFINE, is declared", variable.line)
         if earlier is not None and earlier.sort != "pointer":
-            name = variable.name.lstrip("_")
-            raise refuse("mod.declared-twice", variable.line, name=name)
+            raise refuse("mod.declared-twice", variable.line, name=variable.name.lstrip("_"))
         self.result.variables[variable.name] = variable
 
     def _quantities(self, sort: str) -> None:
@@ -375,11 +372,11 @@ def parse(
     return changed(file, changes) if changes else file
 
 
-# -- numbers that UNITS blocks take from units: FARADAY = (faraday) (coulomb) --------------------
+# -- numbers in UNITS blocks, as in FARADAY = (faraday) (coulomb) --------------------------------
 
 
 def factor(first: str, second: str, units_of_file: Mapping[str, str], line: int) -> Fraction:
-    """Return the first unit in multiples of the second; Refused if their dimensions differ."""
+    """Return the unit `first` in multiples of `second`; Refused if their dimensions differ."""
     a, b = (_size(unit, units_of_file, line, 0) for unit in (first, second))
     if b == (Fraction(1), (0,) * 6):
         return a[0]

@@ -1,4 +1,4 @@
-"""Parser of statements and expressions of NMODL, from the place of a `Cursor` on."""
+"""Parser of the statements and expressions of NMODL; functions read at the place of a `Cursor`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 )
 from clhines.simulator.refusals import refusal
 
-MAX_DEPTH = 100  # of brackets and blocks within each other
+MAX_DEPTH = 100  # brackets and blocks within each other
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/"))
 
 
@@ -29,7 +29,7 @@ def check_index(name: str, length: int, has_index: bool, line: int) -> None:
 
 
 def expression(p: Cursor, level: int = 0) -> Expression:
-    """Read an expression; its operators bind at least as tightly as those of a level."""
+    """Read an expression; with a `level`, one with operators of this or a tighter level."""
     if level == len(_LEVELS):
         return unary(p)
     left = expression(p, level + 1)
@@ -41,7 +41,7 @@ def expression(p: Cursor, level: int = 0) -> Expression:
 
 
 def unary(p: Cursor) -> Expression:
-    """Read a power with the signs before it."""
+    """Read a power, and signs before it."""
     signs = []
     unary_signs = ("-", "+", "!") if p.token.of_c else ("-", "!")
     while p.token.sort == "sign" and p.token.text in unary_signs:
@@ -57,8 +57,7 @@ def unary(p: Cursor) -> Expression:
 def _deeper(p: Cursor) -> None:
     p.depth += 1
     if p.depth > MAX_DEPTH:
-        what = f"more than {MAX_DEPTH} brackets or blocks"
-        raise refuse("mod.too-deep", p.token.line, what=what)
+        raise refuse("mod.too-deep", p.token.line, what=f"more than {MAX_DEPTH} brackets or blocks")
 
 
 def _power(p: Cursor) -> Expression:
@@ -117,7 +116,7 @@ def _named(p: Cursor) -> Expression:
 
 
 def _note(p: Cursor, name: str, values: list[Expression]) -> None:
-    """Note from which RANDOM variable or POINTER a call draws a random number."""
+    """Note from which RANDOM variable or POINTER the call of a function draws."""
     p.has_exponential |= name == "exprand"
     picks = name == PICK
     if (picks or name.startswith("random_")) and values and values[0][0] == "name":
@@ -135,7 +134,7 @@ def read_index(p: Cursor) -> Expression | None:
 
 
 def read_integer(p: Cursor) -> Expression:
-    """Read an index or a bound of FROM, for which NEURON accepts whole numbers and names only."""
+    """Read an index or a bound of FROM; like NEURON, accept only whole numbers and names in it."""
     begin = p.place
     value = expression(p)
     for token in p.tokens[begin : p.place]:
@@ -149,7 +148,7 @@ def read_integer(p: Cursor) -> Expression:
 
 
 def read_block(p: Cursor, sort: str = "", arguments: Sequence[str] = ()) -> list[Statement]:
-    """Read the statements of a block, in braces."""
+    """Read the statements of a block in braces; `sort` is given for a block of the file."""
     p.sort = sort or p.sort
     p.scopes.append(dict.fromkeys(arguments, 0))
     _deeper(p)
@@ -193,11 +192,11 @@ def _none(p: Cursor, line: int) -> None:
 
 
 def _bare(p: Cursor) -> Statement | None:
-    """Read an assignment, a call, an equation, or a block of its own."""
+    """Read a statement without a keyword: an assignment, a call, an equation, or a block."""
     line = p.token.line
     if p.token.of_c and p.take(";"):
         return None
-    if p.token.text == "{":  # a block of its own
+    if p.token.text == "{":  # a block becomes an IF that is always true
         return Statement("if", line, values=(("number", Fraction(1)),), blocks=[read_block(p)])
     start, is_named = p.place, p.token.sort == "name"
     left = unary(p)
@@ -337,7 +336,7 @@ def _conductance(p: Cursor, line: int) -> Statement:
 
 
 def _terms(p: Cursor) -> tuple[tuple[Fraction, Expression], ...]:
-    """Read ``2 a + b[i]``, as pairs of a number and a name."""
+    """Read a side of a reaction, ``2 a + b[i]``, as pairs of a number and a name."""
     terms: list[tuple[Fraction, Expression]] = []
     while True:
         number = Fraction(1)
@@ -367,15 +366,14 @@ def _reaction(p: Cursor) -> Statement:
 
 
 def _rate(p: Cursor) -> Expression:
-    """Read a rate. NEURON writes it before the states without brackets: it must be one factor."""
+    """Read the rate of a reaction, which must be one factor: NEURON adds no brackets around it."""
     begin, depth = p.place, 0
     rate = expression(p)
     for k in range(begin, p.place):
         text = p.tokens[k].text
         depth += (text in ("(", "[")) - (text in (")", "]"))
         if k > begin and not depth and any(text in level for level in _LEVELS[:4]):
-            what = refusal("mod.rate-without-brackets")
-            raise not_neuron(what, p.tokens[k].line)
+            raise not_neuron(refusal("mod.rate-without-brackets"), p.tokens[k].line)
     return rate
 
 

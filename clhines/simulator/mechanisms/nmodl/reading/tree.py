@@ -1,6 +1,6 @@
-"""The tree of an NMODL file: blocks, statements and expressions; and refusals.
+"""The tree of an NMODL file: blocks, statements and expressions; and refusals of constructs.
 
-Expressions are tuples that begin with their sort::
+An expression is a tuple that begins with its sort::
 
     ("number", Fraction)   ("name", name, index or None)   ("text", str)
     ("call", name, (arguments ...), line)
@@ -18,9 +18,9 @@ from clhines.core.errors import InputError
 from clhines.simulator.refusals import Sentence, refusal, way_out_of
 
 Expression: TypeAlias = tuple[Any, ...]  # the first entry is its sort
-PICK = "nrn_random_pick"  # draws a number of a Random, in VERBATIM
+PICK = "nrn_random_pick"  # function of VERBATIM that draws a number from hoc's Random
 # ends of the names of parameters that describe the random stream to which a POINTER points
-GIVEN = "given"  # 1 if it points to a stream, else 0; without the parameter it does
+GIVEN = "given"  # 1 if the POINTER points to a stream, else 0; 1 without this parameter
 PICKED = "low", "width", "mean"  # the distribution of hoc's Random
 
 
@@ -59,18 +59,18 @@ class Refused(Exception):  # noqa: N818  (users get an NmodlError)
         super().__init__(construct)
         self.construct, self.line = construct, line
         self.way_out = way_out or way_out_of(construct)
-        self.others: list[Refused] = []  # of the same file, after this one
+        self.others: list[Refused] = []  # further refusals of the same file
 
 
 def raise_first(refused: Sequence[Refused]) -> None:
-    """Raise the first refusal, if there is one, with all others."""
+    """Raise the first refusal, if there is any, with the others in its field `others`."""
     if refused:
         refused[0].others += refused[1:]
         raise refused[0]
 
 
 def refuse(id_: str, line: int = 0, way_out: str = "", /, **fields: object) -> Refused:
-    """Return the refusal with this id in the catalogue of `simulator.refusals`."""
+    """Return the refusal with an id of `simulator.refusals`; `fields` are in its message."""
     return Refused(refusal(id_, **fields), line, way_out)
 
 
@@ -80,19 +80,19 @@ def not_neuron(what: str, line: int, way_out: str = "") -> Refused:
 
 
 def error_of(refusals: Sequence[Refused], file: str) -> NmodlError:
-    """Return the error that lists refusals, each once."""
+    """Return the error that lists the refusals of a file, each once."""
     unique = {(r.construct, r.line): r for r in refusals}.values()
     return NmodlError([Rejection(r.construct, file, r.line, r.way_out) for r in unique])
 
 
 @dataclass
 class Statement:
-    """A statement.
+    """A statement of NMODL.
 
     `kind` is ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
     ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``, ``verbatim``,
-    ``watch``, ``for_netcons``, ``initial`` or ``conductance``. `names` depends on it: an assignment
-    has the variable and its index.
+    ``watch``, ``for_netcons``, ``initial`` or ``conductance``. `names` depends on the kind: an
+    assignment has the variable and its index there.
     """
 
     kind: str
@@ -103,7 +103,7 @@ class Statement:
 
 
 def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
-    """Return the statements of a kind, also inside others."""
+    """Return the statements of a kind, also inside other statements."""
     statements = []
     for s in body:
         statements += [s] if s.kind == kind else []
@@ -113,7 +113,7 @@ def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
 
 
 def uses(body: Sequence[Statement], name: str) -> bool:
-    """Whether statements read or set a variable, or call a block, of that name."""
+    """Return whether statements read or set a variable, or call a block, with a name."""
     pending: list[object] = [part for s in body for part in (s.names, s.values)]
     while pending:
         one = pending.pop()
@@ -126,7 +126,7 @@ def uses(body: Sequence[Statement], name: str) -> bool:
 def set_by(
     body: Sequence[Statement], blocks: Mapping[str, Block], visited: frozenset[str] = frozenset()
 ) -> set[str]:
-    """Return the variables that statements set, also in `blocks` that they call."""
+    """Return the variables that statements, and blocks of the file that they call, set."""
     names = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
         if name not in visited and uses(body, name):
@@ -137,7 +137,7 @@ def set_by(
 
 @dataclass
 class Block:
-    """A block with statements."""
+    """A block of a file: its sort, as ``PROCEDURE``, name, arguments and statements."""
 
     sort: str
     name: str
@@ -148,8 +148,6 @@ class Block:
 
 @dataclass
 class Declaration:
-    """A declared variable."""
-
     name: str
     sort: str  # ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``
     line: int
@@ -160,19 +158,14 @@ class Declaration:
 
 @dataclass(frozen=True)
 class FunctionTable:
-    """A FUNCTION_TABLE: knots of each argument, and values, the last argument fastest.
+    """The values of a FUNCTION_TABLE, linear between knots and constant beyond them."""
 
-    It is linear between knots and constant beyond them.
-    """
-
-    axes: tuple[tuple[float, ...], ...]
-    values: tuple[float, ...]
+    axes: tuple[tuple[float, ...], ...]  # knots of each argument
+    values: tuple[float, ...]  # for all combinations of knots, the last argument fastest
 
 
 @dataclass
 class UseIon:
-    """A USEION statement."""
-
     name: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -181,14 +174,14 @@ class UseIon:
 
 @dataclass
 class File:
-    """An NMODL file."""
-
     path: str
     suffix: str = ""
     kind: str = "density"
     line: int = 0
     variables: dict[str, Declaration] = field(default_factory=dict)
-    range: dict[str, int] = field(default_factory=dict)  # lines by name, and so below
+    range: dict[str, int] = field(
+        default_factory=dict
+    )  # lines of RANGE by name; as in others below
     globals: dict[str, int] = field(default_factory=dict)
     nonspecific: dict[str, int] = field(default_factory=dict)
     electrode: dict[str, int] = field(default_factory=dict)
@@ -196,7 +189,7 @@ class File:
     core_pointers: dict[str, int] = field(default_factory=dict)
     external: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
-    picked: list[str] = field(default_factory=list)  # of `random`: POINTERs that C draws from
+    picked: list[str] = field(default_factory=list)  # POINTERs among `random`: C draws from them
     thread_safe: bool = False  # whether it has THREADSAFE
     has_c: bool = False  # whether it has VERBATIM
     ions: list[UseIon] = field(default_factory=list)
@@ -206,7 +199,6 @@ class File:
 
     @property
     def states(self) -> list[str]:
-        """Names of the STATEs, in order."""
         return [v.name for v in self.variables.values() if v.sort == "state"]
 
     @property

@@ -24,14 +24,14 @@ _COUNTS = (
     "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){size=(int)n;vector_resize(vv,size);"
     "px=vector_vec(vv);px[size-1]=time;}}if(firing&&v<thresh&&t>time){firing=0;}"
 )
-VECTOR_OF_COUNTER = "space"  # variable of it that has the Vector of APCount.record
+VECTOR_OF_COUNTER = "space"  # its variable that has the Vector of APCount.record
 _EMPTIED = "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){vector_resize(vv,0);}"
 _STATEMENTS = {
     _COUNTS: (
         "if (v >= thresh && !firing) { firing = 1 time = t n = n + 1 } "
         "if (firing && v < thresh && t > time) { firing = 0 }"
     ),
-    _EMPTIED: "",  # the Vector of APCount.record is the importer's
+    _EMPTIED: "",  # the importer fills the Vector of APCount.record
 }
 
 
@@ -41,12 +41,12 @@ def without_comments(text: str) -> str:
 
 
 def counter_statements(text: str) -> str | None:
-    """Return the NMODL statements of a block of apcount.mod, else None."""
+    """Return the NMODL for a VERBATIM block of NEURON's apcount.mod; None for other blocks."""
     return _STATEMENTS.get(re.sub(r"\s+", "", _inner(text)))
 
 
 def counts_crossings(text: str) -> bool:
-    """Whether an NMODL text counts crossings as NEURON's apcount.mod does."""
+    """Return whether an NMODL text counts crossings like NEURON's apcount.mod."""
     return _COUNTS in re.sub(r"\s+", "", without_comments(text))
 
 
@@ -77,10 +77,9 @@ def is_return(s: Statement) -> bool:
 
 
 def without_returns(body: Sequence[Statement]) -> list[Statement]:
-    """Remove ``return``: statements after an IF that may return move into its other branch.
+    """Remove ``return``: ``if (a) { b return } c`` becomes ``if (a) { b } else { c }``.
 
-    ``if (a) { b return } c`` becomes ``if (a) { b } else { c }``. Declarations stay where they are,
-    and so does a return in a loop, which is refused later.
+    Declarations stay where they are, and so does a ``return`` in a loop, which is refused later.
     """
     for k, s in enumerate(body):
         if is_return(s):
