@@ -4,11 +4,11 @@ Who owns what
     `compiling` makes a `Model` from a `Network`, lazily for copies. `model` has `Model`, `Kind`
     (all instances of one mechanism), ions, sources of events, and connections with exact times.
     `instances` makes kinds from groups and sums constant mechanisms. `deliveries` selects the
-    events that act in whole steps; `connections` are their connections. `pointers` says where
-    pointers lead, `diffusion` has trees of instances between which states diffuse, `layers` nodes
-    around others and their step. `needs` lists the features that a network requires of an engine.
-    `schema` has the fields of a saved state, which files, ranks, copies and NEURON's values use: a
-    new array is a new field.
+    events that act in whole steps; `connections` has the connections of these events. `pointers`
+    has the targets of pointers, `diffusion` the trees of instances between which states diffuse,
+    `layers` the nodes of extracellular layers and their step. `needs` lists the features that a
+    network requires of an engine. `schema` has the fields of a saved state, which files, ranks,
+    copies and NEURON's values use: a new array is a new field.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
@@ -23,8 +23,8 @@ Connections(2 to expsyn × 3; weight 0.01, delay 1 ms)
 >>> model.connections.delay.tolist()  # steps
 [40, 40]
 
-To add a call for users, see `simulator.network`; its arrays are a field of `Model`, made in
-`compiling`.
+To add a call for users, see `simulator.network`; the call's arrays become a field of `Model`, which
+`compiling` makes.
 """
 
 from clhines.simulator.model.compiling import compile

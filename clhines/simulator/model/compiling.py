@@ -85,7 +85,7 @@ def compile(
     secondorder : bool, or 0 or 2 as in NEURON
         NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
     seed : int
-        Of the noise.
+        Seed of the noise.
     changes : Changes, optional
         Values that `Simulation.set` changed.
 
@@ -110,9 +110,8 @@ def compile(
 def _kinds(
     parts: Inside, groups: Sequence[Group], celsius: float, stored: Collection[tuple[str, str]]
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    last = None if parts.of_copies else parts.added.last
-    every = parts.gids is not None
-    merged = kinds_of(groups, parts.places.area_at, celsius, stored, last, every)
+    last, is_ranked = None if parts.of_copies else parts.added.last, parts.gids is not None
+    merged = kinds_of(groups, parts.places.area_at, celsius, stored, last, is_ranked)
     check_temperature(merged[0], celsius)
     check_alone(merged[0], parts.of_copies)
     return merged
@@ -187,7 +186,7 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Recompile a model with other values; connections and events stay."""
+    """Return a model with other voltages and parameters; connections and events are the same."""
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = replace_values(model.kinds, model.instances, now, changed, changes.stored, model.dt)
@@ -207,7 +206,7 @@ def with_values(
 
 
 def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
-    """Yield the diffusing states of kinds, in order."""
+    """Yield a `Diffusion` for each kind with diffusing states, in the order of the kinds."""
     diffusing = set[str]()
     for k, kind in enumerate(kinds):
         program = kind.mechanism.program
@@ -236,7 +235,7 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
 
 
 def _second_order(value: object, exact: bool) -> bool:
-    """Return whether a value selects second order; NEURON's 1 and 2 differ in ion currents."""
+    """Return whether `secondorder` is not 0; 1 is only allowed with events at exact times."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     orders = (0, 1, 2) if exact else (0, 2)
@@ -246,7 +245,7 @@ def _second_order(value: object, exact: bool) -> bool:
 
 
 class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
-    """`Model.instances` of all copies, if each kind has one group."""
+    """`Model.instances` of all copies of a network, in which each kind has one group."""
 
     def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
         pairs = zip(once.instances, groups, strict=True)
@@ -291,7 +290,7 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
-    """Return the model of identical copies; `once` is one copy's."""
+    """Return the model of identical copies of a network; `once` is the model of one copy."""
     parts, copies, n = inside(network), copied.count, once.forest.num_nodes
     added, wiring = parts.added, parts.wiring
     nothing, first = Wiring(network), np.zeros(0, int)
@@ -326,7 +325,7 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
 
 
 def are_alike(network: Network, model: Model) -> bool:
-    """Whether copies of a network are identical: no noise, streams, or events from outside."""
+    """Return whether copies are identical: no noise, and no stream or event of a single copy."""
     parts, kinds = inside(network), [k for k, _ in model.instances if k >= 0]
     streams = {(model.instances[g][0], name) for g, name, _ in parts.added.streams}
     return (
@@ -361,6 +360,11 @@ def fields_of(
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
+    """Return the fields of a `Model` for what a network adds to its groups and cells.
+
+    `cells` are the somas as sources, `wiring` the connections and the events from outside at exact
+    times. `ions` are given if they are known.
+    """
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
     columns, outside = wiring
@@ -462,7 +466,7 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
 
 
 def _valence(name: str, declared: Sequence[float | None]) -> float:
-    """Return an ion's valence; raise InputError unless all declarations agree."""
+    """Return the valence of an ion; raise InputError unless all that declare it agree."""
     valences = {valence for valence in declared if valence is not None}
     if name in KNOWN_IONS:
         valences.add(KNOWN_IONS[name][0])
@@ -473,7 +477,10 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return `nrn_promote`'s arguments: access to concentrations and to the reversal potential."""
+    """Return how a mechanism uses an ion's concentrations and its reversal potential.
+
+    3: it writes one of them; 1: it reads one; 0: neither. So are arguments of NEURON's nrn_promote.
+    """
 
     def level(*names: str) -> int:
         if {*names} & {*use.writes}:
@@ -484,6 +491,7 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
+    """Return the source of each instance that sends events, by kind; -1 for others."""
     emitted: dict[int, np.ndarray] = {}
     for group, first in added.emitters:
         if not len(group):
@@ -497,7 +505,7 @@ def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[
 def _streams(
     added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
-    """Return the ids of streams; NEURON's default ids are 1, the rank, and a running number."""
+    """Return the ids of random streams: a user's, or as in NEURON 1, the rank, a running number."""
     streams, number = {}, 0
     for k, kind in enumerate(kinds):
         for name in kind.mechanism.program.random:

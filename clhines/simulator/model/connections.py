@@ -13,22 +13,24 @@ from clhines.core.errors import InputError
 from clhines.simulator.common.arrays import each, once
 from clhines.simulator.network.plasticity import Rule
 
-_MOST = 2**31 - 1  # sources and targets: their numbers fit int32
+_MOST = 2**31 - 1  # most sources, and most targets: their numbers must fit int32
 _SUM_BITS = 63  # bits of an int64 without its sign
 _LEAST_BITS = 40  # bits that the largest weight must have
 _CHUNK = 1 << 18  # connections compared at once
-_KEYS = 1 << 16
+_KEYS = 1 << 16  # sort keys that NumPy counts instead of comparing: uint16
 
 
 class GridConnections:
     """Connections from sources (cells) to targets (instances of mechanisms that receive events).
 
-    Rows are compressed: sorted by source, then delay, then target, equal ones in the order of the
-    calls. So a spike reads the weights of one delay's targets from consecutive memory (Brette and
-    Goodman 2012, section 2.3). Arguments are (k,) or one number; a value that all connections share
-    is stored once (`arrays.once`). A delay is at least 1 step: a spike of step s acts at step s + 1
-    + delay. The default of `num_sources` and `num_targets` is one above the largest number. `rule`
-    changes the weights of `plastic` connections.
+    Engines store connections as compressed rows, one row for each source: sorted by source, then
+    delay, then target, and equal ones in the order of the calls. So a spike reads the weights of
+    all targets with one delay from consecutive memory (Brette and Goodman 2012, section 2.3).
+
+    Arguments have one number for each of the k connections, (k,), or one for all, which is stored
+    once (`arrays.once`). A delay is at least 1 step: a spike of step s acts at step s + 1 + delay.
+    By default `num_sources` and `num_targets` are one above the largest number. `rule` changes the
+    weights of `plastic` connections.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class GridConnections:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The connection at each position of the rows, (k,) integer."""
+        """The number of the connection at each position of the rows, (k,) integer."""
         if self.is_sorted:
             return np.arange(self.count, dtype=np.int32)
         if self._grouped and self.max_delay < _KEYS:
@@ -86,11 +88,12 @@ class GridConnections:
 
     @cached_property
     def is_sorted(self) -> bool:
-        """Whether the connections were passed in the order of the rows."""
+        """Whether the arguments are in the order of the rows."""
         return self._grouped and not self.delay.strides[0]
 
     @cached_property
     def _grouped(self) -> bool:
+        """Whether the arguments are sorted by source and, for each source, by target."""
         return not any(
             ((a[1:] < a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] < b[:-1]))).any()
             for a, b in (
@@ -100,7 +103,7 @@ class GridConnections:
         )
 
     def _by_delay(self) -> np.ndarray:
-        """Return the order of grouped connections, (k,) int32, some sources at a time."""
+        """Return `order` of grouped connections: sort some sources at a time by delay."""
         order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):
@@ -111,14 +114,14 @@ class GridConnections:
         return order
 
     def by_rows(self, values: np.ndarray) -> np.ndarray:
-        """Reorder values from the calls' order to the rows'."""
+        """Reorder values of connections into the order of the rows."""
         if self.is_sorted or not values.strides[0]:
             return values
         return values[self.order]
 
     @cached_property
     def row(self) -> np.ndarray:
-        """Bounds of rows, (num_sources + 1,) int64: source i has ``row[i]`` to ``row[i + 1]``."""
+        """Bounds of rows, (num_sources + 1,) int64: row i is ``row[i]:row[i + 1]``."""
         return offsets_of(self.source, self.num_sources)
 
     @cached_property
@@ -126,19 +129,19 @@ class GridConnections:
         return np.unique(once(self.delay))
 
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the backward rows: connections by target.
+        """Return backward rows, one for each target with the connections to it.
 
-        They are the bounds of each target's, (num_targets + 1,) int64, and their positions in the
-        (forward) rows, (k,) int64, ascending for each target.
+        Return the bounds of backward rows, (num_targets + 1,) int64, and for each connection in
+        them its position in the (forward) rows, (k,) int64, ascending for each target.
         """
         position = np.argsort(self.target[self.order], kind="stable")
         return offsets_of(self.target, self.num_targets), position
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return the first position of each chunk of one delay and `columns` targets.
+        """Divide each row into chunks with one delay and `columns` targets; return their bounds.
 
-        Chunks are ordered by source: (num_sources * delays * blocks + 1,) int64, with blocks =
-        num_targets / `columns`, rounded up.
+        Bounds are positions in the rows, (num_sources * delays * blocks + 1,) int64, with blocks =
+        num_targets / `columns`, rounded up. Chunks are ordered by source, delay and targets.
         """
         blocks = -(-self.num_targets // columns)
         which = np.searchsorted(self.delays, self.delay).astype(np.int64)
@@ -148,19 +151,19 @@ class GridConnections:
         )
 
     def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
-        """Return the unit of the integer weights: the finest in which no sum overflows.
+        """Return the unit of integer weights: the finest in which the sum at no target overflows.
 
         It is a power of two. `external` is the largest sum of other events' magnitudes at each
         target in one step. `largest`, (k,), is the largest magnitude that each weight can reach, by
-        default its own. Raises InputError if a target has so many connections that less than 40
-        bits remain for a weight.
+        default its own magnitude. Raises InputError if a target has so many connections that less
+        than 40 bits remain for a weight.
         """
         return unit_of(*self.most(external, largest))
 
     def most(
         self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None
     ) -> tuple[float, float, int]:
-        """Return the largest sum at a target, the largest weight, and that target."""
+        """Return the largest sum at a target, the largest weight, and that target; see `scale`."""
         size = each(np.abs, self.weight if largest is None else largest)
         sums = sums_of(self.target, size, self.num_targets) + external
         target = int(np.argmax(sums)) if len(sums) else 0
@@ -168,7 +171,7 @@ class GridConnections:
 
 
 def unit_of(total: float, most: float, target: int) -> float:
-    """Return the unit for the largest sum, which is at `target`, and weight; see `scale`."""
+    """Return the unit of `GridConnections.scale`; arguments are the results of its `most`."""
     if total == 0:
         return 2.0**-_LEAST_BITS
     if not math.isfinite(total):
@@ -186,8 +189,8 @@ def unit_of(total: float, most: float, target: int) -> float:
 
 
 def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:
-    """Return `bincount`, (count,) float64 or int64, without copies of large arrays."""
-    # Equal values are counted and multiplied: their sums have one rounding.
+    """Return NumPy's bincount, (count,) float64 or int64, without copies of large arrays."""
+    # values that are all the same are counted and multiplied: a sum has one rounding error
     if values is not None and len(key) and not values.strides[0]:
         return sums_of(key, None, count) * float(values[0])
     sums = np.zeros(count, np.int64 if values is None else float)
@@ -199,7 +202,7 @@ def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarra
 
 
 def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
-    """Return the begin of each key's entries in sorted order, (count + 1,) int64."""
+    """Return the begin of each key's entries after sorting by key, (count + 1,) int64."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sums_of(key, None, count), out=offsets[1:])
     return offsets

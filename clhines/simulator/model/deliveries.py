@@ -1,7 +1,7 @@
-"""Select the events that act in whole steps, and make their connections.
+"""Select the events that act in whole steps (on the grid), and make their connections.
 
-An event whose delay is shorter than a step, or longer than the ring of sums, acts at its exact
-time. So do all events of networks with needs beyond the grid, except sums.
+Other events act at their exact times: events whose delay is shorter than a step or longer than the
+ring buffer of sums, and, in networks that need exact times, events that cannot be summed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.times import LAST_STEP, MAX_SLOTS, ROUNDING, delay_steps, event_steps
 from clhines.simulator.network.wiring import Wiring
 
-RING_STEPS = 2**13  # longest delay for which a ring of sums always has room
-MOST_RING = 2**26  # most sums in a ring that is longer than RING_STEPS
+RING_STEPS = 2**13  # steps for which a ring buffer of sums always has room
+MOST_RING = 2**26  # most sums in a ring buffer of more than RING_STEPS steps
 
 
 def by_delivery(
@@ -41,9 +41,9 @@ def by_delivery(
     Parameters
     ----------
     targets : int
-        Targets of the ring of sums.
+        Targets in the ring buffer of sums.
     has_needs, needs_times : bool
-        Whether the network has needs at all, and needs that exclude sums of all events.
+        Whether the network has any needs, and needs with which not all events can act as sums.
 
     Returns
     -------
@@ -51,7 +51,9 @@ def by_delivery(
     on_grid : (k,) int64 or None
         Numbers of the connections in whole steps; None if all are.
     """
-    added, most_steps = inside(network).added, longest_on_grid(targets)
+    added = inside(network).added
+    # the longest delay, in steps, for which the ring buffer has room
+    most_steps = max(RING_STEPS, min(MOST_RING // max(targets, 1), MAX_SLOTS)) - 2
     least = dt * (1 - ROUNDING) if has_needs else -np.inf
     if not (needs_times or has_delay_outside(wiring, added, least, dt * most_steps)):
         return wiring, Wiring(network), None
@@ -61,9 +63,10 @@ def by_delivery(
 def number_connections(
     connections: GridConnections, numbers: np.ndarray, wiring: Wiring, on_grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return numbers of connections in whole steps, all weights, and numbers at exact times.
+    """Return the numbers of `connections`, all weights, and the numbers at exact times.
 
-    `on_grid` has the numbers of the connections in whole steps, None if all are.
+    `numbers` counts connections in whole steps only. `on_grid` has their numbers among all
+    connections, or None if all connections act in whole steps.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.columns)
@@ -80,17 +83,13 @@ _COLUMNS: tuple[np.ndarray, ...] = tuple(
 
 
 def all_weights(wiring: Wiring) -> np.ndarray:
+    """Return the weights of all connections in the order of the calls, float64."""
     rows = (columns[3] for columns in wiring.calls)
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
 
-def longest_on_grid(num_targets: int) -> int:
-    """Return the longest delay, in steps, for which a ring of sums has room."""
-    return max(RING_STEPS, min(MOST_RING // max(num_targets, 1), MAX_SLOTS)) - 2
-
-
 def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: float) -> bool:
-    """Whether a cell's or detector's delay is below `least`, or above `most` and not plastic."""
+    """Return whether a delay is below `least`, or above `most` and not plastic; skip trains."""
     train = _trains(added)
     for source, _, _, _, delay, plastic in wiring.columns:
         short, long = once(delay) < least, once(delay) > most
@@ -103,10 +102,11 @@ def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: floa
 def divide_wiring(
     wiring: Wiring, added: Additions, groups: Sequence[Group], dt: float, most_steps: int
 ) -> tuple[Wiring, Wiring, np.ndarray]:
-    """Return connections on the grid, at exact times, and indices of the former's weights.
+    """Divide connections and events into a wiring on the grid and a wiring at exact times.
 
-    Events from cells, detectors and trains act on the grid, as sums of whole steps, if the
-    mechanism adds them up, the network does not require exact times, and the delay is not too long.
+    Return both, and the indices of weights on the grid. Events from cells, detectors
+    and trains act on the grid, as sums of whole steps, if the mechanism adds them up, the network
+    does not require exact times, and the delay is at most `most_steps` steps.
     """
     parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
@@ -148,9 +148,10 @@ def _on_grid(
     plastic: np.ndarray,
     dt: float,
 ) -> np.ndarray:
-    """Whether each connection's events may act as sums of steps, (c,) bool; plastic ones must.
+    """Return which connections to a mechanism may act as sums of whole steps, (c,) bool.
 
-    `sent` marks connections from instances that send events, `short` delays below a step.
+    `sent` marks connections from instances that send events, `short` delays below a step. A
+    `plastic` connection that cannot act as sums is refused.
     """
     sums = _sums(mechanism) and num_weights == 1
     able = ~sent & ~short & sums
@@ -168,7 +169,7 @@ def _on_grid(
 
 
 def _sums(mechanism: Mechanism) -> bool:
-    """Whether a step's events may act once, with the sum of their weights."""
+    """Return whether the events of a step may act once, with the sum of their weights."""
     net = mechanism.program.net
     return net is not None and net.summed and mechanism.kind != "artificial"
 
@@ -188,7 +189,7 @@ def compile_connections(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> tuple[GridConnections, np.ndarray]:
-    """Return the connections of cells and detectors, and their indices among all."""
+    """Return the connections of cells and detectors, and their numbers in the wiring."""
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()
@@ -230,12 +231,11 @@ def _check_delays(
     bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
     if len(bad):
         k = int(bad[0])
-        short = steps[k] < 1
-        expected = "at least one step, dt =" if short else f"less than {LAST_STEP} steps of"
+        is_short = steps[k] < 1
+        expected = "at least one step, dt =" if is_short else f"less than {LAST_STEP} steps of"
         raise InputError(
             f"delay of connection {numbers[k]}, from cell {added.shown(source[k])}, is "
-            f"{delay[k]:g} ms; "
-            f"expected {expected} {dt:g} ms"
+            f"{delay[k]:g} ms; expected {expected} {dt:g} ms"
         )
 
 
@@ -273,7 +273,7 @@ def compile_events(
 
 
 def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield group, instance, time and weight of trains' events, by connection."""
+    """Yield, for each connection from a train, the group, instance, time and weight of events."""
     trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
     if not trains:
         return
@@ -296,7 +296,7 @@ def targets_of(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> np.ndarray:
-    """Return the index among all targets for instances of groups."""
+    """Return the numbers among all targets of instances `index` of groups `group`."""
     if not len(group):
         return np.zeros(0, np.int64)
     used, which = np.unique(group, return_inverse=True)

@@ -1,12 +1,12 @@
-"""Diffusion along cells: trees of a mechanism's instances, and their step.
+"""Diffusion along cells: trees of a mechanism's instances, and a step of the diffusing states.
 
-NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after all mechanisms' states, one implicit Euler step
-of
+It is NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after the states of all mechanisms, one implicit
+Euler step of
 
     volume dx/dt = d/ds (D dx/ds),   D = diffusion coefficient times cross section,
 
-between the centres of neighbouring segments; D is the mean of both. Nothing flows at ends, nor to
-segments without the mechanism.
+between the centres of neighbouring segments, where D is the mean of both segments. Nothing flows
+through the ends of a tree, or to segments without the mechanism.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """Diffusing states of a kind, each by itself, along the same instance trees."""
+    """The diffusing states of a kind, each of which diffuses along the same trees of instances."""
 
     kind: int
     names: tuple[str, ...]  # states, or concentrations of ions
     parent: np.ndarray  # (count,) int64: the parent instance, or -1
-    up: np.ndarray  # (count,) float64, 1/µm²: factor of D / volume in the parent's row
-    down: np.ndarray  # likewise in the instance's row
+    up: np.ndarray  # (count,) float64, 1/µm²: factor of D / volume in the parent's equation
+    down: np.ndarray  # (count,) float64, 1/µm²: factor in the instance's own equation
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Instances, tree after tree, (count,) int64."""
+        """The instances in the order of `forest`, tree after tree, (count,) int64."""
         return np.argsort(climb(self.parent)[0], kind="stable")
 
     @cached_property
@@ -50,7 +50,7 @@ class Diffusion:
     def solve(
         self, values: np.ndarray, volume: np.ndarray, diffusion: np.ndarray, dt: float
     ) -> np.ndarray:
-        """Return a state after a step, (count,) float64, in NumPy."""
+        """Return a state after a step, (count,) float64; `volume`, `diffusion` are of instances."""
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         mean = (diffusion[child] + diffusion[above]) / 2
@@ -64,14 +64,14 @@ class Diffusion:
         return solution
 
     def part(self, instances: slice) -> Diffusion:
-        """Return the diffusion in whole cells' instances."""
+        """Return the diffusion in a range of instances, all instances of whole cells."""
         parent = self.parent[instances]
         parent = np.where(parent < 0, -1, parent - instances.start)
         return replace(self, parent=parent, up=self.up[instances], down=self.down[instances])
 
 
 def trees_of(diffusions: Sequence[Diffusion]) -> Forest:
-    """Return the trees of all diffusing states, one state after another."""
+    """Return the trees of all diffusing states, state after state, as one forest."""
     forests = [one.forest for one in diffusions for _ in one.names]
     first = starts(np.array([forest.num_nodes for forest in forests], np.int64))
     pairs = [*zip(forests, first, strict=True)]

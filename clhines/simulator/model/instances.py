@@ -31,6 +31,7 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
+    """Refuse a kind with a parameter celsius other than the one that the network sets."""
     for kind in kinds:
         temperature = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
@@ -38,7 +39,7 @@ def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
 
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
-    """Raise InputError for several instances of a mechanism that allows only one."""
+    """Raise InputError for several instances of a mechanism that may only have one."""
     drawing = {k.mechanism.name: k.count for k in kinds if GENERATOR in k.mechanism.program.random}
     if sum(drawing.values()) > 1:
         which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
@@ -74,10 +75,11 @@ def kinds_of(
     last: Mapping[int, int] | None = None,
     every: bool = False,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism, except constant ones; return kinds and `Model.instances`.
+    """Merge the groups of each mechanism that is not constant; return kinds and `Model.instances`.
 
-    `last` has instances by number of the group, see `Kind.last`; None if all must agree. With
-    `every`, mechanisms without instances are kinds, too: other ranks may have some.
+    `stored` has mechanisms and parameters that must be arrays. `last` has the last instance, see
+    `Kind.last`, by number of the group; None if all instances must agree. With `every`, mechanisms
+    without instances are kinds, too: other ranks may have instances.
     """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in all_groups]
@@ -108,12 +110,12 @@ def kinds_of(
 
 
 def is_electrode(mechanism: Mechanism) -> bool:
-    """Whether a mechanism injects current rather than passing it through the membrane."""
+    """Return whether a mechanism injects current; other currents flow through the membrane."""
     return mechanism.program.electrode or mechanism in [built_in(name) for name in ELECTRODES]
 
 
 def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
-    """Return groups with electrodes moved to the node around their own, see `Layers`."""
+    """Return groups in which electrodes are at the extracellular node around their node."""
     if around is None or len(around.rows) == 1:
         return [*groups]
     inner, layers, moved_groups = around.rows[0], around.rows[1:-1], list[Group]()
@@ -140,7 +142,7 @@ def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[
 
 
 def _check_moved(mechanism: Mechanism, node: int) -> None:
-    """Refuse to move an electrode whose current depends on its node."""
+    """Refuse to move an electrode to another node if its current depends on the node."""
     roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
     if mechanism.program.electrode and roles & {"v", "ion", "pointer"}:
         raise InputError(
@@ -152,7 +154,7 @@ def _check_moved(mechanism: Mechanism, node: int) -> None:
 def set_spike_thresholds(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Return kinds and the cells' thresholds, mV, with those of texts that have ``spike:``."""
+    """Return kinds and thresholds of cells, mV, after applying texts with ``spike:``."""
     changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
@@ -177,8 +179,7 @@ def set_spike_thresholds(
         ):
             if wrong.any():
                 j = int(np.argmax(wrong))
-                where = f"node {kind.node[j]} of cell {cell[j]}"
-                raise InputError(f"{name} in {where} {fault}")
+                raise InputError(f"{name} in node {kind.node[j]} of cell {cell[j]} {fault}")
         has_text[cell], threshold = True, threshold.copy()
         threshold[cell] = at
         each = np.asarray(capacitance / kind.factor)
@@ -194,7 +195,7 @@ def set_spike_thresholds(
 def held_steps(
     program: Program, values: Mapping[str, float | np.ndarray], dt: float
 ) -> dict[str, float | np.ndarray]:
-    """Return the steps of a text's refractory time by name, if it has one."""
+    """Return the parameter with the steps of a text's refractory time; empty if it has none."""
     if program.spike is None or HELD_STEPS not in program.built_in:
         return {}
     time = program.spike.refractory
@@ -210,7 +211,7 @@ def replace_values(
     stored: Collection[tuple[str, str]],
     dt: float,
 ) -> tuple[Kind, ...]:
-    """Return kinds with other values of the parameters `changed`."""
+    """Return kinds with the new values that `groups` have for parameters `changed` and `stored`."""
     groups_here = []
     for k, kind in enumerate(kinds):
         of_kind = [g for g in groups if instances[g.number][0] == k]
@@ -227,7 +228,7 @@ def replace_values(
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Return the nodes of groups' instances, ascending, their order, and ranks by group."""
+    """Sort instances by node; return the nodes, the order, and each group's new places."""
     if len(groups) == 1 and ascending(groups[0].nodes):
         order = np.arange(len(groups[0]))
         return groups[0].nodes, order, [order]
@@ -240,14 +241,13 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
 def constant_sums(
     groups: Sequence[Group], structure: Structure, axial: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return conductances, µS, and negated currents at 0 mV, nA, for one round or all nodes."""
+    """Sum constant mechanisms: µS, and negated nA at 0 mV; by node of one cell if all repeat it."""
     constant = [group for group in groups if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
     d = d if axial else np.zeros_like(d)
     b, count = np.zeros(len(d)), 0
     while count < len(constant) and _repeats(constant[count]):
-        nodes = constant[count].nodes[: constant[count].in_round]
-        _fold(constant[count], nodes, area, d, b)
+        _fold(constant[count], constant[count].nodes[: constant[count].in_round], area, d, b)
         count += 1
     if count < len(constant):
         area, d, b = (repeat_moved(a, structure.forest.num_nodes) for a in (area, d, b))
@@ -271,27 +271,29 @@ def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -
 
 
 def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
-    """Return initial voltages, (n,) or (1,), mV; a single number is for inside nodes."""
+    """Return the initial voltages, (n,) or (1,), mV; a single number is for intracellular nodes."""
     count, around = structure.forest.num_nodes, structure.around
     v = spread("v_init", v_init, count, writable=False, unit="mV")
     return v if around is None or np.ndim(v_init) else np.where(around.inner, v, 0)
 
 
 def _repeats(group: Group) -> bool:
+    """Return whether a group is the same in all cells that repeat one cell."""
     return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
 
 
 def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
-    """Return the factors from a mechanism's units to µS and nA; see `Kind`."""
+    """Return the factors, `Kind.factor`, from a mechanism's units to µS and nA; `area` in µm²."""
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 
 def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
+    """Add a constant group at `nodes` to conductances d, and subtract its current from b."""
     n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
     i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
     factor = factor_of(group.mechanism, area[nodes])
-    if len(nodes) and ascending(nodes):  # each once
+    if len(nodes) and ascending(nodes):  # no node twice
         d[nodes] += factor * g
         b[nodes] -= factor * i
         return
@@ -302,6 +304,7 @@ def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: n
 def at_0_mv(
     mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the current and conductance of a constant mechanism at 0 mV, (count,)."""
     values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
     return mechanism.current(np.zeros(count), 0.0, values, {})
 
@@ -309,6 +312,7 @@ def at_0_mv(
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
+    """Return the values of a parameter in several groups: a number, or with `each` an array."""
     values = [g.parameters[name] for g in groups]
     if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
         return values[0]
@@ -317,7 +321,7 @@ def _merged(
 
 
 class ConstantSums:
-    """Conductances and currents at 0 mV of constant mechanisms, bit for bit as `kinds_of`."""
+    """Sums of the constant mechanisms, bit for bit as `constant_sums`, for changed parameters."""
 
     def __init__(
         self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
@@ -350,7 +354,7 @@ class ConstantSums:
 
     @cached_property
     def _of_one_cell(self) -> list[np.ndarray] | None:
-        """Axial conductances and each group's factors of cell 0 if all cells agree, or None."""
+        """Axial conductances of cell 0, and each group's factors there; None if cells differ."""
         n, cells = len(self._area), self._forest.num_cells
         columns = [self._g_total]
         for group in self._groups:
@@ -365,7 +369,7 @@ class ConstantSums:
         return [r[0] for r in rows] if all((r == r[0]).all() for r in rows) else None
 
     def _by_cell(self, changes: Changes) -> bool:
-        """Whether no parameter differs within a cell."""
+        """Return whether each parameter has one value in each cell."""
         return all(
             changes.value_of(group, name).by != "instance"
             for group in self._groups
@@ -373,22 +377,21 @@ class ConstantSums:
         )
 
     def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sums of cells that differ in a value each; products and bits are the same."""
+        """Return `sums` if cells are the same except for values: one product for each cell."""
         assert self._of_one_cell is not None
         cells = self._forest.num_cells
         g_total, *factors = self._of_one_cell
         d = np.tile(g_total, (cells, 1))
         b = np.zeros_like(d)
         for group, factor in zip(self._groups, factors, strict=True):
-            names = group.mechanism.parameters
-            values = {n: changes.value_of(group, n).numbers for n in names}
+            values = {n: changes.value_of(group, n).numbers for n in group.mechanism.parameters}
             i, g = at_0_mv(group.mechanism, values, cells)
             d += factor * g[:, None]
             b -= factor * i[:, None]
         return d.reshape(-1), b.reshape(-1)
 
     def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return conductance and current of each instance, computed again if a value changed."""
+        """Return conductance and current of each instance; compute them only if a value changed."""
         values = [changes.value_of(group, name) for name in group.mechanism.parameters]
         place = self._products.get(group.number)
         if place and all(a is b for a, b in zip(place[0], values, strict=True)):

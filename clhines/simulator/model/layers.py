@@ -1,7 +1,7 @@
-"""Layers: nodes around others (`simulator.cells.around`), solved together with these in a step.
+"""Extracellular layers: nodes around other nodes (`simulator.cells.around`), and their step.
 
-A step solves for the changes of all potentials of a cell at once. A node with the nodes around it
-is a column. The system is a network of conductances (capacitances are C/dt):
+A step solves for the changes of all potentials of a cell at once. An intracellular node with the
+nodes around it is a column. The system is a network of conductances, where capacitances are C/dt:
 
     layer 2      o ------ o ------ o     `axial[2]`
                  |        |        |     `g[2]`, `c[2]` to the next layer, or to ground
@@ -32,30 +32,30 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """A model's nodes as (k, m) columns with k - 1 layers; `of_cells`, (cells + 1,), bounds.
+    """The nodes of a model as m columns: intracellular nodes in row 0, and k - 1 layers around.
 
     Columns form the tree; each layer has its own axial conductances.
     """
 
     node: np.ndarray  # (k, m) int64: the inside nodes, then the nodes around them, or -1
-    parent: np.ndarray  # (m,) int64: the column above, which comes before, or -1
-    of_cells: np.ndarray
-    axial: np.ndarray  # (k, m) float64, µS: to the column above
-    g: np.ndarray  # (k, m) float64, µS: to the next layer or ground; row 0 is 0
-    c: np.ndarray  # (k, m) float64, nF: likewise
+    parent: np.ndarray  # (m,) int64: the parent column, which comes before, or -1
+    of_cells: np.ndarray  # (cells + 1,) int64: bounds of cells among columns
+    axial: np.ndarray  # (k, m) float64, µS: conductance to the parent column
+    g: np.ndarray  # (k, m) float64, µS: conductance to the next layer or ground; row 0 is 0
+    c: np.ndarray  # (k, m) float64, nF: capacitance to the next layer or ground; row 0 is 0
 
     @cached_property
     def _levels(self) -> list[np.ndarray]:
         return reference.elimination_steps(Forest(self.parent, self.of_cells))
 
     def injected(self, nodes: np.ndarray) -> np.ndarray:
-        """Return where the current of electrodes at inside nodes goes: outwards, if possible."""
+        """Return the nodes that get the current of electrodes: nodes around `nodes`, if any."""
         column = inverse(self.node[0], int(self.node.max()) + 1)[nodes]
         around = np.where(column < 0, -1, self.node[1, column])
         return np.where(around < 0, nodes, around)
 
     def part(self, cells: slice) -> Layers:
-        """Return the layers of some cells, whose nodes count from 0."""
+        """Return the layers of a range of cells, with nodes numbered from 0."""
         bounds = self.of_cells[cells.start : cells.stop + 1]
         columns = slice(int(bounds[0]), int(bounds[-1]))
         node, above = self.node[:, columns], self.parent[columns]
@@ -69,10 +69,11 @@ class Layers:
         )
 
     def change(self, d: np.ndarray, b: np.ndarray, v: np.ndarray, dt: float) -> np.ndarray:
-        """Return the change of `v`, (n,) float64, mV, in a step, in NumPy; `dt` in ms.
+        """Return the change of `v`, (n,) float64, mV, in a step of `dt`, ms.
 
-        `d`, µS, and `b`, nA, (n,) both, belong to the membranes of inside nodes. In the first layer
-        `b` is the current of electrodes in the inside nodes, in the last one their own.
+        At inside nodes `d`, µS, and `b`, nA, (n,), are the diagonal and right side of the membrane.
+        In the first layer `b` is the current of electrodes in the inside nodes, in the last layer
+        the current of electrodes in that layer.
         """
         has = self.node >= 0
         at = np.where(has, self.node, 0)

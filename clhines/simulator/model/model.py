@@ -22,25 +22,24 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class ModelSources:
-    """Everything that sends events.
+    """The sources of events.
 
-    Sources are numbered: first the cells (their somas), then detectors, trains and groups that send
-    events, in the order of their creation. `emitted` has the source of each instance of a kind that
-    sends events to others.
+    Sources are numbered: first the cells (their somas), then detectors, trains of event times and
+    groups whose instances send events, in the order of their creation.
     """
 
     count: int
-    detector_node: np.ndarray  # (d,) int64, of the cells first
-    detector_threshold: np.ndarray  # mV
-    detector_refractory: np.ndarray  # ms
-    detector_source: np.ndarray
-    train_source: np.ndarray
-    train_time: tuple[np.ndarray, ...]  # ascending, ms
-    emitted: dict[int, np.ndarray]
-    ring_size: np.ndarray | None = None  # (count,) room for events, in a rank's share
+    detector_node: np.ndarray  # (d,) int64: nodes of detectors, the cells' somas first
+    detector_threshold: np.ndarray  # (d,) float64, mV
+    detector_refractory: np.ndarray  # (d,) float64, ms
+    detector_source: np.ndarray  # (d,) int64: the detector's number as a source
+    train_source: np.ndarray  # int64: the train's number as a source
+    train_time: tuple[np.ndarray, ...]  # times of each train, ascending, ms
+    emitted: dict[int, np.ndarray]  # by kind: each instance's number as a source, or -1
+    ring_size: np.ndarray | None = None  # (count,): pending events of each source, in a rank's part
 
     def at_nodes(self, low: int, high: int) -> ModelSources:
-        """Return the sources with only the detectors of nodes `low` to `high`, from `low`."""
+        """Return the sources with only the detectors at nodes `low` to `high`, numbered from 0."""
         here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
         return replace(
             self,
@@ -66,20 +65,20 @@ class ModelSources:
         return detected
 
     def above(self, v: np.ndarray) -> np.ndarray:
-        """Return which detectors are above threshold, (d,) bool; `v` of all nodes, mV."""
+        """Return which detectors are above their threshold, (d,) bool; `v` has all nodes, mV."""
         is_above: np.ndarray = v[self.detector_node] > self.detector_threshold
         return is_above
 
 
 @dataclass(frozen=True, eq=False)
 class NetCons:
-    """Connections to instances, each with its delay (ms) and weights, in the order of the calls."""
+    """Connections to instances with exact times, in the order of the calls."""
 
     source: np.ndarray
     kind: np.ndarray
     instance: np.ndarray
-    delay: np.ndarray
-    weight: np.ndarray
+    delay: np.ndarray  # ms
+    weight: np.ndarray  # all weights
     first_weight: np.ndarray  # weights of c: ``weight[first_weight[c]:first_weight[c + 1]]``
 
     @classmethod
@@ -94,54 +93,54 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A state of a kind to which another kind's pointer points, for each instance."""
+    """Where a pointer of a kind points: to a state of another kind."""
 
-    kind: int
+    kind: int  # the other kind
     state: str
-    instance: np.ndarray  # (count,) int64
+    instance: np.ndarray  # (count,) int64: the other kind's instance for each of the pointer's kind
 
 
 @dataclass(frozen=True, eq=False)
 class Steered:
-    """A weight of another connection to which a kind's pointer points, for each instance."""
+    """Where a pointer of a kind points: to weights of connections, one for each instance."""
 
     connection: np.ndarray  # (count,) int64
-    element: np.ndarray  # (count,) int64
+    element: np.ndarray  # (count,) int64: number of the weight in the connection
 
     def places(self, model: Model) -> np.ndarray:
-        """Return the indices of these among all weights, (count,) int64."""
+        """Return the indices of the weights in `NetCons.weight`, (count,) int64."""
         return model.netcons.first_weight[self.connection] + self.element
 
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """Values `y` of an instance's parameter at times `t`, ms, ascending."""
+    """A parameter of an instance that has the values `y` at ascending times `t`, ms."""
 
     kind: int
     instance: int
     parameter: str
     t: np.ndarray
     y: np.ndarray
-    continuous: bool  # interpolated; otherwise ``y[k]`` holds from ``t[k]`` on
-    # events see it from the middle of a step on, as NEURON's Random.play
+    continuous: bool  # whether y is interpolated; otherwise ``y[k]`` holds from ``t[k]`` on
+    # whether events see a value from the middle of a step on, as with NEURON's Random.play
     after_events: bool = False
 
 
-# NEURON's defaults of ions: charge, mV, mM inside and outside
+# NEURON's defaults of ions: valence; reversal potential, mV; concentrations inside and outside, mM
 KNOWN_IONS = {
     "na": (1.0, 50.0, 10.0, 140.0),
     "k": (1.0, -77.0, 54.4, 2.5),
     "ca": (2.0, 12.5 * np.log(2.0 / 5e-5), 5e-5, 2.0),
 }
 OTHER_ION = (0.0, 0.0, 1.0, 1.0)
-# bits of an ion's style, NEURON's
+# bits of NEURON's style of an ion
 CONCENTRATION, REVERSAL = 0o3, 0o30
 INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 
 @dataclass(frozen=True, eq=False)
 class IonNodes(Deferred):
-    """An ion, its nodes, and its initial values; `style` has NEURON's bits."""
+    """An ion: the nodes that have it, and values there at the start."""
 
     name: str
     valence: float
@@ -149,7 +148,7 @@ class IonNodes(Deferred):
     e: np.ndarray  # mV; the style says whether Nernst's equation replaces it
     ci: np.ndarray  # mM
     co: np.ndarray  # mM
-    style: np.ndarray
+    style: np.ndarray  # NEURON's bits
 
     @property
     def variables(self) -> tuple[str, str, str, str]:
@@ -158,7 +157,7 @@ class IonNodes(Deferred):
 
 
 def promote(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
-    """Return styles of an ion that a mechanism reads (1), writes (3) or ignores (0)."""
+    """Return the styles of an ion after a mechanism reads (1), writes (3) or ignores (0) it."""
     conc = np.maximum(style & CONCENTRATION, concentration)
     rev = np.maximum((style & REVERSAL) >> 3, reversal)
     rev = np.where((conc > 0) & (rev < 2), 2, rev)
@@ -168,16 +167,18 @@ def promote(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
     return new_style + np.where((conc > 0) & (rev == 2), INITIAL_REVERSAL, 0)
 
 
-DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
-_SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together
+DENSITY = 1e-2  # µS in an S/cm² times a µm², and nA in a mA/cm² times a µm²
+_SAME_DELAY = (
+    3  # so many connections of a source, all of one delay, are one event in NEURON's queue
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Kind(Deferred):
-    """All instances of one mechanism, by node."""
+    """All instances of one mechanism, sorted by node."""
 
     mechanism: Mechanism
-    node: np.ndarray  # (count,) int64: natural index, ascending; at one node in the order added
+    node: np.ndarray  # (count,) int64: ascending; instances at one node in the order of the calls
     parameters: dict[str, float | np.ndarray]  # a float if all instances have the same value
     # (count,) float64: factor from the mechanism's units to µS and nA: ``1e-2 * area`` in µm² for a
     # density mechanism, 1 for a point process
@@ -208,7 +209,7 @@ class Kind(Deferred):
 
 
 class OfNodes:
-    """An array of all nodes, by its name in `Model.of_nodes`."""
+    """A property of `Model`: the array of all nodes that `Model.of_nodes` has for its name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -225,40 +226,43 @@ class Model:
     soma: np.ndarray  # (num_cells,) int64: the roots
     of_nodes: NodeValues  # the values of the `OfNodes` properties
     kinds: tuple[Kind, ...]  # all mechanisms but the constant ones
-    # by number of a `Group`: its kind, -1 for a constant one, and (count,) int64 instances there
+    # of each group by its number: its kind, -1 if it is constant, and (count,) int64: its instances
+    # in the kind, or its nodes
     instances: Sequence[tuple[int, np.ndarray]]
     num_targets: int  # instances that receive events
     connections: GridConnections  # connections in whole steps, in the order of the calls
     numbers: np.ndarray  # (k,) int64: indices of `connections`' weights in `given_weights`
-    exact_numbers: np.ndarray  # (m,) int64: likewise of `netcons`, without events from outside
-    given_weights: np.ndarray  # (w,) float64: all connections', in the order of the calls
+    exact_numbers: np.ndarray  # (m,) int64: the same of `netcons`, without events from outside
+    given_weights: np.ndarray  # (w,) float64: weights of all connections, in the order of the calls
     events: Events
     sources: ModelSources  # the cells' somas first
     dt: float  # ms
     secondorder: bool
     seed: int  # for noise
-    first_cell: int = 0  # index of cell 0 in the network; not 0 in a part of one
+    first_cell: int = 0  # index of cell 0 in the network, if this is the model of a part
     netcons: NetCons = field(default_factory=NetCons.none)  # connections with exact times
     celsius: float = 6.3
     ions: tuple[IonNodes, ...] = ()
-    # pointers by kind and name: node whose voltage each instance reads, (count,) int64
+    # pointers by kind and name: to nodes, whose voltages instances read, (count,) int64
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
-    written: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # states written
-    steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)  # weights set
-    read: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # variables read
+    written: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # to states they set
+    steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)  # to weights they set
+    read: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # to states they read
     played: tuple[Played, ...] = ()
     # by kind and name: ids of instances' Random123 streams, (count, 3) uint32
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0  # the global index of Random123
     diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
-    # nodes around others; `u` is then 0, and the axial conductances are in `layers`
+    # extracellular layers; `u` is then 0, and the axial conductances are in `layers`
     layers: Layers | None = None
-    second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
-    # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
-    # that are due in [t - dt/2, t + dt/2), all at its start, the last sent first.
+    # whether ion currents belong to the middle of the step: NEURON's ``secondorder = 2``
+    second_order_currents: bool = False
+    # Whether events are delivered in bins, as by NEURON with ``CVode.queue_mode(1, 0)``: the bin of
+    # a step from t to t + dt has the events that are due in [t - dt/2, t + dt/2), all at its start,
+    # the last sent first.
     bins: bool = False
-    # (r,) float64, mV: initial voltages of other ranks' nodes at which pointers point; their
-    # indices follow this rank's own nodes
+    # (r,) float64, mV: initial voltages of nodes of other ranks to which pointers point; in
+    # `pointers` their indices follow this rank's nodes
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     stored: frozenset[tuple[str, str]] = frozenset()  # see `Changes`
     needs: frozenset[str] = frozenset()  # see `simulator.model.needs`
@@ -275,7 +279,7 @@ class Model:
 
     @property
     def apart(self) -> Model:
-        """The model with identical copies as cells like any others."""
+        """The same model, which does not know that its copies are identical."""
         return self if self.alike is None else replace(self, alike=None)
 
     @property
@@ -284,13 +288,13 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the states of kind `k` (-1: none) that all instances read from the last one."""
+        """Return the states of kind `k` that all instances read from the last; none for k = -1."""
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 
     @property
     def leading_cells(self) -> np.ndarray:
-        """Cells of last instances, whose values all cells read a step later; ascending."""
+        """Cells of the last instances of `of_last`, whose values all cells read; ascending."""
         cells = [self.last_cell(k) for k in range(len(self.kinds)) if self.of_last(k)]
         return np.unique(np.array(cells, np.int64))
 
@@ -300,7 +304,7 @@ class Model:
 
     @property
     def added_kinds(self) -> frozenset[int]:
-        """Kinds whose states change outside of their blocks: by pointers, or by diffusion."""
+        """Kinds whose states pointers of other kinds, or diffusion, change."""
         assigned = {
             to.kind
             for (k, name), to in self.read.items()
@@ -332,7 +336,7 @@ class Model:
 
     @cached_property
     def detector_hold(self) -> np.ndarray:
-        """Value that `held` of a detector gets when it sends an event, (d,) int32."""
+        """Steps for which a detector is silent after an event, (d,) int32."""
         steps = refractory_steps(self.sources.detector_refractory, self.dt)
         steps_held: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
         return steps_held
@@ -343,21 +347,22 @@ class Model:
         is_above: np.ndarray = v > self.sources.detector_threshold
         return is_above
 
-    u = OfNodes()  # (n,) float64, µS: matrix entry of a node and its parent; 0 at roots
+    u = OfNodes()  # (n,) float64, µS: matrix entry between a node and its parent; 0 at roots
     capacitance = OfNodes()  # (n,) float64, nF
     area = OfNodes()  # (n,) float64, µm²
-    constant_d = OfNodes()  # (n,) float64, µS: axial and constant mechanisms' conductances
+    constant_d = OfNodes()  # (n,) float64, µS: axial conductances, and those of constant mechanisms
     constant_b = OfNodes()  # (n,) float64, nA: ``g v - i`` of the constant mechanisms
     constant_g = OfNodes()  # (n,) float64, µS: conductances of the constant mechanisms
     v_init = OfNodes()  # (n,) float64, mV
 
     @cached_property
     def connection_ranks(self) -> np.ndarray:
-        """Rank of each connection, (m,) int64: the highest of simultaneous events is first.
+        """Rank of each connection, (m,) int64: of simultaneous events the highest comes first.
 
         Trains send first, then threshold detectors, then instances, each in the order of their
-        numbers. A source sends along its connections in their order; three or more of one delay are
-        one event in NEURON, which delivers them in that order.
+        numbers. A source sends along its connections in their order, so the last one comes first.
+        If a source has three or more connections, all with one delay, they are one event in NEURON,
+        in which the first one comes first.
         """
         source, delay, m = self.netcons.source, self.netcons.delay, self.netcons.count
         place = np.full(self.sources.count, 2)
@@ -371,18 +376,18 @@ class Model:
 
     @cached_property
     def constant_factors(self) -> bool:
-        """Whether only conductances at roots change, so that all other factors are constant."""
+        """Whether all elimination factors are constant: only roots' diagonal entries change."""
         many = (k.mechanism.kind == "density" and k.count > len(self.soma) for k in self.kinds)
         return not any(many) and all(np.isin(k.node, self.soma).all() for k in self.kinds)
 
     @cached_property
     def capacitance_over_dt(self) -> np.ndarray:
-        """Capacitance over the length of the solved step, (n,) float64, µS."""
+        """Capacitances divided by `solved_dt`, (n,) float64, µS."""
         return self.capacitance / self.solved_dt
 
     @property
     def solved_dt(self) -> float:
-        """Length of the solved step, ms: half a step for the second order."""
+        """Length of the implicit step, ms: half of `dt` with second order."""
         return self.dt / 2 if self.secondorder else self.dt
 
     @cached_property
@@ -401,7 +406,10 @@ class Model:
             yield from EXACT
             if len(self.remote_v):
                 yield Field("remote_v", "remote")
-        yield from self._instance_fields()
+        for k, kind in enumerate(self.kinds):
+            program = kind.mechanism.program
+            for family, values in (("state", program.states), ("output", program.outputs)):
+                yield from (Field(q.name, "instance", "real", k, family) for q in values)
         if connections.rule is not None and connections.largest.any():
             yield from plastic_fields(connections.rule)
         for ion in self.ions:
@@ -415,12 +423,6 @@ class Model:
         for played in self.played:
             yield Field(played.parameter, "instance", "real", played.kind, "played")
 
-    def _instance_fields(self) -> Iterator[Field]:
-        for k, kind in enumerate(self.kinds):
-            program = kind.mechanism.program
-            for family, values in (("state", program.states), ("output", program.outputs)):
-                yield from (Field(q.name, "instance", "real", k, family) for q in values)
-
     def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
         """Yield group, name and ids, (count, 3) uint32, of all random streams."""
         for (k, name), ids in self.random_ids.items():
@@ -429,7 +431,7 @@ class Model:
                     yield number, name, ids[place]
 
     def cell_of_target(self) -> np.ndarray:
-        """Return the network's cell of each event target, (num_targets,) int64."""
+        """Return the index in the network of the cell of each target, (num_targets,) int64."""
         nodes = [k.node for k in self.kinds if k.first_target >= 0]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
         return stretch_of(self.forest.cell_offsets, node) + self.first_cell
@@ -438,7 +440,7 @@ class Model:
         return [self._initial_states(kind) for kind in self.kinds]
 
     def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:
-        """Return a kind's initial states; compute one cell if all cells have the same values."""
+        """Return the initial states of a kind; if all cells are the same, compute one cell."""
         v, cells = self.of_nodes.at("v_init", kind.node), self.forest.num_cells
         varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
         each = kind.count // cells
@@ -452,20 +454,20 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """The model of one copy, and its sources' and connections' indices in all copies."""
+    """Identical copies of a network."""
 
-    once: Model
-    sources: np.ndarray  # (copies, num_sources) int64
-    connections: np.ndarray  # (copies, m) int64
+    once: Model  # the model of one copy
+    sources: np.ndarray  # (copies, num_sources) int64: numbers of each copy's sources
+    connections: np.ndarray  # (copies, m) int64: numbers of each copy's connections
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the indices of one copy's sources in all copies, copy after copy."""
+        """Return the numbers, copy after copy, that sources of one copy have in all copies."""
         return self.sources[:, source].reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Events from outside, each due at the begin of its step."""
+    """Events from outside in whole steps, each due at the begin of its step."""
 
     target: np.ndarray
     step: np.ndarray
@@ -473,5 +475,5 @@ class Events:
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
-    """Whether each array repeats its first `length` values to its end."""
+    """Return whether each array repeats its first `length` values to its end."""
     return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)

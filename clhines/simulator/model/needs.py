@@ -1,7 +1,7 @@
 """Needs: the features that a network requires of an engine.
 
-Most follow from its mechanisms and calls when it is compiled, others from the arrays of its
-`Model`. With a need in `EXACT`, events are delivered at exact times.
+Most needs follow from a network's mechanisms and calls, others from the arrays of its `Model`. With
+a need in `EXACT`, events are delivered at exact times.
 """
 
 from __future__ import annotations
@@ -61,26 +61,26 @@ GRID = frozenset(
     {"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver", "layers"}
 )
 EXACT = frozenset(NEEDS) - GRID  # with any of these, events act at exact times
-_PLAIN = {"initial", "current", "advance", "receive"}
+_PLAIN = {"initial", "current", "advance", "receive"}  # blocks of texts
 # blocks of the first and of the second kernel of a step
 _FIRST = "receive", "before_breakpoint", "current"
 _SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
 def phrases(words: Iterable[str], last: str = "or") -> str:
-    """Return needs' names in messages, in the order of `NEEDS`."""
+    """Return a list of needs in words, in the order of `NEEDS`."""
     needs = {*words}
     return listed([phrase for need, phrase in NEEDS.items() if need in needs], last)
 
 
 def listed(names: Sequence[str], last: str = "or") -> str:
-    """Join names to a list in words: ``a, b or c``."""
+    """Join names, at least one, to a list in words: ``a, b or c``."""
     *most, end = names
     return f"{', '.join(most)} {last} {end}" if most else end
 
 
 def of_program(program: Program) -> set[str]:
-    """Return a mechanism's needs: none if it has only v, parameters, states and summed events."""
+    """Return the needs of a mechanism; one like a text, whose events can be summed, has none."""
     net, sends = program.net, () if program.net is None else program.net.sends
     words = {
         "artificial_cells": program.kind == "artificial",
@@ -102,7 +102,7 @@ def of_program(program: Program) -> set[str]:
 
 
 def _has_more(program: Program) -> bool:
-    """Whether a mechanism has GLOBAL states, or blocks with more arguments than a text's."""
+    """Return whether a mechanism has GLOBAL states, or blocks or arguments that no text has."""
     if any(q.is_global for q in program.states) or set(program.blocks) - _PLAIN:
         return True
     values = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
@@ -123,7 +123,7 @@ def _has_more(program: Program) -> bool:
 def of_network(
     added: Additions, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
-    """Return the needs that show before a model is made; `connections` are `Wiring.calls`."""
+    """Return the needs that are known before a model is made; `connections` are `Wiring.calls`."""
     words = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
@@ -146,7 +146,7 @@ def of_network(
 
 
 def of_model(model: Model, exact: bool) -> frozenset[str]:
-    """Return the needs that a model's arrays show; `exact`: its events act at exact times."""
+    """Return the needs that follow from a model; `exact` is whether events act at exact times."""
     kinds = model.kinds
     words: dict[str, object] = {
         "noise": any(kind.mechanism.uses_noise for kind in kinds),
@@ -185,7 +185,7 @@ def artificial_sources(model: Model) -> np.ndarray:
 
 
 def within_cells(model: Model) -> np.ndarray:
-    """Whether each connection is shorter than a step and within one cell, (m,) bool."""
+    """Return which exact connections are shorter than a step and within a cell, (m,) bool."""
     netcons = model.netcons
     is_within = model.sources.is_emitted[netcons.source] & (netcons.delay < model.dt)
     if not is_within.any():
@@ -202,13 +202,13 @@ def within_cells(model: Model) -> np.ndarray:
 
 
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
-    """Return the blocks that read through a pointer, and the blocks that set its target.
+    """Return the blocks that read a variable by a pointer, and the blocks that set it.
 
-    If blocks set the target through the pointer: the blocks that read or set it so, and the blocks
-    that use the target.
+    The former are blocks of the pointer's mechanism, the latter of the variable's mechanism. If the
+    pointer assigns the variable: the blocks that use the pointer, and those that use the variable.
     """
     (k, name), other = pointer, model.kinds[to.kind].mechanism
-    mechanism, blocks = model.kinds[k].mechanism, other.program.blocks.items()
+    mechanism = model.kinds[k].mechanism
     outputs = [q.name for q in mechanism.program.outputs]  # any of them may be recorded
     calls = ((b, mechanism.calls(b, outputs)) for b in mechanism.program.blocks)
     reads = {
@@ -218,21 +218,21 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
     }
     if name in mechanism.program.assigned:
         outputs = [q.name for q in other.program.outputs]
-        used = ((b, a) for b in other.program.blocks for a in other.calls(b, outputs))
-        sets = {b for b, a in used if (a.role, a.name) == ("state", to.state)}
-        return {*map(_event, reads)}, {*map(_event, sets)}
-    outs = ((b, a) for b, block in blocks for a in block if a.direction != "in")
-    sets = {b for b, a in outs if (a.role, a.name) == ("state", to.state)}
+        used = [(b, a) for b in other.program.blocks for a in other.calls(b, outputs)]
+    else:
+        blocks = other.program.blocks.items()
+        used = [(b, a) for b, block in blocks for a in block if a.direction != "in"]
+    sets = {b for b, a in used if (a.role, a.name) == ("state", to.state)}
     return {*map(_event, reads)}, {*map(_event, sets)}
 
 
 def _event(block: str) -> str:
-    """Return the name of a block, ``receive`` for all blocks that events call."""
+    """Return the name of a block, but ``receive`` for all blocks that events call."""
     return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
 def _points_in_states(model: Model, k: int) -> bool:
-    """Whether states or events read voltage pointers; currents and BEFORE BREAKPOINT may."""
+    """Return whether kind k reads voltages by pointers outside currents and BEFORE BREAKPOINT."""
     allowed = ("initial", "current", "before_breakpoint")
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return any(
@@ -244,7 +244,7 @@ def _points_in_states(model: Model, k: int) -> bool:
 
 
 def _is_elsewhere(model: Model, pointer: tuple[int, str], to: Written) -> bool:
-    """Whether a pointer leads to another cell; each artificial cell is a cell."""
+    """Return whether a pointer points to another cell; each artificial cell is one."""
     kind, other = model.kinds[pointer[0]], model.kinds[to.kind]
     if "artificial" in (kind.mechanism.kind, other.mechanism.kind):
         return True
@@ -262,7 +262,7 @@ def _reads_currents(kind: Kind) -> bool:
 
 
 def check_set_voltages(model: Model) -> None:
-    """Refuse events that set voltages if a step's order differs from NEURON's event order.
+    """Refuse events that set voltages if the order within a step would differ from NEURON's.
 
     Events of different instances have no order in time within a step, and thresholds are compared
     before the events that are due at its end.
@@ -296,11 +296,11 @@ def check_set_voltages(model: Model) -> None:
 
 
 def check_written(model: Model) -> None:
-    """Refuse written pointers if the result depends on the order of the writing instances.
+    """Refuse pointers that set variables if the result would depend on the order of instances.
 
-    The target must belong to the same cell: a cell is simulated without the others within a step.
-    All terms are added at the end of AFTER SOLVE: there and in BEFORE STEP nothing else may use the
-    target. A value is set in BEFORE BREAKPOINT: then the other mechanism must not use it at all.
+    The variable must belong to the same cell: within a step cells are simulated independently.
+    If terms are added to it, this happens at the end of AFTER SOLVE: there and in BEFORE STEP
+    nothing else may use it. If it is set, in BEFORE BREAKPOINT, its mechanism must not use it.
     """
     set_before = dict[tuple[int, str], np.ndarray]()  # by kind and state: instances that are set
     for (k, name), to in model.written.items():
@@ -330,9 +330,9 @@ def check_written(model: Model) -> None:
 
 
 def check_steered(model: Model) -> None:
-    """Refuse weights that other mechanisms' events set, if the order of events is unknown.
+    """Refuse pointers that set weights if the order of events would be unknown.
 
-    In a step the events of the setter come before the events with the weight; see `state.sources`.
+    In a step the events that set a weight come before the events with it; see `state.sources`.
     """
     netcons, steered = model.netcons, np.zeros(0, np.int64)
     for (k, name), to in model.steered.items():
@@ -367,9 +367,9 @@ def check_steered(model: Model) -> None:
 
 
 def check_read(model: Model) -> None:
-    """Refuse pointers to variables that change with the order of events or instances.
+    """Refuse pointers to variables if the result would depend on the order of events or instances.
 
-    A kernel works on all nodes at once: it must not read another node's variables that it changes.
+    A kernel works on all nodes at once: it must not read a variable that it sets at another node.
     """
     for (k, name), to in model.read.items():
         reads, sets = _blocks_at(model, (k, name), to)
@@ -391,7 +391,7 @@ def check_read(model: Model) -> None:
 
 
 def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> None:
-    """Refuse a pointer that reads a variable in a phase in which other pointers set it."""
+    """Refuse a pointer that reads a variable in blocks, `reads`, in which other pointers set it."""
     late = reads & {"after_initial", "after_solve", "before_step"}
     begins = reads & {"before_initial", "initial"}
     for pointer, at in model.written.items():
@@ -411,7 +411,7 @@ def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> Non
 
 
 def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:
-    """Refuse a target that BREAKPOINT sets by a pointer if it is shared or diffuses."""
+    """Refuse a variable that BREAKPOINT sets by a pointer if others use it, or if it diffuses."""
     others = [
         at.instance
         for other, at in (*model.read.items(), *model.written.items())
@@ -428,7 +428,7 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
-    """Return the blocks in which a written pointer sets its target, rather than adds to it."""
+    """Return the blocks in which a pointer sets its variable, without blocks that add to it."""
     k, name = pointer
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return {
@@ -437,7 +437,7 @@ def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:
-    """Whether events or conditions of a kind have arguments with these roles."""
+    """Return whether events or conditions of a kind have arguments with one of these roles."""
     blocks = kind.mechanism.program.blocks.items()
     events = (
         arguments for name, arguments in blocks if name in ("receive", "watch") or "netcons" in name

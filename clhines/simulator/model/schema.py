@@ -1,7 +1,7 @@
-"""The schema of a state: every array that a run changes, and the meaning of its axes.
+"""The schema of a saved state: every array that a run changes, and the meaning of its axes.
 
-Files, checks, MPI ranks, copies, the start and the importer use the fields of `Model.schema`: a new
-array of a state needs only a new field.
+Files, checks, MPI ranks, copies, the start and the importer use the fields of `Model.schema`. So a
+new array of the state only needs a new field.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from clhines.simulator.network.plasticity import Rule
 
 @dataclass(frozen=True)
 class Field:
-    """One array of a state.
+    """One array of a saved state.
 
     `per` names the last axis: ``node``, ``cell``, ``instance`` of `kind`, ``target``, ``plastic``
-    connection, ``sent`` (their sources), ``connection`` of `Model.netcons`, ``weight`` (theirs),
-    ``source``, ``ring`` entry, ``detector``, or ``remote`` node. `rows` names the first of two
-    axes: ring ``slot``, self ``event`` in a queue, or ``watch`` condition.
+    connection, ``sent`` (source of a plastic connection), ``connection`` of `Model.netcons`,
+    ``weight`` of such a connection, ``source``, ``ring`` entry, ``detector``, or ``remote`` node.
+    `rows` names the first of two axes: ``slot`` of the ring buffer, self ``event`` in a queue, or
+    ``watch`` condition.
     """
 
     name: str
     per: str
     dtype: str = "real"  # ``real``: the simulation's dtype
     kind: int | None = None  # index of a `Kind` in the model
-    family: str = ""  # family, such as ``state`` or ``queue``; or none
+    family: str = ""  # fields of one purpose, such as ``state`` or ``queue``, have the same family
     rows: str = ""
-    refers: str = ""  # ``connection`` if the values are indices of connections, -1 for none
+    refers: str = ""  # ``connection`` if the values are numbers of connections, -1 for none
 
     @cached_property
     def key(self) -> str:
@@ -65,7 +66,7 @@ _QUEUE = (
 
 
 def plastic_fields(rule: Rule) -> Iterator[Field]:
-    """Yield a rule's fields: weights, then traces (``pre``, ``pre1``) with their last step."""
+    """Yield the fields of a rule: weights, traces (``pre``, ``pre1`` ...), steps of traces."""
     yield Field("weight", "plastic", "float64", family="plastic")
     for side, names in rule.kept.items():
         for k in range(len(names)):
@@ -77,7 +78,7 @@ def plastic_fields(rule: Rule) -> Iterator[Field]:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Return side and index of a field's trace."""
+    """Split the name of a trace's field into the side, ``pre``, and the trace's number."""
     side = name.rstrip("0123456789")
     return side, int(name[len(side) :] or 0)
 
@@ -88,7 +89,7 @@ def queue_of(kind: int) -> Iterator[Field]:
 
 
 class Schema:
-    """The fields of a model's state, each once, in file order."""
+    """The fields of a model's saved state, each once, in the order of files."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
         self._fields = tuple(dict.fromkeys(fields))
@@ -109,4 +110,5 @@ class Schema:
     def named(
         self, saved: Mapping[str, np.ndarray], family: str, kind: int | None = None
     ) -> dict[str, np.ndarray]:
+        """Return the arrays of a family in a saved state by the names of the fields."""
         return {field.name: saved[field.key] for field in self.of(family, kind)}
