@@ -1,4 +1,4 @@
-"""Events at exact times between kernels, the host and other ranks."""
+"""Events at exact times that go from kernels to the host, and from other ranks to kernels."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import set_zero, within_reach
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
-_EVENTS, _MOST_EVENTS = 64, 1 << 13  # events per read of ranks, at first and at most
-_WORDS = 1 << 12  # initial room for events of other ranks, int32
+_EVENTS, _MOST_EVENTS = 64, 1 << 13  # events that one read of ranks fetches, at first and at most
+_WORDS = 1 << 12  # int32 words for events of other ranks, at first
 _MARKED = 64  # work-items that mark the targets of a remote source
 
 
 class EventList:
-    """Events that kernels detected, at most `capacity` per chunk; `early`: events of the start."""
+    """Events that kernels detect in a chunk, at most `capacity`; `early` are those of the start."""
 
     def __init__(
         self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array
     ) -> None:
         self.capacity, self._queue, self.count = capacity, queue, count
         self.seen = 0  # events that `new` has returned
-        self._usual, self._any = _EVENTS, True  # events per read; whether the last read had any
-        self.known_empty = False  # the host saw it empty, and no kernel has run since
+        self._usual, self._any = _EVENTS, True  # events per read; whether the last read found any
+        self.known_empty = False  # whether the host saw it empty, and no kernel has run since
         self._source = within_reach(queue, (capacity,), np.dtype(np.int32), zeros=False)
         self._time = within_reach(queue, (capacity,), instant, zeros=False)
         self.early: Chunk | None = None
@@ -51,7 +51,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait; return sources and times of events `begin` to `end`, then the start's events."""
+        """Wait; return sources and times of events `begin` to `end`, and of the start's events."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
@@ -68,9 +68,10 @@ class EventList:
     def new(
         self, others: Sequence[tuple[cla.Array, int, int]] = ()
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Wait; return sources and times of new events, and values from other arrays.
+        """Wait; return sources and times of new events, and parts of other arrays.
 
-        `others` is as in `read_parts`. There is one wait, unless there are more events than usual.
+        `others` has the parts to read, as in `read_parts`. There is one wait, or two if there are
+        more events than usual.
         """
         return self._until(self.count, self._queue, others)
 
@@ -90,7 +91,7 @@ class EventList:
 
     @cached_property
     def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
-        """Room for a number, and a queue whose reads do not wait for kernels (GPUs only)."""
+        """An array for one number, and a queue whose reads do not wait for kernels (GPUs only)."""
         queue = self._queue
         on_cpu = devices.is_cpu(queue.device)  # a second queue would compete for the cores
         side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)
@@ -115,7 +116,7 @@ class EventList:
 
 @dataclass(frozen=True)
 class TakenSpec(TemplateSpec):
-    """``taken.mako``, which uses some `regions` of arenas."""
+    """``taken.mako``: its kernels use these `regions` of the arenas ``clock`` and ``ints``."""
 
     template: ClassVar[str] = "simulator/taken"
     regions: ClassVar[tuple[str, ...]] = (
@@ -131,9 +132,10 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Puts other ranks' events into the rings of their sources: one copy, one kernel, no wait.
+    """Puts events of other ranks into the rings of their sources on a device.
 
-    The copy has times, float64, then sources and the index of each source's first time, int32.
+    It takes one copy, one kernel and no wait. The copy has times, float64, then sources and the
+    index of each source's first time, int32.
     """
 
     def __init__(self, run: Any) -> None:
@@ -156,7 +158,7 @@ class RankEvents:
         return launches.bind(built, spec, "take_events", arguments, ["num_times"])
 
     def take(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Enqueue events of sources, in order, at these times, ms."""
+        """Enqueue events at `time`, ms, sorted by `source`."""
         first = np.append(0, np.flatnonzero(source[1:] != source[:-1]) + 1)
         times = 2 * len(time)
         count, size = len(first), times + 2 * len(first) + 1

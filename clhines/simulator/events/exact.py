@@ -1,14 +1,14 @@
 """Deliver events at exact times in NumPy, by the same rules as ``arena_functions.mako``.
 
 Each source has a ring of event times, and each connection a cursor into the ring of its source. A
-target takes the events that are due, the earliest first:
+target receives the events that are due, the earliest first:
 
-    source 7   ring   0.3  0.8  1.1   .    .      count = 3: events that were sent
+    source 7   ring   0.3  0.8  1.1   .    .      count = 3 events were sent
                             ^    ^
     connection a, delay 1   |    cursor = 2       next due at 1.1 + 1
     connection b, delay 2   cursor = 1            next due at 0.8 + 2
 
-Self events wait in a queue of each instance (`Queue`). An instance takes the earlier one of its
+Self events wait in a queue of each instance (`Queue`). An instance receives the earlier one of its
 next self event and its next event from a connection; at equal times, the one that was sent earlier.
 """
 
@@ -28,7 +28,7 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
 
 class HostEvents:
-    """Delivers events to instances; `emitted` collects (sources, times), the caller empties it."""
+    """Delivers events at exact times; `emitted` collects sources and times of the events sent."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables, self.emitted = variables, Emitted()
@@ -56,9 +56,9 @@ class HostEvents:
     # -- sources -------------------------------------------------------------------------------
 
     def detect(self, t: float, step: int) -> None:
-        """Send events of detectors that are above their threshold.
+        """Send the events of detectors that are above their threshold at time t, ms.
 
-        `held` counts down the steps for which a detector that sent stays silent; at 0 it sends
+        `held` counts the steps for which a detector stays silent after an event; at 0 it can send
         again.
         """
         variables, model = self.variables, self.variables.model
@@ -75,7 +75,7 @@ class HostEvents:
                 variables.grid.send(step, sources)
 
     def append(self, sources: np.ndarray, times: np.ndarray) -> None:
-        """Append an event to each source; the sources differ."""
+        """Append an event to the ring of each source; no source is twice in `sources`."""
         variables, wires = self.variables, self.variables.wires
         at = variables.exact.count[sources] % wires.ring_size[sources]
         variables.exact.ring[wires.ring_first[sources] + at] = times
@@ -88,6 +88,7 @@ class HostEvents:
     # -- delivery ------------------------------------------------------------------------------
 
     def deliver_sums(self, step: int, middle: float) -> None:
+        """Deliver the sums of events in whole steps; t is the middle of the step, ms."""
         if self.variables.grid is None:
             return
         for k, instances, weight in self.variables.grid.take(step):
@@ -97,7 +98,7 @@ class HostEvents:
             self.variables.call(k, "receive", instances, call)
 
     def deliver(self, now: float, until: float) -> None:
-        """Deliver events due up to `now`, check WATCH conditions, deliver events up to `until`."""
+        """Deliver events due until `now`, check WATCH conditions, and deliver until `until`, ms."""
         binned = self.variables.model.bins
         for layer in range(len(self.variables.wires.layers)):
             self._early = binned
@@ -112,12 +113,12 @@ class HostEvents:
                 self._bin(layer, now, True)
 
     def deliver_until(self, until: float) -> None:
-        """Deliver due events without checking conditions: at the start."""
+        """Deliver events due until a time, without checking conditions: at the start."""
         for layer in range(len(self.variables.wires.layers)):
             self._deliver(layer, until)
 
     def _deliver(self, layer: int, until: float) -> None:
-        """Deliver due events, the earliest of each target first, until none is due."""
+        """Deliver the due events to the targets of a layer, see `Wires`, the earliest first."""
         variables, wires = self.variables, self.variables.wires
         while variables.model.bins:
             none = np.zeros(0, np.int64)
@@ -146,9 +147,9 @@ class HostEvents:
                 return
 
     def _bin(self, layer: int, begin: float, every: bool) -> None:
-        """Deliver the events in the bin of a step, the last sent first.
+        """Deliver the events in the bin of a step, see `Model.bins`, the last sent first.
 
-        `every` adds the events that were sent within the step.
+        With `every`, also deliver events that were sent within the step.
         """
         variables, wires = self.variables, self.variables.wires
         connection, number, key, then = self._in_bin(layer, begin, every)
@@ -157,7 +158,7 @@ class HostEvents:
         np.maximum.at(source_rank, self._source, self._rank)
         order = np.lexsort((-self._rank[connection], -number, -source_rank[source], -key, target))
         connection, target = connection[order], target[order]
-        # in a second round NEURON's t is the time of the last self event
+        # with `every` NEURON's t is the time of the last self event
         times = np.maximum(begin, then[order]) if every else np.full(len(order), begin)
         turn = np.arange(len(order)) - np.searchsorted(target, target)
         np.add.at(variables.exact.cursor, connection, 1)
@@ -172,7 +173,7 @@ class HostEvents:
     def _in_bin(
         self, layer: int, begin: float, every: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return connection, number, sort key and sending time of each event in a bin."""
+        """Return the connection, number in the ring, sort key and time of each event in a bin."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.exact.count[self._source] - variables.exact.cursor
         check_rings(lag, wires.ring_size[self._source])
@@ -203,7 +204,7 @@ class HostEvents:
         until: float,
         next_events: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> bool:
-        """Deliver one event to each instance of kind k that has one due; return whether any had."""
+        """Deliver one due event to each instance of kind k that has one; return whether any has."""
         variables, wires = self.variables, self.variables.wires
         count, queue = variables.model.kinds[k].count, variables.queues[k]
         begin = wires.first_target[k]
@@ -242,7 +243,7 @@ class HostEvents:
     def receive(
         self, k: int, instances: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
     ) -> None:
-        """Call NET_RECEIVE of instances, then send and arm as it requests."""
+        """Call NET_RECEIVE of instances of kind k; send events and arm WATCH as it requests."""
         variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
         if (t <= self._set_at[connection]).any():
@@ -261,7 +262,7 @@ class HostEvents:
     def _steer(
         self, k: int, name: str, instances: np.ndarray, t: np.ndarray, call: BlockCall
     ) -> None:
-        """Set other connections' weights, and keep the times of the changes."""
+        """Set the weights to which a pointer points, and keep the times of the changes."""
         model, weight = self.variables.model, self.variables.exact.weight
         to, new = model.steered[k, name], call.results["steer", name]
         place = to.places(model)[instances]
@@ -277,7 +278,7 @@ class HostEvents:
     def _call_for_netcons(
         self, k: int, block: str, instances: np.ndarray, receive_call: BlockCall
     ) -> None:
-        """Call a FOR_NETCONS block for the connections of the instances, one after another."""
+        """Call a FOR_NETCONS block for all connections to instances that receive an event."""
         variables, wires = self.variables, self.variables.wires
         assert receive_call.flag is not None and receive_call.weight_at is not None
         target = wires.first_target[k] + instances
@@ -296,7 +297,7 @@ class HostEvents:
     def apply_requests(
         self, k: int, instances: np.ndarray, t: np.ndarray, connection: np.ndarray, call: BlockCall
     ) -> None:
-        """Send the events and arm the conditions that a block requested."""
+        """Send the events, and arm the WATCH conditions, that the results of a block request."""
         variables, net = self.variables, self.net(k)
         names = (name.split(".") for role, name in call.results if role == "send")
         for number in sorted({int(number) for number, _ in names}):
@@ -338,6 +339,7 @@ class HostEvents:
     # -- WATCH ---------------------------------------------------------------------------------
 
     def _arm(self, k: int, instances: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
+        """Arm the WATCH conditions that a block requests; it disarms all others of the instance."""
         watches = self.net(k).watches
         results = [
             call.results.get(("arm", str(w)), np.zeros(len(instances))) != 0 for w in range(watches)
@@ -356,13 +358,12 @@ class HostEvents:
         self, k: int, instances: np.ndarray, v: np.ndarray, t: np.ndarray
     ) -> np.ndarray:
         """Return the values of the WATCH conditions, (watches, r) float64."""
-        zero = np.zeros(len(instances))
-        call = BlockCall(v, {"now": t}, zero, np.full(len(instances), -1))
+        call = BlockCall(v, {"now": t}, np.zeros(len(instances)), np.full(len(instances), -1))
         self.variables.call(k, "watch", instances, call)
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Compare armed conditions; return kind, instances and (watches, r) bool: became true."""
+        """Return kind, r instances, and (watches, r) whether an armed condition became true."""
         fired = []
         for k in self.variables.wires.kinds:
             net, queue = self.net(k), self.variables.queues[k]
@@ -383,7 +384,7 @@ class HostEvents:
         return fired
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
-        """Send events to instances whose armed condition became true and was not armed again."""
+        """Deliver the events of conditions that `_fired` returned and that were not armed again."""
         for k, instances, fire in fired:
             none = np.full(len(instances), -1)
             for w, flag in enumerate(self.net(k).watch_flags):
@@ -397,7 +398,7 @@ class HostEvents:
 
 
 def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return slot, time and sending time of each instance's first self event; inf: none."""
+    """Return slot, time and sending time of each instance's next self event; inf without one."""
     count = len(queue.size)
     if not queue.size.any():
         never = np.full(count, np.inf)
@@ -409,9 +410,8 @@ def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def remove_events(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
-    """Remove the event at `slot` of the instances in the mask `where`; later slots move up."""
-    capacity = len(queue.time)
-    for q in range(capacity - 1):
+    """Remove the event at `slot` of instances in the mask `where`; later events move up."""
+    for q in range(len(queue.time) - 1):
         at = np.flatnonzero(where & (q >= slot))
         for array in (queue.time, queue.flag, queue.sent, queue.connection):
             array[q, at] = array[q + 1, at]
@@ -422,7 +422,7 @@ def remove_events(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
 
 
 def check_rings(waiting: np.ndarray, size: np.ndarray) -> None:
-    """Raise InputError if more events of a source are pending than its ring holds."""
+    """Raise InputError if more events are pending than a ring holds; both are by source."""
     if (waiting > size).any():
         raise InputError(TOO_MANY_EVENTS)
 
@@ -431,6 +431,7 @@ def push_events(
     name: str, queue: Queue, instances: np.ndarray,
     time: np.ndarray, flag: np.ndarray, sent: np.ndarray, connection: np.ndarray,
 ) -> None:  # fmt: skip
+    """Add self events to the queues of instances; messages call the mechanism `name`."""
     at = queue.size[instances]
     if (at >= len(queue.time)).any():
         raise InputError(
@@ -445,7 +446,7 @@ def push_events(
 def move_events(
     name: str, queue: Queue, instances: np.ndarray, time: np.ndarray, sent: np.ndarray
 ) -> None:
-    """Move the self event with flag 1 that each instance sent last to another time."""
+    """Move the last self event with flag 1 of each instance to another time, `time`."""
     at = queue.last[instances]
     if (at < 0).any():
         raise InputError(f"{name}: {WRONG_EVENTS[1]}")

@@ -1,15 +1,15 @@
-"""Delivery of spikes to targets in whole steps, on the device.
+"""Deliver spikes to targets in whole steps, on a device.
 
-Brette and Goodman (2012, section 4 and appendix A) describe the algorithms. They run in parallel
-over
+Brette and Goodman (2012, section 4 and appendix A) describe the algorithms. They work in parallel
+on
 
     vpo    the targets of the cells that spiked
     vsn    synapses, then targets, with sums in local memory
-    vssn   as vsn, with several spikes per work-group
+    vssn   the same, with several spikes per work-group
     pull   all targets; each tests one bit per source and step (section 2.3)
 
-Weights are integers in units of a power of two, so sums are the same in any order: all algorithms
-give the same bits in every run.
+Weights are integers in units of a power of two. So sums do not depend on their order, and all
+algorithms give the same bits in every run.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, number of 
 
 
 class Tables:
-    """The arrays of connections on the device, each made on its first use.
+    """The arrays of connections on a device, each made when it is used first.
 
-    Weights are in the order of the rows (by source), or at each row's `place` if that is not None.
+    Weights are in the order of `GridConnections`' rows, or, if `place` is not None, at the places
+    that it has for the rows' positions.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Tables:
         self._chunks: dict[int, np.ndarray] = {}
 
     def in_memory_order(self, rows: np.ndarray) -> np.ndarray:
-        """Reorder values from rows to the weights' order in memory."""
+        """Reorder values from the order of the rows to the order of weights in memory."""
         if self.place is None:
             return rows
         values = np.empty_like(rows)
@@ -68,7 +69,7 @@ class Tables:
         return values
 
     def where(self, rows: np.ndarray) -> np.ndarray:
-        """Return each row index's place in memory."""
+        """Return the places in memory of the weights at these positions in the rows."""
         return rows if self.place is None else self.place[rows]
 
     @cached_property
@@ -77,7 +78,7 @@ class Tables:
 
     @cached_property
     def offset(self) -> cla.Array:
-        """Return the place of each connection's sum in the ring, relative to the current slot."""
+        """The place of each connection's sum in the ring buffer, relative to the current slot."""
         c = self.connections
         offset = each(lambda delay: delay * np.int32(self.num_targets), c.delay) + c.target
         return to_device(self.queue, c.by_rows(offset), np.int32)
@@ -91,20 +92,20 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return `GridConnections.chunks`, computed once."""
+        """Return `GridConnections.chunks`; compute them once."""
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]
 
     def forget(self) -> None:
-        """Drop all arrays but weights and rows; a launcher holds the ones that it uses."""
+        """Drop all arrays but weights and rows; launchers keep the arrays that they use."""
         for name in ("offset", "target", "delays", "pulled", "position"):
             self.__dict__.pop(name, None)
         self._chunks.clear()
 
     @cached_property
     def pulled(self) -> list[cla.Array]:
-        """First index, source, delay and place in memory of each target's connections."""
+        """The backward rows: first connection of each target; source, delay and place of each."""
         c = self.connections
         first, index = c.backward()
         first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
@@ -114,7 +115,7 @@ class Tables:
 
 
 def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return sources and steps (from 0) of `count` different random spikes."""
+    """Return the sources and steps of `count` different random spikes in some steps from 0 on."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
     return pick % max(1, sources), pick // max(1, sources)
 
@@ -152,10 +153,10 @@ class DeliverSpec(TemplateSpec):
     }
     algorithm: str
     work_group: int
-    columns: int = 0  # targets that a work-group sums for
-    lanes: int = 0  # work-items per spike, a power of two as `work_group`
-    exclusive: bool = False  # one delay: no two work-groups add to the same sum
-    indexed: bool = False  # the weights in memory are not in the order of the connections
+    columns: int = 0  # targets of a work-group
+    lanes: int = 0  # work-items per spike, a power of two like `work_group`
+    exclusive: bool = False  # whether there is one delay: no two work-groups add to the same sum
+    indexed: bool = False  # whether weights in memory are in another order than the connections
 
     @property
     def pulled(self) -> bool:
@@ -163,37 +164,37 @@ class DeliverSpec(TemplateSpec):
 
     @property
     def staged(self) -> bool:
-        """Whether a work-group sums in local memory first."""
+        """Whether a work-group adds weights in local memory first."""
         return self.algorithm in ("vsn", "vssn")
 
     @property
     def placed(self) -> bool:
-        """Whether the kernel reads the place of each connection's sum."""
+        """Whether the kernel reads where the sum of each connection is in the ring buffer."""
         return not self.staged
 
 
 _log = logging.getLogger(__name__)
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
-_SMALL = 1 << 14  # with fewer connections measuring costs more than it can save
-_LARGE = 1 << 22  # with more connections the other algorithms' tables cost more than they save
+_SMALL = 1 << 14  # with fewer connections a measurement costs more than it can save
+_LARGE = 1 << 22  # with more connections the tables of other algorithms cost more than they save
 _TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 
 
 class Delivery:
-    """Adds the weights of connections whose source spiked to their targets' sums.
+    """Adds the weights of connections whose source has spiked to the sums of their targets.
 
-    `enqueue` reads a list of spikes on the device that a step's kernels append to: `spike_source`
-    and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. It delivers the
-    spikes that are new since the last call and leaves the list for the host to read; `reset`
-    empties it. Neither waits for the device. The queue is in order.
+    `enqueue` reads a list of spikes on the device, to which the kernels of a step append:
+    `spike_source` and `spike_step`, (capacity,) int32, and `spike_count`, (1,) int32, in any order.
+    It delivers the spikes that are new since its last call, and leaves the list for the host to
+    read; `reset` empties the list. Neither waits for the device. The queue is in order.
 
-    `slots`, the ring's length, exceeds the largest delay in steps. `algorithm` is one of
-    `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest (see
-    `tune`); devices without 64-bit atomics support ``pull`` only. `external` and `largest` are
+    `slots`, the length of the ring buffer of sums, exceeds the largest delay in steps. `algorithm`
+    is one of `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest
+    (see `tune`); devices without 64-bit atomics support ``pull`` only. `external` and `largest` are
     arguments of `GridConnections.scale`; `scale` replaces the unit that it returns. `columns` and
-    `work_group` replace the defaults of `DeliverSpec`. `place`, (k,), has the memory place of each
-    row's weight (`simulator.events.weight_order`).
+    `work_group` replace the defaults of `DeliverSpec`. `place`, (k,), has the place in memory of
+    the weight at each position of the rows (`simulator.events.weight_order`).
 
     A sum times `incoming_scale`, a power of two, is a weight. `seconds` has the measured time of
     each candidate by name.
@@ -242,7 +243,7 @@ class Delivery:
     def use(
         self, algorithm: str, columns: int | None = None, work_group: int | None = None
     ) -> None:
-        """Use an algorithm from now on; all give the same bits."""
+        """Use an algorithm from now on; all algorithms give the same bits."""
         spec = self._spec(algorithm, columns, work_group)
         self._take(_Launcher(self.queue, self.tables, spec, self.slots))
 
@@ -269,45 +270,44 @@ class Delivery:
         return np.broadcast_to(np.rint(scaled).astype(np.int64), weights.shape)
 
     def set_weights(self, weight: np.ndarray) -> None:
-        """Set new weights, (k,) in the order of `GridConnections`."""
+        """Set the weights, (k,), in the order of the arguments of `GridConnections`."""
         integers = self.quantise(self.connections.by_rows(weight))
         self.tables.weight.set(self.tables.in_memory_order(integers), self.queue)
 
     def enqueue(
         self, new_spikes: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
-        """Deliver the spikes that were appended since the last call.
+        """Deliver the spikes that were appended to the list since the last call.
 
-        A source is in the list at most once per step. The new spikes are of `steps` steps (at most
-        `slots`) from `first_step` on. `check` reports a list that overflowed. A spike of step s
-        adds to slot ``(s + 1 + delay) % slots`` of `incoming`, (slots * num_targets,) int64.
+        A source is in the list at most once per step. The new spikes are those of `steps` steps (at
+        most `slots`) from `first_step` on. `check` reports a list that overflowed. A spike of step
+        s adds to slot ``(s + 1 + delay) % slots`` of `incoming`, (slots * num_targets,) int64.
         """
-        steps_taken = self.steps_from(first_step, steps)
-        event = self.deliver(new_spikes, incoming, steps_taken, True)
+        event = self.deliver(new_spikes, incoming, self.steps_from(first_step, steps), True)
         self.turn_over()
         return event
 
     # -- for `Plasticity`, which delivers step by step
 
     def steps_from(self, first: int, count: int) -> range:
-        """Return the steps of one call; raise InputError if they exceed the slots."""
+        """Return the steps of one call; raise InputError if there are more than slots."""
         if not 1 <= count <= self.slots:
             raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
         return range(first, first + count)
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """Marks on the device; the one with this index (0 or 1) has the first new spike's index."""
+        """Marks on the device, and which one (0 or 1) has the index of the first new spike."""
         return self._marks, self._turn
 
     def turn_over(self) -> None:
-        """Mark all spikes in the list as delivered, after the last `deliver`."""
+        """Mark all spikes in the list as delivered; call it after the last `deliver`."""
         self._turn = 1 - self._turn
 
     def deliver(
         self, new_spikes: NewSpikes, incoming: cla.Array, steps: range, ends: bool
     ) -> cl.Event:
-        """Deliver the new spikes of some steps; `ends`: in the last call before `turn_over`."""
+        """Deliver the new spikes of some steps; `ends` tells the last call before `turn_over`."""
         lists = *(a.data for a in new_spikes), self.capacity, self._marks.data, self._turn
         return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
 
@@ -317,7 +317,7 @@ class Delivery:
             cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
     def check(self) -> None:
-        """Wait; raise SpikeOverflowError with the last step if the list overflowed."""
+        """Wait; raise SpikeOverflowError, with the last step, if the list has overflowed."""
         step = int(self._marks.get(self.queue)[2]) - 1
         if step >= 0:
             raise SpikeOverflowError(
@@ -329,9 +329,10 @@ class Delivery:
     # -- choosing
 
     def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
-        """Use the fastest algorithm on random spikes, or a guess if measuring would not pay.
+        """Use the algorithm that is fastest on random spikes.
 
-        `expected` spikes come per call with `steps` steps (default: a hundredth of the sources).
+        Unless `always`, use ``vpo`` if measuring would cost more than it can save. In a measurement
+        a call delivers `expected` spikes (default: a hundredth of the sources) of `steps` steps.
         """
         if not self.atomics:
             self.use("pull")
@@ -347,7 +348,7 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure candidates on lists of (source, step), use the fastest; return s per list."""
+        """Measure candidates on lists of sources and steps; use the fastest, return s per list."""
         queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
         launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
         incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
@@ -372,7 +373,7 @@ class Delivery:
         return self.seconds
 
     def candidates(self) -> list[DeliverSpec]:
-        """Return all algorithms that ``auto`` tries, on GPUs with narrow and wide columns."""
+        """Return the specs that ``auto`` measures: on GPUs, with few and with many columns."""
         on_cpu = devices.is_cpu(self.queue.device)
         specs = [self._spec("vpo")]
         for columns in (2048,) if on_cpu else (256, 2048):
@@ -425,8 +426,7 @@ class Delivery:
             filled = np.count_nonzero(np.diff(self.tables.chunks(wide)))
             mean = c.count / max(1, int(filled))
             lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
-        exclusive = len(self.connections.delays) == 1
-        return DeliverSpec(algorithm, group, wide, lanes, exclusive, apart)
+        return DeliverSpec(algorithm, group, wide, lanes, len(self.connections.delays) == 1, apart)
 
 
 def _name(spec: DeliverSpec) -> str:
@@ -434,7 +434,7 @@ def _name(spec: DeliverSpec) -> str:
 
 
 class _Launcher:
-    """The kernels of one algorithm, with their tables and sizes."""
+    """The kernels of one algorithm, with their tables and sizes; a call launches them."""
 
     def __init__(
         self, queue: cl.CommandQueue, tables: Tables, spec: DeliverSpec, slots: int
@@ -467,7 +467,7 @@ class _Launcher:
     def __call__(
         self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1
     ) -> cl.Event:
-        """Deliver spikes; `lists` are the first arguments; mark `last_step` unless it is -1."""
+        """Deliver the spikes of some steps; `lists`, spikes and marks, are the first arguments."""
         spec, tables = self.spec, self.tables
         numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
         if spec.pulled:

@@ -1,4 +1,4 @@
-"""Events in whole steps on a device: the sums of each target, as `HostGrid` in NumPy."""
+"""Events in whole steps on a device: `Grid` has the sums of each target, like `HostGrid`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
 
 
 class Grid:
-    """Sums of events, due step by step, and the spikes that they come from.
+    """The sums of pending events in whole steps, and the delivery of spikes to them.
 
-    Kernels append to `spikes`; `decisions` covers the whole network. `incoming`, (slots *
-    num_targets,) int64, has the events due at step s in row ``s % slots``, in units of `scale`.
-    `weight` is `Model.connections.weight` if no rule changes it. With `inside`, the engine's
-    kernels deliver spikes themselves and need `tables`.
+    Kernels append spikes to `spikes`; `decisions` are those of the whole network. `incoming`,
+    (slots * num_targets,) int64, has the sum of the events due at step s in row ``s % slots``, in
+    units of `scale`. `weight` is `Model.connections.weight`, unless a rule changes weights. With
+    `inside`, the engine's kernels deliver spikes themselves, and need `tables`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Grid:
             )
 
     def add_events(self, first: int, count: int) -> None:
-        """Enqueue the addition of the outside events due in steps `first` to `first + count`."""
+        """Enqueue the addition of events from outside due in steps `first` to `first + count`."""
         if not len(self._event_steps):
             return
         begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
@@ -139,13 +139,13 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """Each source's first connection; each connection's weight and the place of its sum."""
+        """Arrays of connections: first of each source; of each, weight and place of its sum."""
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables
         return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}
 
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the first step and the length of each launch; `add_events` goes before each."""
+        """Yield the first step and the length of each launch, before which `add_events` is due."""
         end = first + count
         while self._inside and first < end:
             at = int(np.searchsorted(self._event_steps, first))

@@ -2,8 +2,8 @@
 
 Presynaptic spikes read the forward rows (connections by source), postsynaptic spikes the backward
 rows (connections by target), as in Brette and Goodman 2012, section 2.3. A rule acts at the
-presynaptic end: pre- and postsynaptic spikes both count in their own step, and the delay lies
-between the connection and its target.
+presynaptic end: pre- and postsynaptic spikes act on the weight in the step in which they occur, and
+the delay is between the connection and its target.
 """
 
 from __future__ import annotations
@@ -45,18 +45,19 @@ _WEIGHTS = (
 )
 _CHANGES = "spike_source", "spike_step", "spike_count", "capacity", "turn", "step"
 _ROWS = "const int *restrict first"
-_CELLS = "const int *restrict cell"  # postsynaptic, of each place in the rows; -1: a fixed weight
+# postsynaptic cell of the connection at each position in the rows; -1 if its weight is fixed
+_CELLS = "const int *restrict cell"
 _PLACES = "const int *restrict place if indexed"
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace in the kernels: its array and entry, `at`, and the index of its decay."""
+    """A trace of a rule in the kernels."""
 
     name: str
     side: str
-    number: int
-    at: str
+    number: int  # index of its decay
+    at: str  # OpenCL of its entry in an array
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class PlasticSpec(TemplateSpec):
     }
     work_group: int
     text: str = field(repr=False)
-    indexed: bool = False  # the weights in memory are not in the order of the forward rows
+    indexed: bool = False  # whether weights in memory are in another order than the forward rows
 
     @cached_property
     def about(self) -> RuleText:
@@ -97,7 +98,7 @@ class PlasticSpec(TemplateSpec):
 
     @property
     def last(self) -> int:
-        """The index of the weight's decay, which follows the decays of traces."""
+        """Index of the decay of the weight, which follows the decays of traces."""
         return len(self.traces)
 
     def of_side(self, side: str) -> list[Trace]:
@@ -109,11 +110,11 @@ class PlasticSpec(TemplateSpec):
         return [t for t in self.traces if t.name in used and t.side != "synapse"]
 
     def apart(self, event: str) -> bool:
-        """Whether connections read the spiking cell's own traces, which change after them."""
+        """Return whether connections read the traces that the spiking cell changes after them."""
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
-        """Return the traces of connections if an event uses any, or if the weight grows."""
+        """Return all traces of connections if an event uses any, or if the weight grows."""
         used = self.about.uses(event, "synapse")
         traces = self.of_side("synapse")
         return traces if self.growth or any(t.name in used for t in traces) else []
@@ -126,11 +127,12 @@ class PlasticSpec(TemplateSpec):
 
 
 class Plasticity:
-    """Connections whose weights change with the spikes of both ends; needs float64 on the device.
+    """Connections whose weights change with the spikes of both ends, on a device with float64.
 
     Make `delivery` with ``largest=rule.max_weight(connections, plastic)``; otherwise its unit is
-    too fine. `cell_of_target` has the cell of each target, numbered as sources are, or -1.
-    `plastic` selects the connections that the rule changes, in the order of `GridConnections`.
+    too fine. `cell_of_target` has the number as a source of each target's cell, or -1. `plastic`
+    selects the connections that the rule changes, in the order of the arguments of
+    `GridConnections`.
     """
 
     def __init__(
@@ -215,7 +217,7 @@ class Plasticity:
     def _bound(
         self, event: str, **tables: np.ndarray
     ) -> list[tuple[launches.BoundKernel, int, int]]:
-        """Return the kernels for spikes of one end, and work-groups along and over rows."""
+        """Return the kernels for spikes of one end, each with its work-groups per row, and rows."""
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
         along = max(1, self._groups // across)
@@ -227,12 +229,12 @@ class Plasticity:
     def enqueue(
         self, new_spikes: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
     ) -> cl.Event:
-        """Deliver new spikes of all cells, as `Delivery.enqueue` does, and change weights."""
+        """Deliver new spikes as `Delivery.enqueue`, and change weights."""
         delivery = self.delivery
-        steps_taken = delivery.steps_from(first_step, steps)
-        for step in steps_taken:
+        new_steps = delivery.steps_from(first_step, steps)
+        for step in new_steps:
             self._launch(self._pre, new_spikes, step)
-            delivery.deliver(new_spikes, incoming, range(step, step + 1), step == steps_taken[-1])
+            delivery.deliver(new_spikes, incoming, range(step, step + 1), step == new_steps[-1])
             event = self._launch(self._post, new_spikes, step)
         delivery.turn_over()
         return event
@@ -259,13 +261,14 @@ class Plasticity:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weights after the last events, (k,) float64, in the order of `GridConnections`."""
+        """Weights after the last events, (k,) float64, as the arguments of `GridConnections`."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:
         return {f.key: self._of(f) for f in plastic_fields(self.rule)}
 
     def _place(self, field: Field) -> tuple[cla.Array, slice]:
+        """Return the array of a field of the state, and the field's part of it."""
         count = self.connections.count if field.per == "plastic" else self.connections.num_sources
         side, row = split_name(field.name)
         if field.family == "plastic_trace":

@@ -16,18 +16,18 @@ from clhines.solver.device import devices
 from clhines.solver.device.arrays import set_zero
 
 _COMPLETE = cl.command_execution_status.COMPLETE
-_READ, _LIST = 256, 1024  # initial spikes per read of a CPU, and per list to deliver
+_READ, _LIST = 256, 1024  # spikes that a read of a CPU fetches, and in a list to deliver; at first
 Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
 
 
 @dataclass
 class SpikeList:
-    """Spikes detected on a device, int32, in any order, up to a capacity."""
+    """The spikes that kernels have detected, in any order, up to a capacity."""
 
-    source: cla.Array  # (capacity,)
-    step: cla.Array  # (capacity,)
-    count: cla.Array  # (1,), may exceed the capacity
-    known_empty: bool = False  # the host saw it empty, and no kernel has run since
+    source: cla.Array  # (capacity,) int32
+    step: cla.Array  # (capacity,) int32
+    count: cla.Array  # (1,) int32, may exceed the capacity
+    known_empty: bool = False  # whether the host saw it empty, and no kernel has run since
 
     @classmethod
     def on(cls, queue: cl.CommandQueue, capacity: int, count: cla.Array) -> SpikeList:
@@ -45,7 +45,7 @@ class SpikeList:
 
 
 class Received:
-    """The spikes detected on a device, and the spikes of all ranks to deliver on it."""
+    """The spikes that a rank's device detects, and the spikes of all ranks to deliver there."""
 
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
         self.spikes, self.queue = spikes, queue
@@ -53,7 +53,7 @@ class Received:
         self._begin, self._width = 0, _READ
         self._sent: deque[cl.Event] = deque()
         # On a GPU a second queue reads and writes while an epoch runs. On a CPU it would compete
-        # for the cores: there one read between two epochs fetches as many spikes as usual.
+        # for the cores: there one read between two epochs fetches the usual number of spikes.
         self._side = None
         if not devices.is_cpu(queue.device):
             self._side = cl.CommandQueue(queue.context, queue.device)
@@ -69,7 +69,7 @@ class Received:
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:
-        """Enqueue a read of new spikes, as `PartRun.note_spikes`; one at a time."""
+        """Enqueue a read of new spikes; return a function that waits for them, one at a time."""
         count, source = np.zeros(1, np.int32), self.spikes.count
         if self._side is not None:
             size = source.nbytes
@@ -78,10 +78,8 @@ class Received:
         early = np.zeros((2, min(self._width, self.spikes.capacity - self._begin)), np.int32)
         lists = self.spikes.source, self.spikes.step
         for row, a in zip(early, lists) if early.size else ():
-            offset = 4 * self._begin
-            self._keep(
-                cl.enqueue_copy(self.queue, row, a.data, src_offset=offset, is_blocking=False)
-            )
+            how = {"src_offset": 4 * self._begin, "is_blocking": False}
+            self._keep(cl.enqueue_copy(self.queue, row, a.data, **how))
         event = cl.enqueue_copy(self.queue, count, source.data, is_blocking=False)
         return partial(self._noted_after, event, count, early)
 
@@ -103,7 +101,7 @@ class Received:
     def put(
         self, source: np.ndarray, step: np.ndarray, delivery: Delivery
     ) -> tuple[cla.Array, cla.Array, cla.Array]:
-        """Enqueue a copy of a spike list for `delivery`, without waiting; return the list."""
+        """Enqueue a copy of spikes to the device for `delivery`; return the list there."""
         if len(source) > self.capacity:
             self._make_room(1 << len(source).bit_length())
             delivery.capacity = self.capacity
@@ -117,7 +115,7 @@ class Received:
         return self._lists[0], self._lists[1], self._count
 
     def _keep(self, event: cl.Event) -> None:
-        """Keep a copy's event until it completes: dropping it earlier waits for the device."""
+        """Keep the event of a copy until it completes: dropping it earlier would wait."""
         while self._sent and self._sent[0].command_execution_status == _COMPLETE:
             self._sent.popleft()
         self._sent.append(event)

@@ -18,22 +18,22 @@ CHUNK = 16  # weights of 8 bytes per GPU memory transaction (128 bytes)
 
 
 def group_numbers(*keys: np.ndarray) -> np.ndarray:
-    """Return the group of each synapse: synapses that agree in all keys, (k,) each."""
+    """Return the number of each synapse's group: synapses that agree in all keys, (k,) each."""
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
-    """Return the number of chunks that the groups touch; places and groups are (k,)."""
+    """Return the chunks that the groups touch; `place` and `group` are those of synapses, (k,)."""
     return np.unique(np.stack([place // chunk, group]), axis=1).shape[1]
 
 
 def sorted_places(*keys: np.ndarray) -> np.ndarray:
-    """Return the place of each synapse after sorting by the keys, the first one first."""
+    """Return the place of each synapse after sorting by the keys, the first key first."""
     return inverse(np.lexsort(keys[::-1]))
 
 
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
-    """Return places in chunks that cut few groups; each starts at the first free vertex."""
+    """Return the places of synapses by the graph cut, from their groups in both directions."""
     ends = np.stack([forward, backward + int(forward.max(initial=-1)) + 1]).astype(np.int64)
     count, vertices = len(forward), int(ends.max(initial=-1)) + 1
     synapse = np.argsort(ends.reshape(-1), kind="stable") % max(1, count)
