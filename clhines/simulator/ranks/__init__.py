@@ -1,12 +1,13 @@
-"""Simulate one network on several MPI processes.
+"""Simulate one network on several MPI processes (ranks).
 
-`mpi` has collectives and errors of ranks. `partition` divides the cells of a network among ranks;
-`described` collects facts of networks whose ranks describe their own cells. `exchange` exchanges
-spikes in whole steps or at exact times; `run` advances a rank's cells.
+`mpi` has collectives, and raises errors on all ranks. `partition` divides the cells of a network
+among ranks; `described` is for networks of which each rank describes its own cells. `exchange`
+exchanges spikes in whole steps or events at exact times; `run` advances the cells of a rank.
 
 An importer makes `Ranks` of the `world`, raises errors on all ranks (`agreed`), and joins the
-ranks' networks by numbered sources (`joints`). If all ranks share one GPU, rank 0 advances the
-cells of all (`one_device`): `joining` makes one network of theirs, and `parts` divides its states.
+networks of ranks by numbered sources (`joints`). If all ranks share one GPU, rank 0 advances the
+cells of all ranks (`one_device`): `joining` makes one network of theirs, and `parts` divides the
+state of that network.
 """
 
 from clhines.simulator.ranks.exchange import NO_WORDS

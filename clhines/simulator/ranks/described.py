@@ -1,8 +1,8 @@
-"""Networks whose ranks describe their own cells: facts that all ranks need.
+"""Networks of which each rank describes its own cells: gather the facts that all ranks need.
 
-Cells have gids. In a few collectives the ranks compare settings, find the listeners of each cell,
-and exchange everything that decides a cell's bits. Cells with the same tree and the same mechanisms
-at each node are one *sort*; ranks exchange each sort once, and the number of its cells.
+Cells have gids. In a few collectives the ranks compare settings, find which ranks listen to each
+cell, and exchange everything on which the bits of a cell may depend. Cells with the same tree and
+the same mechanisms at each node are one *sort*; ranks exchange sorts, and the sort of each cell.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from clhines.solver.forest import Forest, Trees
 
 @dataclass(frozen=True, eq=False)
 class Sort:
-    """A tree, with parents within the cell, and the nodes of each kind's instances."""
+    """Cells that have the same tree, and the same instances of each kind at its nodes."""
 
-    parent: np.ndarray
-    nodes: list[np.ndarray]
+    parent: np.ndarray  # (n,): parent of each node of the cell, -1 at the root
+    nodes: list[np.ndarray]  # by kind: nodes of the instances, 0 to n - 1
 
     def digest(self) -> bytes:
         sizes = [len(self.parent), *map(len, self.nodes)]
@@ -50,39 +50,35 @@ class Sort:
 
 @dataclass(frozen=True, eq=False)
 class RankCells:
-    """Description of a rank's own cells for the others; lists are by kind."""
+    """What a rank tells the other ranks about its cells."""
 
     gids: np.ndarray
     sorts: list[Sort]
     sort_of_cell: np.ndarray
-    counts: list[int]
-    single: list[dict[str, float]]  # parameters with one value for all instances
-    ratio: list[tuple[int, float, float, float]]  # see `_ratio`
-    total: float  # largest sum of weights at a target, and largest weight
-    most: float
-    delays: tuple[int, int]  # least and most, steps
-    inflow: bool
-    constant_factors: bool
+    counts: list[int]  # by kind: number of instances
+    single: list[dict[str, float]]  # by kind: parameters with one value for all instances
+    ratio: list[tuple[int, float, float, float]]  # by kind: see `_ratio`
+    total: float  # largest sum of weights at a target
+    most: float  # largest weight
+    delays: tuple[int, int]  # smallest and largest, steps
+    inflow: bool  # `has_inflow` of the model
+    constant_factors: bool  # as in `Model`
     needs: frozenset[str]
     rule: object
 
 
 @dataclass(frozen=True, eq=False)
 class WholeNetwork:
-    """The whole network as a rank knows it, and the rank's cells as a part of its model.
+    """A rank's cells, and what it knows about the whole network."""
 
-    `sent` are cells, ascending, to which other ranks listen. `heard` has the source here of each
-    rank's `sent` cells, -1 without a connection from it.
-    """
-
-    model: Model
+    model: Model  # of the rank's cells
     decisions: Decisions
-    sent: np.ndarray
-    heard: list[np.ndarray]
+    sent: np.ndarray  # the rank's cells to which other ranks listen, ascending
+    heard: list[np.ndarray]  # of each rank, the source here of each `sent` cell, or -1
 
 
 def check_complete(network: Network) -> None:
-    """Raise InputError if one process describes a network with sources that are no cells."""
+    """Raise InputError if a network of one process has connections from gids without a cell."""
     gids, _ = inside(network).added.heard
     if len(gids):
         raise _unknown(gids)
@@ -97,7 +93,7 @@ def _unknown(gids: np.ndarray) -> InputError:
 def gather_parts(
     ranks: Ranks, network: Network, model: Model, on_host: bool, overlap: bool | None
 ) -> WholeNetwork:
-    """Gather the ranks' descriptions; if they contradict each other, all ranks raise."""
+    """Gather the descriptions of all ranks; if they contradict each other, all ranks raise."""
     with ranks.agreed():
         _check_supported(model)
     ranks.same(lambda: _settings(network, model))
@@ -118,7 +114,7 @@ def gather_parts(
         scale=scale_of(max(totals), max(part.most for part in parts), int(np.argmax(totals))),
         constant_factors=all(part.constant_factors for part in parts),
         inflow=any(part.inflow for part in parts),
-        by_gid=np.argsort(_in_turn(ranks.rank, [part.gids for part in parts])),
+        by_gid=np.argsort(_rank_first(ranks.rank, [part.gids for part in parts])),
     )
     return WholeNetwork(model_here, decisions, sent, heard)
 
@@ -129,7 +125,7 @@ def _check_supported(model: Model) -> None:
         needs = model.needs & EXACT - {"exact_times"}
         words = phrases(needs) if needs else "a delay that is too long for events in whole steps"
         raise InputError(f"{subject} {words}; expected events in whole steps alone")
-    for kind in model.kinds:  # noise depends on indices of instances among all
+    for kind in model.kinds:  # noise depends on the indices of instances in the whole network
         if kind.mechanism.uses_noise or kind.mechanism.has_noisy_rates:
             raise InputError(f"{subject} noise, in {kind.mechanism.name}; expected none")
 
@@ -173,7 +169,7 @@ def _part(network: Network, model: Model) -> RankCells:
 
 
 def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
-    """Return the sort of each cell, (num_cells,) int32, by first appearance; and the sorts."""
+    """Return the number of each cell's sort, (num_cells,) int32, and the sorts as they appear."""
     forest, begin = model.forest, model.forest.cell_offsets
     rng = np.random.default_rng(2018)
     code = rng.integers(1, 2**63, int(forest.sizes.max()), np.uint64)
@@ -196,7 +192,7 @@ def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
 
 
 def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, float, float]:
-    """Return the gid of the first instance, and its factor over C/dt: first, least, most."""
+    """Return the gid of a kind's first instance; and factors divided by C/dt: its, least, most."""
     if not kind.count or kind.mechanism.kind != "density":
         return 1 << 62, 1.0, 1.0, 1.0
     capacitance = model.of_nodes.at("capacitance", kind.node) / model.solved_dt
@@ -227,6 +223,7 @@ def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
 def _listeners(
     ranks: Ranks, network: Network, parts: Sequence[RankCells]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return `WholeNetwork.sent` and `heard`; all ranks raise if one listens to an unknown gid."""
     heard, numbers = inside(network).added.heard
     place = place_of(np.concatenate([part.gids for part in parts]), heard)
     with ranks.agreed():
@@ -243,22 +240,24 @@ def _listeners(
 
 
 def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
-    """Return a kind with arrays for parameters that differ between ranks."""
+    """Return a kind in which parameters that differ between ranks are arrays."""
     singles, names = [part.single[k] for part in parts], [*kind.parameters]
     differ = [n for n in names if any(one.get(n) != singles[0].get(n) for one in singles)]
     values = {n: np.broadcast_to(np.float64(kind.parameters[n]), kind.count) for n in differ}
     return replace(kind, parameters={**kind.parameters, **values}) if values else kind
 
 
-def _in_turn(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _rank_first(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Join the arrays of all ranks, that of `rank` first."""
     others = [array for r, array in enumerate(arrays) if r != rank]
     return np.concatenate([arrays[rank], *others])
 
 
 def _stand_in(local: Model, rank: int, parts: Sequence[RankCells]) -> Model:
-    """Return the network as far as decisions read it: trees, instances, their factors.
+    """Return a model of the whole network with all that decisions read: trees, instances, factors.
 
-    The cells of this rank come first, with their numbers; trees are in the order of their gids.
+    The cells of this rank come first, with their numbers. Trees are in the order of the smallest
+    gid that has them.
     """
     sort_of_digest, first = dict[bytes, Sort](), dict[bytes, int]()
     digests = [[sort.digest() for sort in part.sorts] for part in parts]
@@ -270,7 +269,7 @@ def _stand_in(local: Model, rank: int, parts: Sequence[RankCells]) -> Model:
     number = {code: k for k, code in enumerate(ordered)}
     sorts = [sort_of_digest[code] for code in ordered]
     numbers = [np.array([number[code] for code in codes]) for codes in digests]
-    sort = _in_turn(rank, [n[p.sort_of_cell] for n, p in zip(numbers, parts, strict=True)])
+    sort = _rank_first(rank, [n[p.sort_of_cell] for n, p in zip(numbers, parts, strict=True)])
     shapes = dict[bytes, int]()
     shape = [shapes.setdefault(s.parent.tobytes(), len(shapes)) for s in sorts]
     trees = [sorts[shape.index(k)].parent for k in range(len(shapes))]
@@ -304,7 +303,7 @@ def _stand_in(local: Model, rank: int, parts: Sequence[RankCells]) -> Model:
 
 
 def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the nodes of a kind's instances, (count,) int64, from each sort's."""
+    """Return the nodes of all instances of a kind, (count,) int64, from the nodes of each sort."""
     counts = np.array([len(sort_nodes) for sort_nodes in nodes])
     at = ranges(offsets(counts)[:-1][sort], counts[sort])
     nodes_of_all = np.concatenate(nodes)[at] + np.repeat(forest.cell_offsets[:-1], counts[sort])
@@ -314,7 +313,7 @@ def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.
 def _factor(
     ratios: Sequence[tuple[int, float, float, float]], parts: Sequence[RankCells], k: int
 ) -> np.ndarray:
-    """Return factors for C/dt = 1, (count,) float64: the first instance's, the least, the most."""
+    """Return factors for C/dt = 1, (count,) float64: the first as it is, the largest, the least."""
     _, first, _, _ = min(ratios)
     least, most = min(ratio[2] for ratio in ratios), max(ratio[3] for ratio in ratios)
     factors = np.full(sum(part.counts[k] for part in parts), least)

@@ -1,8 +1,8 @@
-"""Exchanges between steps: spikes in whole steps (`StepExchange`), or events at exact times.
+"""Exchanges of events between ranks: in whole steps (`StepExchange`) or at exact times.
 
-A spike in a whole step is a number; GPUs exchange spikes during the next epoch. Events at exact
-times go with their times, and with the voltages to which other ranks' pointers lead. An error of
-one rank waits until the next collective, and is then raised on all (`ErrorGuard`).
+A spike in a whole step is one number; GPUs exchange spikes during the next epoch. Events at exact
+times are sent with their times, and with voltages to which pointers of other ranks point. A rank
+keeps an error until the next collective, in which all ranks raise it (`ErrorGuard`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ NO_VOLTAGES = np.zeros(0)
 
 
 class ErrorGuard:
-    """The run of this rank; it keeps an error until the other ranks can raise it, too."""
+    """Calls functions of this rank's run, and keeps an error until all ranks can raise it."""
 
     def __init__(self, ranks: Ranks, run: PartRun) -> None:
         self.ranks, self.run = ranks, run
         self._error: Exception | None = None
 
     def do(self, do: Callable[..., _Result], *arguments: object) -> _Result | None:
-        """Call a function on this rank only, unless an error is waiting."""
+        """Call a function and keep its error; return None on an error, also on an earlier one."""
         if self._error is not None:
             return None
         try:
@@ -48,18 +48,18 @@ class ErrorGuard:
             return None
 
     def call(self, do: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call a function, and raise an error of one rank on all."""
+        """Call a function on all ranks; if one has an error, all raise."""
         result = self.do(do, *arguments)
         self._settle()
         return cast("_Result", result)  # an error of this rank has been raised
 
     def exchange(self, words: np.ndarray) -> list[np.ndarray]:
-        """Return the words of all ranks; raise an error of one rank on all."""
+        """Return the words of all ranks; if one has an error, all raise."""
         error, self._error = self._error, None
         return self.ranks.exchange(words, error)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
-        """Return the numbers of all ranks, (size, k) int64; raise an error of one rank on all."""
+        """Return the numbers of all ranks, (size, k) int64; if one has an error, all raise."""
         gathered = self.ranks.gather_numbers([self._error is not None, *numbers])
         if gathered[:, 0].any():
             self._settle()
@@ -71,37 +71,40 @@ class ErrorGuard:
 
 
 class Exchange(ABC):
-    """An exchange of events; a chunk is `begin`, `pieces` of steps, `note_steps`, and `end`."""
+    """An exchange of events between ranks while a run advances by chunks of steps.
+
+    Call `begin` at the begin of a chunk; after each of the `pieces` of its steps `note_steps` and
+    `deliver`; then `end` and `chunk`.
+    """
 
     max_steps: int
     can_restart = False  # whether a rank can restart without the others
 
     def __init__(self, guard: ErrorGuard, dt: float) -> None:
         self.guard, self.run, self._dt = guard, guard.run, dt
-        self._started = False  # whether the events of the start are exchanged
-        self._events: list[tuple[np.ndarray, np.ndarray]] = []  # sources and times of the chunk
+        self._started = False  # whether the events of the start have been exchanged
+        self._events: list[tuple[np.ndarray, np.ndarray]] = []  # sources and times in the chunk
 
     @abstractmethod
-    def begin(self) -> None:
-        """Begin a chunk."""
+    def begin(self) -> None: ...
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the first step and the length of each of the run's calls."""
+        """Yield the first step and the number of steps of each call of the run."""
         yield first, count
 
     @abstractmethod
     def note_steps(self, first: int, count: int) -> None:
-        """Note steps that the run has advanced, or that its device advances now."""
+        """Note steps that the run has advanced, or that its device is advancing."""
 
     def deliver(self) -> None:
-        """Exchange the events of these steps, unless they wait for later ones."""
+        """Exchange the events of the steps noted, unless this is done later."""
         return
 
     def end(self) -> None:
         return
 
     def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return a chunk with the events since `begin`."""
+        """Return the results of a chunk: the events since `begin`, failures and recorded values."""
         source, time = (np.concatenate(each) for each in zip(*self._events, strict=True))
         return Chunk.of(time, source, self._dt, failed, values)
 
@@ -111,15 +114,17 @@ class Exchange(ABC):
 
 
 class StepExchange(Exchange):
-    """Exchanges spikes every `max_steps` steps: at the end of an epoch, or during the next one."""
+    """Exchanges spikes after each epoch of `max_steps` steps, or during the next epoch."""
 
     def __init__(self, guard: ErrorGuard, sources: list[np.ndarray], decisions: Decisions) -> None:
         super().__init__(guard, decisions.network.dt)
         self._overlap, self._whole = decisions.overlap, decisions.network
         self.max_steps = min(guard.run.max_steps, decisions.epoch)
-        self._sources = sources  # by rank, of its detectors
+        self._sources = sources  # of each rank, the sources of its detectors
+        # spikes that are not exchanged yet: function that reads them, first step, number of steps
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
-        self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # by exchange
+        # of each exchange, the steps, sources and times of spikes
+        self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         most = max(map(len, self._sources)) * (self.max_steps + 1)
         if most >= 2**32:
             raise InputError(
@@ -135,7 +140,7 @@ class StepExchange(Exchange):
         self._started = True
 
     def note_steps(self, first: int, count: int) -> None:
-        """Note the spikes of the present steps, and exchange earlier ones that wait."""
+        """Exchange the spikes of the steps noted before, and note the spikes of these steps."""
         self.end()
         self._waiting = self.guard.do(self.run.note_spikes), first, count
 
@@ -174,7 +179,7 @@ class StepExchange(Exchange):
 
 
 class HeardExchange(StepExchange):
-    """Exchanges spikes of cells to which other ranks listen; each rank described its own cells."""
+    """Exchanges the spikes of cells to which other ranks listen; see `ranks.described`."""
 
     def __init__(self, guard: ErrorGuard, whole: WholeNetwork) -> None:
         super().__init__(guard, whole.heard, whole.decisions)
@@ -192,7 +197,7 @@ class HeardExchange(StepExchange):
 
 
 def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
-    """Raise InputError for spikes of the start, step -1, with plastic connections."""
+    """Raise InputError for spikes of the start, step -1, if connections are plastic."""
     if whole.connections.rule is not None and (step < 0).any():
         raise InputError(
             f"source {source[step < 0][0]} starts above its threshold: not supported with "
@@ -208,10 +213,10 @@ def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions
 
 
 class PointedVoltages:
-    """Voltages to which other ranks' pointers lead; they travel with the events.
+    """The voltages to which pointers of other ranks point; exchanges send them with the events.
 
-    `nodes` are each rank's node numbers, ascending by rank. `pointed` are the remote nodes of each
-    rank's pointers. `here` are nodes of this rank.
+    `nodes` has the numbers of each rank's nodes, `pointed` the numbers of nodes of other ranks to
+    which each rank's pointers point. `here` are the nodes of this rank whose voltages it sends.
     """
 
     def __init__(self, rank: int, nodes: Sequence[range], pointed: Sequence[np.ndarray]) -> None:
@@ -222,12 +227,13 @@ class PointedVoltages:
         self._places = np.searchsorted(every, pointed[rank])
 
     def put(self, v: np.ndarray, run: PartRun) -> None:
+        """Give a run the voltages that its pointers need, of the voltages `v` of all ranks."""
         if len(self._places):
             run.take_voltages(v[self._places])
 
 
 class TimeExchange(Exchange):
-    """Exchanges events with their times, and pointed voltages; otherwise as `StepExchange`."""
+    """Exchanges events at exact times, and voltages to which pointers point, after each epoch."""
 
     def __init__(self, guard: ErrorGuard, shares: Sequence[Share], epoch: int) -> None:
         mine = shares[guard.ranks.rank]
@@ -253,7 +259,7 @@ class TimeExchange(Exchange):
         self._taken = first, count
 
     def deliver(self) -> None:
-        """Send this rank's events and pointed voltages to all ranks, and take theirs."""
+        """Exchange events and voltages with all ranks."""
         mine = self.guard.do(self._words)
         words = self.guard.exchange(NO_WORDS if mine is None else mine)
         source, time, v = of_words(words, self._voltages.counts)
@@ -282,7 +288,7 @@ class TimeExchange(Exchange):
 
 
 def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return sources, then times and voltages as float64 in two words each, (w,) uint32."""
+    """Return sources, then times and voltages in two words each, as a message: (w,) uint32."""
     reals = np.append(time, v).astype(np.float64)
     return np.append(source.astype(np.uint32), reals.view(np.uint32))
 
@@ -290,7 +296,7 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arguments of `words_of` on all ranks, in turn; each sent `pointed` voltages."""
+    """Return sources, times and voltages of all ranks' messages; `pointed` counts voltages."""
     parts = []
     for values, number in zip(words, pointed, strict=True):
         count = (len(values) - 2 * number) // 3

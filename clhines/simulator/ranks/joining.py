@@ -1,8 +1,8 @@
 """Join the networks of several processes to one network.
 
-Each process numbers its sources and nodes among all, see `Ends`. In the joined network, a
-connection from another process's source begins at that source instead of the empty train for it,
-and a pointer to another process's node leads to that node.
+All processes know sources and nodes by common numbers, see `Ends`. In the network of a process an
+empty train stands for a source of another process. In the joined network a connection from such a
+train begins at the source itself, and a pointer to a node of another process points to this node.
 """
 
 from __future__ import annotations
@@ -29,41 +29,33 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Sources and nodes of a process that other processes know by numbers.
+    """The common numbers of sources and nodes in the network of one process."""
 
-    `sources` have the numbers `sent`; the empty `trains` stand for the sources with the numbers
-    `heard`. `nodes` numbers its own nodes, `pointed` its remote ones.
-    """
-
-    sources: np.ndarray
-    sent: np.ndarray
-    trains: np.ndarray
-    heard: np.ndarray
-    nodes: range
-    pointed: np.ndarray
+    sources: np.ndarray  # sources of the process that have numbers
+    sent: np.ndarray  # the numbers of `sources`
+    trains: np.ndarray  # empty trains that stand for sources of other processes
+    heard: np.ndarray  # the numbers of these sources
+    nodes: range  # numbers of the process's nodes
+    pointed: np.ndarray  # numbers of nodes of other processes to which pointers point
 
 
 @dataclass(frozen=True, eq=False)
 class PartNumbers:
-    """Indices of a network in the joined one: its first node, cell and connection.
+    """Where the parts of one network are in the joined network."""
 
-    `groups` and `sources` have the index of each. A train for another process's source has that
-    source's index, and `is_remote`. `pointed` are nodes of other networks that pointers use.
-    """
-
-    node: int
-    cell: int
-    connection: int
-    groups: tuple[int, ...]
-    sources: np.ndarray
-    is_remote: np.ndarray
-    pointed: np.ndarray
+    node: int  # index of the first node
+    cell: int  # index of the first cell
+    connection: int  # index of the first connection
+    groups: tuple[int, ...]  # index of each group
+    sources: np.ndarray  # index of each source, or of the source for which an empty train stands
+    is_remote: np.ndarray  # whether each source is such a train
+    pointed: np.ndarray  # nodes of other networks to which pointers point
 
 
 def join_networks(
     networks: Sequence[Network], ends: Sequence[Ends]
 ) -> tuple[Network, list[PartNumbers]]:
-    """Return the joined network, and the indices of each network in it.
+    """Join networks; return the joined network, and the indices of each network in it.
 
     Raises
     ------
@@ -84,6 +76,7 @@ def _agreed(what: str, values: Sequence[_Value]) -> _Value:
 
 
 def _structure(parts: Sequence[Structure], first: np.ndarray) -> Structure:
+
     def all_nodes(name: str) -> np.ndarray:
         return np.concatenate([part.whole(name) for part in parts])
 
@@ -118,6 +111,8 @@ def _structure(parts: Sequence[Structure], first: np.ndarray) -> Structure:
 
 
 class _Builder:
+    """The joined network while it is built, and the new indices of all parts."""
+
     def __init__(self, networks: Sequence[Network], ends: Sequence[Ends]) -> None:
         self.networks, self.ends = networks, ends
         self.parts = [inside(network) for network in networks]
@@ -144,7 +139,7 @@ class _Builder:
             numbers[: network.num_cells] = cell + np.arange(network.num_cells)
 
     def _mechanisms(self) -> list[Mechanism]:
-        """Return all mechanisms in an order that agrees with each network's."""
+        """Return all mechanisms; the mechanisms of each network keep their order."""
         order = list[Mechanism]()
         for network in self.networks:
             at = 0
@@ -159,18 +154,17 @@ class _Builder:
         return order
 
     def put_groups(self) -> None:
+        groups = [(k, group) for k, network in enumerate(self.networks) for group in network.groups]
         for mechanism in self._mechanisms():
-            for k, network in enumerate(self.networks):
-                for group in network.groups:
-                    if group.mechanism == mechanism:
-                        self._put_group(k, group)
+            for k, group in groups:
+                if group.mechanism == mechanism:
+                    self._put_group(k, group)
 
     def _put_group(self, k: int, group: Group) -> None:
         mechanism = group.mechanism
         built_in = [name for name in _SET_BY_NETWORK if name in mechanism.program.built_in]
         values = {n: group.parameters[n] for n in group.given if n not in built_in}
-        is_artificial = mechanism.kind == "artificial"
-        nodes = group.nodes if is_artificial else group.nodes + self.first[k]
+        nodes = group.nodes if mechanism.kind == "artificial" else group.nodes + self.first[k]
         put = self.groups[k][group.number] = put_group(self.whole, mechanism, nodes, values)
         for sender, first in self.parts[k].added.emitters:
             if sender is group and len(group):
@@ -180,7 +174,7 @@ class _Builder:
         self.sources[k][first : first + len(numbers)] = numbers
 
     def put_sources(self) -> None:
-        """Add all detectors and trains; a train for a remote source gets that source's index."""
+        """Add all detectors and trains; give trains that stand for sources the sources' indices."""
         self.is_remote = [np.zeros(len(numbers), bool) for numbers in self.sources]
         for k, part in enumerate(self.parts):
             for one in part.added.sources:
@@ -214,14 +208,14 @@ class _Builder:
                 self.whole.random(groups[number], name, ids, self.index)
 
     def _nodes(self, k: int, node: np.ndarray) -> np.ndarray:
-        """Return nodes of the joined network; nodes beyond a network's own are `Ends.pointed`."""
+        """Return the joined network's nodes for nodes of network k, also for its remote nodes."""
         count = self.networks[k].forest.num_nodes
         nodes, remote = node + self.first[k], np.flatnonzero(node >= count)
         nodes[remote] = self._remote(self.ends[k].pointed[node[remote] - count])
         return nodes
 
     def _remote(self, number: np.ndarray) -> np.ndarray:
-        """Return the joined network's nodes for node numbers among all processes."""
+        """Return the joined network's nodes for common numbers of nodes."""
         nodes = np.zeros_like(number)
         for ends, first in zip(self.ends, self.first, strict=True):
             here = (number >= ends.nodes.start) & (number < ends.nodes.stop)

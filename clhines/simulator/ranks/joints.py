@@ -1,6 +1,6 @@
-"""Join networks of MPI ranks by numbered sources, as NEURON does by gids.
+"""Join the networks of MPI ranks by numbered sources, as NEURON does by gids.
 
-Each rank simulates its own network and records at will. `Joints` have the numbers of sources; a
+Each rank simulates and records its own network. `Joints` has the numbers of sources; a
 `JoinedExchange` sends the events of numbered sources to all ranks.
 """
 
@@ -34,31 +34,32 @@ from clhines.simulator.state.decisions import MAX_EPOCH
 from clhines.simulator.state.sources import steps_between
 from clhines.solver.device.devices import is_cpu
 
-_NEAR = 1e-6  # steps
-_LEAST_OVERLAP = 8  # steps; shorter epochs are not halved
+_NEAR = 1e-6  # in steps: rounding errors of times are smaller
+_LEAST_OVERLAP = 8  # in steps: shorter epochs are not halved
 
 
 class EventExchange(Protocol):
-    """The exchange of joined networks; all ranks call `exchange` at the end of a run."""
+    """An exchange of events between joined networks."""
 
     can_restart: bool
 
     def exchange(self) -> None:
-        """Complete all events until now, other ranks' included."""
+        """Exchange all events until now; all ranks call this at the end of a run."""
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events of sources that the run does not detect, at these times, ms."""
+        """Add events at `time`, ms, of sources whose events the run does not detect."""
 
 
 class Joints:
-    """Connects this rank's network to the other ranks'; see `join`.
+    """The connections between this rank's network and the networks of other ranks.
 
-    Sources have numbers (NEURON's gids). Another rank's source is an empty train here, one for each
-    number. All ranks exchange after the same steps, as the smallest delay allows.
+    Sources have numbers (NEURON's gids). In this rank's network an empty train stands for each
+    numbered source of another rank. All ranks exchange events after the same steps, as often as the
+    smallest delay needs.
 
-    If this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
-    `told` says whether they already know. With `in_steps`, times are rounded to the nearest step,
-    as with NEURON's ``spike_compress``. `exchange` belongs to the last run.
+    If this rank fails, the other ranks wait in `agreed` or, if they are `joined`, in an exchange;
+    `told` is whether they know of the failure. With `in_steps`, times are rounded to the nearest
+    step, as with NEURON's ``spike_compress``. `exchange` is the exchange of the last run.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -68,11 +69,11 @@ class Joints:
         self.point(range(0), np.zeros(0, np.int64))
 
     def join(self, *columns: np.ndarray) -> None:
-        """Set `sources` with their numbers `sent`, and `trains` for the numbers `heard`."""
+        """Set `sources`, `sent`, `trains` and `heard`, see `Ends`."""
         self.sources, self.sent, self.trains, self.heard = columns
 
     def point(self, nodes: range, pointed: np.ndarray) -> None:
-        """Set the numbers of this rank's `nodes`, and of its remote nodes."""
+        """Set the numbers of nodes, see `Ends`."""
         self.nodes, self.pointed = nodes, pointed
 
     @property
@@ -81,7 +82,7 @@ class Joints:
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """Run `Ranks.agreed`; after it the ranks are joined."""
+        """Execute a block as `Ranks.agreed`; after it the ranks are joined."""
         self.told = True
         with self.ranks.agreed():
             yield
@@ -89,7 +90,7 @@ class Joints:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Let all ranks raise an error of the block where they wait next."""
+        """Execute a block; if it raises, let all ranks raise the error where they wait next."""
         try:
             yield
         except Exception as error:
@@ -102,7 +103,7 @@ class Joints:
 
 
 class Outbox:
-    """Events of this rank's sources that the other ranks have not received."""
+    """The events of this rank's numbered sources that other ranks have not received."""
 
     def __init__(self, joints: Joints, model: Model) -> None:
         number = np.full(model.sources.count, -1)
@@ -116,11 +117,11 @@ class Outbox:
 
     @property
     def is_loose(self) -> bool:
-        """Whether other ranks listen to sources that can send at any time of a step."""
+        """Whether other ranks listen to sources that can send at any time within a step."""
         return bool((~self._is_late & (self._number >= 0)).any())
 
     def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times, ascending, of trains to which other ranks listen."""
+        """Return sources and times of trains to which other ranks listen, sorted by time."""
         sources = model.sources
         numbered = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
         times = [sources.train_time[k] for k in numbered]
@@ -133,15 +134,15 @@ class Outbox:
         self._events = []
 
     def put(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that sources sent at these times, ms."""
+        """Add events of sources at `time`, ms."""
         self._events.append((self._number[source], time))
 
     def put_detected(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that the run detected; threshold detectors send them a little later."""
+        """Add events that the run has detected; threshold detectors send them a little later."""
         self.put(source, np.where(self._is_late[source], time + SPIKE_LATE, time))
 
     def take(self, now: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers and times of all events until now, ms, and drop them."""
+        """Remove all events until now, ms; return the numbers of their sources, and times."""
         source, time = self._ahead
         count = int(np.searchsorted(time, now, "right"))
         if count:  # the run does not detect events of trains
@@ -153,7 +154,7 @@ class Outbox:
         return number, self._rounded(time, now) if self._in_steps else time
 
     def _rounded(self, time: np.ndarray, now: float) -> np.ndarray:
-        """Return the times of the nearest steps, ms, and a little later."""
+        """Round times to the nearest steps, ms, and a little later, as detectors send."""
         dt = self._dt
         nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE
         return np.where(abs(nearest - time) < _NEAR * dt, time, nearest)
@@ -162,7 +163,7 @@ class Outbox:
 def agreed_epoch(
     joints: Joints, model: Model, least: int, is_loose: bool, during: bool
 ) -> tuple[int, bool]:
-    """Return the steps between exchanges, at most `least`, and whether all ranks say `during`."""
+    """Return the steps between exchanges, at most `least`, and whether all ranks pass `during`."""
     from_others = np.isin(model.netcons.source, joints.trains)
     steps = steps_between(model, from_others)
     least = least if steps is None else min(steps, least)
@@ -172,13 +173,13 @@ def agreed_epoch(
     least_of, binned, loose_on, overlaps = joints.ranks.gather_numbers(mine).T
     epoch = int(least_of.min())
     if binned.any() and (loose_on.any() or not binned.all()):
-        joints.told = True  # all ranks see it
+        joints.told = True  # all ranks raise
         raise InputError(
             "CVode.queue_mode(1, 0) on several MPI ranks, which has other bins for events from "
             "artificial cells or with delays between steps; expected queue_mode(0, 0)"
         )
     if epoch < 1:
-        joints.told = True  # all ranks see it
+        joints.told = True  # all ranks raise
         raise InputError(
             f"a connection from another rank has a delay shorter than a step of {model.dt:g} "
             "ms; expected longer delays"
@@ -187,10 +188,11 @@ def agreed_epoch(
 
 
 class JoinedExchange(Exchange):
-    """Exchanges events between joined networks; call `exchange` once at the end.
+    """Exchanges events between joined networks; call `exchange` once at the end of a run.
 
-    Epochs begin at the same steps on all ranks, independent of their chunks. On GPUs (see
-    `overlap`) the events of half an epoch are exchanged during the next half:
+    Epochs, the steps between exchanges, begin at the same steps on all ranks, whatever chunks of
+    steps a rank advances. On GPUs (see `overlap`) the events of half an epoch are exchanged during
+    the next half:
 
         advance    | half 1 | half 2 | half 3 | ...
         exchange            | of 1   | of 2   | ...
@@ -227,7 +229,7 @@ class JoinedExchange(Exchange):
         self._events = []
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield steps up to the end of each epoch; exchange events before the first ones."""
+        """Yield steps up to the end of each epoch; first exchange the events of the start."""
         end, self._step = first + count, first
         if not self._started:
             self.exchange()
@@ -238,7 +240,7 @@ class JoinedExchange(Exchange):
             first += size
 
     def note_steps(self, first: int, count: int) -> None:
-        """Exchange events after the last step of an epoch."""
+        """Exchange events if these steps end an epoch."""
         self.guard.do(self.run.deliver, first, count)
         self._step = first + count
         if self._step % self._epoch:
@@ -256,14 +258,14 @@ class JoinedExchange(Exchange):
         self._outbox.put(source, time)
 
     def exchange(self) -> None:
-        """Wait, send this rank's events to all ranks, and take theirs."""
+        """Wait, and exchange all events with all ranks."""
         self._noted = None
         source, time, v = self.guard.call(self.run.new_events, self._voltages.here)
         self._take(source, time)
         self._tell(v)
 
     def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
-        """Send the events in the outbox to all ranks, and take theirs."""
+        """Send the events in the outbox to all ranks, and give their events to the run."""
         joints = self._joints
         mine = words_of(*self._outbox.take(self._clock.at(self._step)), v)
         number, time, v = of_words(joints.ranks.exchange(mine), self._voltages.counts)
@@ -274,20 +276,16 @@ class JoinedExchange(Exchange):
         self._voltages.put(v, self.run)
 
     def _take(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Keep events that the run detected since the last ones."""
+        """Put events that the run has detected into the chunk and the outbox."""
         self._events.append((source, time))
         self._outbox.put_detected(source, time)
 
     def end(self) -> None:
         if self._noted is not None:  # other ranks expect these in the next exchange
             self._take(*self.guard.call(self._noted))
-            self._noted = _none_noted
+            self._noted = lambda: (NOTHING, np.zeros(0))
         self._take(*self.guard.call(self.run.new_events, NOTHING)[:2])
 
     def load(self) -> None:
         self._started, self._noted = False, None
         self._outbox.clear()
-
-
-def _none_noted() -> tuple[np.ndarray, np.ndarray]:
-    return NOTHING, np.zeros(0)

@@ -1,9 +1,9 @@
 """MPI through mpi4py: one collective per epoch, and errors that all ranks raise.
 
-Every rank has the same description of the network and simulates some neighbouring cells on its own
+Every rank has the same description of the network, and simulates some neighbouring cells on its own
 device. One collective sends the spikes of an epoch to all ranks, on GPUs during the next epoch.
-Each rank delivers the spikes to its own targets. `run.SharedRun` does so; `partition.split` divides
-the cells.
+Each rank delivers the spikes to its own targets. `run.SharedRun` is such a rank's run;
+`partition.split` divides the cells.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 _CALL_BYTES = 56  # length of a call's name in an exchange
-_FAILED = 0xFFFFFFFF  # in place of a number of spikes
-_CAPACITY = 15  # spikes per rank and message, at first and at most
+_FAILED = 0xFFFFFFFF  # in a message of a failed rank, instead of the number of spikes
+_CAPACITY = 15  # spikes per rank in a message, at first; then at most
 _MAX_CAPACITY = 4095
 _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
 
 
 def world() -> MPI.Comm:
-    """Return ``mpi4py.MPI.COMM_WORLD``; the InputError says what to install."""
+    """Return ``mpi4py.MPI.COMM_WORLD``; InputError if mpi4py cannot be imported."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -52,9 +52,9 @@ class Ranks:
     """A communicator: one collective per epoch, and errors that all ranks raise.
 
     It duplicates `comm`, so that no other message interferes. `local_rank` and `local_size` count
-    the ranks of this machine. `seconds` is the time in exchanges, waiting included; `received` the
-    bytes that this rank got. A rank polls for `spin` s before it sleeps. `call` names the
-    constructing call, see `meet`.
+    the ranks of this machine. `seconds` is the time in exchanges, waiting included, `received` the
+    number of bytes that this rank has received. A rank that waits polls for `spin` s before it
+    sleeps. `call` is the user's call that makes the object, see `meet`.
     """
 
     def __init__(self, comm: MPI.Comm, call: str) -> None:
@@ -70,9 +70,9 @@ class Ranks:
         self.seconds, self.received, self.exchanges = 0.0, 0, 0
 
     def meet(self, call: str) -> None:
-        """Refuse, on all ranks, calls that differ: each begins with an exchange of its name.
+        """Raise InputError on all ranks if they make different calls, or on different objects.
 
-        The same call on another object differs, too.
+        A user's call that all ranks must make begins with `meet`; `call` is its name.
         """
         name = np.frombuffer(call.encode()[:_CALL_BYTES].ljust(_CALL_BYTES), np.int64)
         numbers = self.gather_numbers([*name.tolist(), self._number])
@@ -89,14 +89,13 @@ class Ranks:
         )
 
     def agree(self, error: BaseException | None) -> None:
-        """Wait for all ranks; if one has an error raise it, on other ranks as `RankError`."""
-        flags = self.gather_numbers([error is not None])[:, 0]
-        if flags.any():
+        """Wait for all ranks; if one has an error, raise it there, and RankError on the others."""
+        if self.any(error is not None):
             self._raise(error)
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """Call `agree` at the end of a block, with the error that it raised."""
+        """Execute a block, then call `agree` with the error that it has raised."""
         error = None
         try:
             yield
@@ -105,7 +104,7 @@ class Ranks:
         self.agree(error)
 
     def same(self, values: Callable[[], Mapping[str, object]]) -> None:
-        """Refuse, on all ranks, the first named value that differs between ranks."""
+        """Raise InputError on all ranks if a value differs between ranks; `values` are by name."""
         settings = self.gather(values())
         for name in settings[0]:
             by_rank = [each[name] for each in settings]
@@ -117,7 +116,7 @@ class Ranks:
                 )
 
     def check_alone(self, call: str) -> None:
-        """Refuse a call that only a single process supports."""
+        """Raise InputError for a user's call that only a single process supports."""
         raise InputError(f"{call} is for one process; expected a simulation without comm")
 
     def gather(self, value: _Value) -> list[_Value]:
@@ -159,7 +158,7 @@ class Ranks:
         return gathered
 
     def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
-        """Return the codes of all ranks' spikes; raise `error`, or RankError for another's."""
+        """Return the spikes, as codes, of all ranks; if a rank has an `error`, all ranks raise."""
         begin = time.perf_counter()
         message = np.zeros(1 + self._capacity, np.uint32)
         message[0] = _FAILED if error is not None else len(mine)
@@ -192,7 +191,7 @@ _NOTHING = nullcontext()
 
 
 class OneProcess(Ranks):
-    """A single process: collectives return their argument, and nothing is sent."""
+    """A single process: collectives return their argument."""
 
     def __init__(self) -> None:
         self.rank, self.size, self.local_rank, self.local_size = 0, 1, 0, 1
@@ -212,7 +211,7 @@ class OneProcess(Ranks):
         return holds
 
     def same(self, values: Callable[[], Mapping[str, object]]) -> None:
-        """Do not compute the values."""
+        return
 
     def check_alone(self, call: str) -> None:
         return
@@ -235,14 +234,14 @@ ONE_PROCESS = OneProcess()
 
 
 def encode(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Encode each spike's cell and step, one of `count`, in one number, (k,) uint32."""
+    """Encode the cell and step, one of `count` from `first` on, of each spike: (k,) uint32."""
     return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
 
 
 def decode(
     codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return sources and steps of all ranks' spikes; `sources` are each rank's detectors."""
+    """Return the sources and steps of spikes from codes; both arguments are by rank."""
     pairs = [np.divmod(rank_codes.astype(np.int64), count) for rank_codes in codes]
     numbers = [detectors[cell] for detectors, (cell, _) in zip(sources, pairs, strict=True)]
     return np.concatenate(numbers), np.concatenate([step for _, step in pairs]) + first
@@ -253,7 +252,7 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
-# a user's communicator, our duplicate, and the counter of its `Ranks` objects
+# users' communicators, the duplicate of each, and a counter of its `Ranks` objects
 _duplicates: list[tuple[MPI.Comm, MPI.Comm, Iterator[int]]] = []
 
 
@@ -268,7 +267,7 @@ def _duplicate(comm: MPI.Comm) -> tuple[MPI.Comm, Iterator[int]]:
 
 
 def finish(comm: MPI.Comm, message: str, code: int) -> int:
-    """End a program on all ranks: print the error once; return the largest exit code."""
+    """End a program on all ranks: print an error `message` once; return the largest exit code."""
     text = message.encode()[:500]
     mine, messages = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
     mine[0], mine[1 : 1 + len(text)] = code, np.frombuffer(text, np.uint8)
@@ -289,7 +288,7 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
 
 
 def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.Device]:
-    """Return the devices that a machine's processes use in turn: the chosen one and equal ones."""
+    """Return the devices that the ranks of a machine use in turn: the chosen one and equal ones."""
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
     spec = spec or os.environ.get("PYOPENCL_CTX")
@@ -299,7 +298,7 @@ def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.
 
 
 def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
-    """Return a queue on this rank's device: a machine's devices in turn, parts of a shared CPU."""
+    """Return a queue on this rank's device, or on its part of a CPU that ranks share."""
     alike = devices_to_share(spec, dtype)
     device = alike[ranks.local_rank % len(alike)]
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))

@@ -1,14 +1,14 @@
 """Simulate the cells of all ranks of a machine on one device, which rank 0 owns.
 
-A GPU runs the kernels of several processes in turn, so ranks that share one would wait for each
-other. Here each rank still reads, describes and compiles its own network. Rank 0 gets all
-descriptions, joins them to one network (`joining`), and advances all cells:
+A GPU runs the kernels of several processes one after the other, so ranks that share a GPU would
+wait for each other. Here each rank reads, describes and compiles its own network. Rank 0 receives
+all descriptions, joins them to one network (`joining`), and advances all cells:
 
     rank 0     describe, compile | join, plan, build kernels | steps of all cells | save
-    rank 1...  describe, compile | wait ..................................... | its part of it
+    rank 1...  describe, compile | wait ..................................... | its state
 
-`OneDeviceRun` is a rank's run: a copy of its state. It goes to rank 0 before the next steps if it
-has changed, and comes back at the end of a run. Spikes of other ranks need no messages.
+`OneDeviceRun` is the run of a rank and has a copy of its state. If the copy has changed, it is sent
+to rank 0 before the next steps; at the end of a run it is sent back. Spikes need no messages.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.sources import wires_of
 
 RankState = tuple[StateArrays, np.ndarray]  # arrays of a rank, and its sources with a new event
-RankRequest = tuple[RankState | None, list[Record] | None, int]
+RankRequest = tuple[RankState | None, list[Record] | None, int]  # state, records, last step
 _Answer = TypeVar("_Answer")
 _MakeRequest = Callable[..., object]
 
 
 class WholeRun:
-    """The run of all ranks' cells, and their parts; for rank 0."""
+    """The run of the cells of all ranks, on rank 0, and the ranks' parts of its model."""
 
     def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
         self.run, self._model, self._parts = run, model, parts
@@ -66,7 +66,7 @@ class WholeRun:
         return self._by_rank(self.run.now(self._records, requests[0][2]))
 
     def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
-        """Advance up to the first end of all ranks' chunks."""
+        """Advance from `step` to the earliest end of the ranks' chunks; return each rank's part."""
         self._take(requests)
         count = min(end for *_, end in requests) - step
         cost = dict.fromkeys(("steps", "spikes", "collect"), 0.0)
@@ -83,10 +83,9 @@ class WholeRun:
 
 
 class OneDeviceRun(Run):
-    """The run of a rank whose cells rank 0 advances, see `Run`; only rank 0 has `whole`.
+    """The run, see `Run`, of a rank whose cells rank 0 advances; only rank 0 has `whole`.
 
-    All ranks call `now`, `advance` and `exchange` together. `exchange` ends a run, as in
-    `JoinedExchange`.
+    All ranks call `now`, `advance` and `exchange` together; `exchange` ends a run.
     """
 
     wanted: ClassVar[bool | None] = None  # None: on GPUs
@@ -112,9 +111,10 @@ class OneDeviceRun(Run):
     def _meet(
         self, flags: Sequence[bool], request: _MakeRequest, answers: Callable[[Any], list[_Answer]]
     ) -> _Answer:
-        """Send a request to rank 0, and return its answer; raise an error there on all ranks.
+        """Send a request to rank 0, and return its answer; if rank 0 fails, all ranks raise.
 
-        `request` gets, for each of `flags`, whether any rank has set it.
+        ``request(...)`` makes the request from `flags`, of each whether any rank has set it. On
+        rank 0 ``answers(requests)`` makes the answers to all ranks.
         """
         joints, error = self._joints, None
         comm, by_rank = joints.ranks.comm, list[_Answer]()
@@ -134,7 +134,7 @@ class OneDeviceRun(Run):
     def _ask(
         self, records: Sequence[Record], step: int, answers: Callable[[Any], list[_Answer]]
     ) -> _Answer:
-        """Send the state and records of this rank, if any rank's have changed."""
+        """Send a request to rank 0, with state and records if they have changed on any rank."""
         same = len(records) == len(self._records)
         same = same and all(a is b for a, b in zip(records, self._records, strict=True))
         flags = self._has_changed, not same
@@ -156,7 +156,7 @@ class OneDeviceRun(Run):
         self._of_chunk, self._chunks = list(records), []
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Advance with all ranks, whose chunks may end earlier or later."""
+        """Advance all ranks together; the chunks of other ranks may end earlier or later."""
         whole, end = self._whole, first + count
         while first < end:
             answers = partial(whole.advance, first) if whole else list
@@ -180,11 +180,10 @@ class OneDeviceRun(Run):
 
     def exchange(self) -> None:
         """Take the state of this rank after the last step from rank 0."""
-        answers = self._whole.save if self._whole else list
-        self._arrays = self._meet([], lambda: None, answers)
+        self._arrays = self._meet([], lambda: None, self._whole.save if self._whole else list)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Keep sources with new events in their rings, which other ranks have not received."""
+        """Note sources with new events in their rings, which other ranks have not received."""
         self._sent = source.astype(np.int64)
 
     def voltages(self) -> np.ndarray:

@@ -24,27 +24,27 @@ from clhines.simulator.state.sources import ring_sizes, steps_of_cells
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# Cost of an instance per step, in nodes: fixed, and per state. On two CPU cores and on a GPU a
-# cell with `hh` everywhere costs some 16 passive ones.
+# Costs per step relative to a node's: of an instance, and of each of its states. On two CPU cores
+# and on a GPU a cell with `hh` everywhere costs as much as some 16 passive cells.
 _INSTANCE, _STATE = 1.0, 5.0
-IN_FINISH = ("advance", "after_solve", "before_step")
+IN_FINISH = ("advance", "after_solve", "before_step")  # blocks after the voltage solve
 
 
 class RankRecords:
-    """A network's records on ranks that have some entries each, in the columns of `local`."""
+    """A network's records; ``local(record)`` is this rank's part, and its columns in the whole."""
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
         self._ranks, self._local = ranks, local
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localise(self, records: Sequence[Record]) -> list[Record]:
-        """Return this rank's records: the same objects while the records are the same."""
+        """Return this rank's records; equal objects if the records are the same as before."""
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]
 
     def gather(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
-        """Return each record's columns of all ranks, (rows, width), filled up with -1."""
+        """Gather the values of all ranks for each record, (rows, width); missing rows are -1."""
         if not self._rows:
             return []
         assert values is not None  # else the error of this rank has been raised
@@ -71,7 +71,7 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """Return bounds of neighbouring cells' runs with about equal costs, (size + 1,), none empty."""
+    """Divide cells among ranks at about equal costs; return bounds, (size + 1,), none empty."""
     cells = len(costs)
     if cells < size:
         raise InputError(
@@ -79,7 +79,7 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
         )
     before = np.concatenate(([0.0], np.cumsum(costs)))
     aims = before[-1] * np.arange(1, size) / size
-    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # the nearer side of a cell
+    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # at the nearer end of a cell
     bounds = np.concatenate(([0], cuts, [cells]))
     number = np.arange(size + 1)
     bounds = np.maximum.accumulate(bounds - number) + number  # at least one cell each
@@ -87,7 +87,7 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
 
 
 def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
-    """Return the ranks of an mpi4py communicator, or the single process."""
+    """Return the ranks of a user's communicator, or the single process; see `Ranks.meet`."""
     if comm is None:
         return ONE_PROCESS
     if not hasattr(comm, "Iallgather"):
@@ -104,6 +104,7 @@ def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
 
 
 def check_same(ranks: Ranks, model: Model, signature: str, settings: dict[str, object]) -> None:
+    """Raise InputError on all ranks if networks, initial voltages or settings differ."""
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
     texts: dict[str, object] = {name: str(value) for name, value in settings.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
@@ -112,22 +113,23 @@ def check_same(ranks: Ranks, model: Model, signature: str, settings: dict[str, o
 
 
 def overlaps(ranks: Ranks, delay: int, on_host: bool, requested: bool | None) -> bool:
-    """Whether to exchange an epoch's spikes during the next one: not if the cores do both.
+    """Return whether to exchange the spikes of an epoch during the next epoch.
 
-    `delay` is the smallest one of the network, in steps.
+    It does not pay if the cores do both, `on_host`. `delay` is the smallest delay of the network,
+    in steps, `requested` the user's choice.
     """
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
     if requested is not None:
         return requested
-    half = (delay + 1) // 2
-    return half >= MAX_EPOCH or not ranks.any(on_host)
+    return (delay + 1) // 2 >= MAX_EPOCH or not ranks.any(on_host)
 
 
 RankEntries = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Join the saved states of all ranks to the state of the whole network."""
     joined, whole = {}, shares[0].whole
     for field in whole.schema:
         for share, arrays in zip(shares, saved, strict=True):
@@ -145,11 +147,11 @@ def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dic
 
 
 class Share:
-    """One rank's share of a network: consecutive cells with everything at their nodes.
+    """The share of one rank in a network: consecutive cells, and everything at their nodes.
 
-    Each rank has all artificial cells; all compute the same for them. A rank has all kinds of the
-    network, even without instances: the bits of a cell may depend on the others. Its nodes are
-    ``low:high`` of the network, its cells ``first:end``.
+    All ranks have all artificial cells, and compute the same for them. A rank has all kinds of the
+    network, even without instances: the bits of a cell may depend on the number of kinds. Its cells
+    are ``first:end`` of the network, its nodes ``low:high``.
     """
 
     def __init__(self, whole: Model, first: int, end: int) -> None:
@@ -170,7 +172,7 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """Index on the rank of each kind's instances, -1 for other ranks' instances."""
+        """By kind: index on the rank of each instance of the network, -1 if another rank has it."""
         places = [np.full(kind.count, -1) for kind in self.whole.kinds]
         for numbers, here in zip(places, self.instances, strict=True):
             numbers[here] = np.arange(here.stop - here.start)
@@ -178,6 +180,7 @@ class Share:
 
     @cached_property
     def targets(self) -> np.ndarray:
+        """The targets on the rank, (k,) int64."""
         targets = [np.zeros(0, np.int64)]
         for kind, here in zip(self.whole.kinds, self.instances, strict=True):
             first = kind.first_target
@@ -187,17 +190,19 @@ class Share:
 
     @cached_property
     def _target(self) -> np.ndarray:
+        """Index on the rank of each target of the network, or -1."""
         places = np.full(max(self.whole.num_targets, 1), -1)
         places[self.targets] = np.arange(len(self.targets))
         return places
 
     @cached_property
     def on_grid(self) -> np.ndarray:
-        """Connections on the grid to targets of the rank, (k,) int64."""
+        """The connections in whole steps to targets of the rank, (k,) int64."""
         return np.flatnonzero(self._target[self.whole.connections.target] >= 0)
 
     @cached_property
     def connections(self) -> np.ndarray:
+        """The connections with exact times to instances of the rank, (k,) int64."""
         netcons = self.whole.netcons
         here = np.zeros(netcons.count, bool)
         for k, place in enumerate(self._place):
@@ -216,7 +221,7 @@ class Share:
 
     @cached_property
     def remote(self) -> np.ndarray:
-        """Other ranks' nodes at which this rank's pointers point, (r,) int64."""
+        """The nodes of other ranks to which pointers of this rank point, (r,) int64."""
         pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         return every[~self._here(every)]
@@ -224,10 +229,11 @@ class Share:
     # -- the model of the rank -----------------------------------------------------------------
 
     def model(self) -> Model:
-        """Return the model of the rank; pointed nodes of other ranks follow its own.
+        """Return the model of the rank.
 
-        Noise depends on the indices of instances in the network. Sources keep their numbers;
-        without events at exact times detectors are numbered by rank.
+        Its pointers' nodes of other ranks follow the rank's nodes. Instances keep their indices in
+        the network for noise. Sources keep their numbers, but without events at exact times
+        detectors are numbered by rank.
         """
         whole, grid, rows = self.whole, self.whole.connections, self.on_grid
         events = np.flatnonzero(self._target[whole.events.target] >= 0)
@@ -330,7 +336,7 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The rank's entries by `Field.per`; a rank has all entries of other axes."""
+        """The rank's part of each axis, by `Field.per`; a rank has all entries of other axes."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,
@@ -342,13 +348,13 @@ class Share:
         }
 
     def places(self, field: Field) -> RankEntries:
-        """Return the indices of the rank's entries in an array of the network's state."""
+        """Return the rank's entries in an array of the network's state."""
         if field.kind is not None:
             return self.instances[field.kind]
         return self._entries.get(field.per, slice(None))
 
     def numbers(self, per: str) -> np.ndarray:
-        """Return the network's indices of the rank's entries, (k,) int64."""
+        """Return the network's indices of the rank's part of an axis, (k,) int64."""
         return np.arange(length(self.whole, per))[self._entries[per]]
 
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -363,7 +369,7 @@ class Share:
         return arrays | {"remote_v": saved["v"][self.remote]}
 
     def record(self, record: Record) -> tuple[Record, np.ndarray]:
-        """Return the rank's entries of a record, and the columns that they fill."""
+        """Return the rank's entries of a record as a record, and their columns in the whole one."""
         low, high = self.low, self.high
         if record.kind >= 0:
             low, high = self.instances[record.kind].start, self.instances[record.kind].stop
@@ -372,7 +378,7 @@ class Share:
 
 
 def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
-    """Refuse pointers to `remote` nodes, by kind and name, on which states depend."""
+    """Refuse pointers to other ranks, `remote` by kind and name, on which states depend."""
     for k, name in remote:
         mechanism = model.kinds[k].mechanism
         finish = (a for block in IN_FINISH for a in mechanism.program.blocks.get(block, ()))
@@ -384,7 +390,7 @@ def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
 
 
 def steps_together(shares: Sequence[Share]) -> int:
-    """Return the steps between exchanges at exact times; InputError if a step needs an exchange."""
+    """Return the most steps between exchanges at exact times; at least 1, else InputError."""
     whole = shares[0].whole
     if any(len(share.remote) for share in shares):
         check_pointers(whole, whole.pointers)

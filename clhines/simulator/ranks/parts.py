@@ -1,8 +1,8 @@
 """Divide the state, records and results of joined networks among their ranks.
 
-A rank compiles its own network and keeps its state as arrays of its own model. `RankPart` says
-where each array lies in the joined state: at a slice or at indices. Events are an exception:
-another rank's source is a train here, with its own ring, and one source there.
+A rank compiles its own network and has its state as arrays of its own model. `RankPart` says where
+each array is in the joined state: at a slice or at indices. Rings of events are an exception: on
+the rank a source of another rank is an empty train with a ring of its own.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _OF_EVENTS = "cursor", "ring", "count"
 
 @dataclass(frozen=True, eq=False)
 class RankLayout:
-    """The shape of a rank's model, as far as `RankPart` needs it."""
+    """What `RankPart` needs of a rank's model."""
 
     fields: tuple[Field, ...]
-    kinds: tuple[int, ...]  # number of instances
+    kinds: tuple[int, ...]  # number of instances of each kind
     instances: tuple[tuple[int, np.ndarray], ...]  # see `Model.instances`
-    nodes: int
-    cells: int
+    nodes: int  # number of nodes
+    cells: int  # number of cells
     detector_source: np.ndarray
     connection_source: np.ndarray
     ring_size: np.ndarray
@@ -53,7 +53,7 @@ class RankLayout:
 
 
 class RankPart:
-    """One rank's part of the joined model."""
+    """The part of one rank in the joined model; `sources` has the joined index of each source."""
 
     def __init__(self, whole: Model, numbers: PartNumbers, layout: RankLayout) -> None:
         self.layout, self._whole, self.sources = layout, whole, numbers.sources
@@ -78,8 +78,7 @@ class RankPart:
                 kinds[k] = there, kinds[k][1]
                 kinds[k][1][places] = at
         self._kinds = kinds
-        train_time = zip(whole.sources.train_source, whole.sources.train_time, strict=True)
-        times_of = dict(train_time)
+        times_of = dict(zip(whole.sources.train_source, whole.sources.train_time, strict=True))
         self._trains = {
             k: times_of[self.sources[k]]
             for k in np.flatnonzero(self._is_remote).tolist()
@@ -93,14 +92,14 @@ class RankPart:
         self._number[self.sources[local]] = local
 
     def _place(self, field: Field) -> tuple[str, slice | np.ndarray]:
-        """Return the name of a rank's array in the joined state, and its places."""
+        """Return the name that a rank's array has in the joined state, and its places there."""
         if field.kind is None:
             return field.key, self._places[field.per]
         there, places = self._kinds[field.kind]
         return replace(field, kind=there).key, places
 
     def put(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the rank's arrays, except events, into the joined state."""
+        """Put the rank's arrays, except for rings of events, into the joined state."""
         for field in self.layout.fields:
             if (field.name in _OF_EVENTS and not field.family) or field.per == "remote":
                 continue
@@ -111,6 +110,7 @@ class RankPart:
             whole[key][..., places] = values
 
     def put_sent(self, arrays: StateArrays, whole: StateArrays) -> None:
+        """Put the rings of the rank's own sources into the joined state."""
         sizes = ring_sizes(self._whole)
         local = np.flatnonzero(~self._is_remote)
         there, count = self.sources[local], arrays["count"][local]
@@ -120,10 +120,10 @@ class RankPart:
         whole["ring"][ranges(starts(sizes)[there], sizes[there])] = moved
 
     def put_cursors(self, arrays: StateArrays, whole: StateArrays, new: np.ndarray) -> None:
-        """Put the number of events that each connection has received.
+        """Put the number of events that each connection has received into the joined state.
 
-        From a source of another rank, only `new` events and events pending on the rank are still to
-        come.
+        A connection from a source of another rank has not received the source's `new` events, and
+        the events that are pending on this rank.
         """
         cursor, at = arrays["cursor"].copy(), self._from_remote
         source = self.layout.connection_source[at]
@@ -132,7 +132,7 @@ class RankPart:
         whole["cursor"][self._places["connection"]] = cursor
 
     def cut(self, whole: StateArrays, now: float) -> StateArrays:
-        """Return the rank's arrays at a time, ms."""
+        """Return the rank's part of the joined state; `now` is the state's time, ms."""
         arrays = StateArrays()
         for field in self.layout.fields:
             if field.name in ("ring", "count") and not field.family:
@@ -146,7 +146,7 @@ class RankPart:
                 values = np.where(values < 0, -1, values - self._connection)
             arrays[field.key] = np.array(values)
         sizes, count = ring_sizes(self._whole), whole["count"][self.sources]
-        for train, times in self._trains.items():  # here an event counts when it is sent
+        for train, times in self._trains.items():  # on the rank an event counts once it is sent
             count[train] = np.searchsorted(times, now, side="right")
         ring = _of_rings(whole["ring"], sizes, self.sources)
         arrays["ring"] = moved_rings(ring, count, sizes[self.sources], self.layout.ring_size)
@@ -164,7 +164,7 @@ class RankPart:
         return replace(record, kind=kind, index=index, columns=NO_COLUMNS)
 
     def chunk(self, whole: Chunk, values: list[np.ndarray]) -> Chunk:
-        """Return the rank's events and failures in a chunk, with its records' values."""
+        """Return the rank's events and failures in a chunk of the joined run, with its values."""
         number = self._number[whole.spike_cell]
         mine = np.flatnonzero(number >= 0)
         mine = mine[np.lexsort((number[mine], whole.spike_time[mine]))]
@@ -173,6 +173,7 @@ class RankPart:
 
 
 def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the rings of the sources `chosen`, one after another; `sizes` has all rings' sizes."""
     chosen_rings: np.ndarray = ring[ranges(starts(sizes)[chosen], sizes[chosen])]
     return chosen_rings
 
@@ -180,7 +181,7 @@ def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.nda
 def put_all(
     parts: Sequence[RankPart], states: Sequence[tuple[StateArrays, np.ndarray]], before: StateArrays
 ) -> StateArrays:
-    """Return the joined state from all ranks' states and their sources with a new event."""
+    """Put the states of all ranks, arrays and sources with a new event, into the joined state."""
     whole = {key: np.array(values) for key, values in before.items()}
     new = np.zeros_like(whole["count"])
     for part, (arrays, sent) in zip(parts, states, strict=True):

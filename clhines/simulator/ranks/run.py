@@ -19,9 +19,9 @@ from clhines.simulator.state.chunk import Chunk
 
 
 class RankedRun:
-    """Advances a rank's cells and exchanges events; its values are those of its cells."""
+    """A run that advances the cells of a rank and exchanges events; results are of these cells."""
 
-    device: Any  # its run's device
+    device: Any  # device of its run
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._guard, self.run = exchange, exchange.guard, exchange.run
@@ -52,7 +52,7 @@ class RankedRun:
         return self._exchange.chunk(failed, values)
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return failures and values; RankError if another rank's voltage is not finite."""
+        """Return failures and values of a chunk; RankError if a voltage of another rank failed."""
         failed = 0 if chunk is None else int((chunk.failed > 0).sum())
         broken = np.flatnonzero(self._guard.gather_numbers([failed]))
         assert chunk is not None  # else the error of this rank has been raised
@@ -61,7 +61,7 @@ class RankedRun:
         return chunk.failed, chunk.values
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Return samples as in one process; the next exchange sends an error to other ranks."""
+        """Return samples as in one process; on an error let the other ranks raise it, too."""
         try:
             return self.run.now(records, step)
         except Exception as error:
@@ -85,7 +85,7 @@ class RankedRun:
         self._exchange.load()
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Go to the start of the same model, like a run on one device."""
+        """Go to the start of the same model; return whether this is possible, see `Restarts`."""
         run = self.run
         if not self._exchange.can_restart or not isinstance(run, Restarts):
             return False
@@ -93,7 +93,7 @@ class RankedRun:
 
 
 class SharedRun(RankedRun):
-    """Advances a rank's share of a network; its values are the whole network's, on all ranks."""
+    """A run that advances a rank's share of a network; results are of the whole network."""
 
     def __init__(self, exchange: Exchange, shares: Sequence[Share]) -> None:
         super().__init__(exchange)
@@ -112,7 +112,7 @@ class SharedRun(RankedRun):
         super().begin(rows, self._records.localise(records))
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return each rank's first failures, and the values of all ranks."""
+        """Return a chunk's failures, the first ones of each rank, and values of all ranks."""
         here, numbers = np.zeros(0, int) if chunk is None else chunk.failed, []
         for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):
             cell = self._first_cell + int(np.argmax(here == first)) if first else 0
@@ -139,12 +139,12 @@ class SharedRun(RankedRun):
         return np.concatenate([on_grid, exact])
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return the state on rank 0 as from one process, for `load`; nothing on other ranks."""
+        """Return the state of the network on rank 0, nothing on other ranks."""
         parts = self._ranks.comm.gather(super().save())
         return {} if parts is None else join(self._shares, parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from a state that `save` returned on rank 0, with any number of ranks."""
+        """Continue from a state of `save`, which is on rank 0, from any number of ranks."""
         shares = self._shares if self._ranks.rank == 0 else ()
         parts = self._guard.call(lambda: [share.cut(saved) for share in shares])
         super().load(self._ranks.comm.scatter(parts or None))
