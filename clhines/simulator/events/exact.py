@@ -422,7 +422,7 @@ def remove_events(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
 
 
 def check_rings(waiting: np.ndarray, size: np.ndarray) -> None:
-    """Raise InputError if more events are pending than a ring holds; both are by source."""
+    """Raise InputError if more events wait for a connection than the ring of its source holds."""
     if (waiting > size).any():
         raise InputError(TOO_MANY_EVENTS)
 

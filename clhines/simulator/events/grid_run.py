@@ -139,7 +139,7 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """Arrays of connections: first of each source; of each, weight and place of its sum."""
+        """The first connection of each source; of all connections, weights and places of sums."""
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables
         return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}

@@ -110,7 +110,7 @@ class PlasticSpec(TemplateSpec):
         return [t for t in self.traces if t.name in used and t.side != "synapse"]
 
     def apart(self, event: str) -> bool:
-        """Return whether connections read the traces that the spiking cell changes after them."""
+        """Return whether connections read traces of the spiking cell, which change only then."""
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
@@ -261,7 +261,7 @@ class Plasticity:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weights after the last events, (k,) float64, as the arguments of `GridConnections`."""
+        """Weights after the last events, (k,) float64, in the order of the calls."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:

@@ -79,7 +79,7 @@ class GridConnections:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The number of the connection at each position of the rows, (k,) integer."""
+        """The numbers of the connections in the order of the rows, (k,) integer."""
         if self.is_sorted:
             return np.arange(self.count, dtype=np.int32)
         if self._grouped and self.max_delay < _KEYS:
@@ -103,7 +103,7 @@ class GridConnections:
         )
 
     def _by_delay(self) -> np.ndarray:
-        """Return `order` of grouped connections: sort some sources at a time by delay."""
+        """Return `order` for `_grouped` connections: sort by delay, some sources at a time."""
         order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):

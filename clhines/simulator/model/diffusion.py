@@ -50,7 +50,7 @@ class Diffusion:
     def solve(
         self, values: np.ndarray, volume: np.ndarray, diffusion: np.ndarray, dt: float
     ) -> np.ndarray:
-        """Return a state after a step, (count,) float64; `volume`, `diffusion` are of instances."""
+        """Return a state after a step, (count,) float64; `values` has it before the step."""
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         mean = (diffusion[child] + diffusion[above]) / 2

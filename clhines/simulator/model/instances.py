@@ -241,7 +241,11 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
 def constant_sums(
     groups: Sequence[Group], structure: Structure, axial: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum constant mechanisms: µS, and negated nA at 0 mV; by node of one cell if all repeat it."""
+    """Sum constant mechanisms by node: conductances, µS, and negated currents at 0 mV, nA.
+
+    If all cells repeat one cell, the sums are those of this cell. With `axial`, add axial
+    conductances.
+    """
     constant = [group for group in groups if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
     d = d if axial else np.zeros_like(d)

@@ -304,7 +304,7 @@ class Model:
 
     @property
     def added_kinds(self) -> frozenset[int]:
-        """Kinds whose states pointers of other kinds, or diffusion, change."""
+        """Kinds whose states are changed by pointers of other kinds, or by diffusion."""
         assigned = {
             to.kind
             for (k, name), to in self.read.items()

@@ -192,7 +192,7 @@ def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
 
 
 def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, float, float]:
-    """Return the gid of a kind's first instance; and factors divided by C/dt: its, least, most."""
+    """Return the gid of a kind's first instance, its factor / (C/dt), and the least and largest."""
     if not kind.count or kind.mechanism.kind != "density":
         return 1 << 62, 1.0, 1.0, 1.0
     capacitance = model.of_nodes.at("capacitance", kind.node) / model.solved_dt
@@ -313,7 +313,10 @@ def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.
 def _factor(
     ratios: Sequence[tuple[int, float, float, float]], parts: Sequence[RankCells], k: int
 ) -> np.ndarray:
-    """Return factors for C/dt = 1, (count,) float64: the first as it is, the largest, the least."""
+    """Return factors of kind k for C/dt = 1, (count,) float64, with which decisions are right.
+
+    The first instance has its own factor, the last one the largest, all others the least.
+    """
     _, first, _, _ = min(ratios)
     least, most = min(ratio[2] for ratio in ratios), max(ratio[3] for ratio in ratios)
     factors = np.full(sum(part.counts[k] for part in parts), least)

@@ -163,7 +163,7 @@ class Outbox:
 def agreed_epoch(
     joints: Joints, model: Model, least: int, is_loose: bool, during: bool
 ) -> tuple[int, bool]:
-    """Return the steps between exchanges, at most `least`, and whether all ranks pass `during`."""
+    """Return the steps between exchanges, at most `least`, and whether all ranks want `during`."""
     from_others = np.isin(model.netcons.source, joints.trains)
     steps = steps_between(model, from_others)
     least = least if steps is None else min(steps, least)

@@ -38,7 +38,7 @@ class RankRecords:
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localise(self, records: Sequence[Record]) -> list[Record]:
-        """Return this rank's records; equal objects if the records are the same as before."""
+        """Return this rank's parts of records; the same objects while the records are the same."""
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]
