@@ -19,7 +19,6 @@ from clhines.core.quantities import as_numbers
 from clhines.simulator.common.checks import unchangeable
 from clhines.simulator.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
 from clhines.simulator.mechanisms.emit.functions import Functions, numpy_function
-from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.compiled import Compiled
 from clhines.simulator.mechanisms.ir.program import Argument, Program
 from clhines.simulator.mechanisms.nmodl.build import FunctionTables, Nmodl
@@ -319,56 +318,16 @@ class Mechanism:
             they are set), the normal number if `uses_noise`, then pointers to results.
             ``NAME_advance`` takes t at the begin of the step and v at its end.
         """
-        _check_real(real)
-        _check_width(width)
+        if not isinstance(real, str) or real not in ("double", "float"):
+            raise InputError(f"real is {shown(real)}; expected 'double' or 'float'")
+        if not isinstance(width, int) or width not in (1, 2, 4, 8, 16):
+            raise InputError(f"width is {shown(width)}; expected 1, 2, 4, 8 or 16")
         wanted = None if blocks is None else _texts("blocks", blocks)
         how = real, width, _texts("single", single), _texts("outputs", outputs)
         if wanted == ():
             return ""
         printed = Functions(self.compiled, *how)
         return str(self.compiled.once((*how, wanted), lambda: printed.text(wanted)))
-
-    def grouped(
-        self, real: str, width: int, single: Sequence[str], lanes: Lanes | None = None
-    ) -> tuple[str, tuple[str, ...]]:
-        """Return OpenCL functions for groups of instances, and the names of constants.
-
-        Parameters
-        ----------
-        real : str
-            As in `functions`.
-        width : int, 1, 2, 4, 8 or 16
-            Instances of a group: the source uses a type ``realWIDTH`` beside ``real``.
-        single : sequence of str
-            Parameters that are one number for all instances. ``NAME_constants`` computes expensive
-            expressions of these and of the step once.
-        lanes : Lanes, optional
-            Print functions for lanes of a GPU, which take ``series__`` first; `width` is 1.
-
-        Returns
-        -------
-        str
-            Static functions: ``NAME_constants`` of dt and the single parameters, if there are
-            constants; ``NAME_event`` as in `functions`; then ``NAME_current`` and, with states,
-            ``NAME_advance``. These two have vectors as voltages, states, normal numbers, results
-            and parameters that are not single, and take the constants after the parameters. Their
-            names begin with ``NAME__vWIDTH`` if `width` is not 1.
-        tuple of str
-            The constants, in order.
-
-        Raises
-        ------
-        InputError
-            A block needs a pointer or a random stream, which groups do not have.
-        """
-        _check_real(real)
-        _check_width(width)
-        how = real, width, _texts("single", single)
-        printed = Functions(self.compiled, *how, lanes=lanes)
-        source_and_names: tuple[str, tuple[str, ...]] = self.compiled.once(
-            (*how, lanes, "grouped"), printed.grouped
-        )
-        return source_and_names
 
     @property
     def source(self) -> str:
@@ -552,16 +511,6 @@ def _value(
         more = "" if a.role == "state" else "; expected it among the parameters"
         raise InputError(f"mechanism {program.name}: no value of {a.role} '{a.name}'{more}")
     return named_values[a.name]
-
-
-def _check_real(real: str) -> None:
-    if not isinstance(real, str) or real not in ("double", "float"):
-        raise InputError(f"real is {shown(real)}; expected 'double' or 'float'")
-
-
-def _check_width(width: object) -> None:
-    if not isinstance(width, int) or width not in (1, 2, 4, 8, 16):
-        raise InputError(f"width is {shown(width)}; expected 1, 2, 4, 8 or 16")
 
 
 def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def check(case):
         m = Mechanism(case.text)
         m.functions("double")
         if case.points % 4 == 0:  # each takes as long
-            m.functions("float"), m.describe(), m.grouped("float", 4, ())
+            m.functions("float"), m.describe(), m.functions("float", width=4)
     except ClhinesError as error:
         message = check_refusal(error, most=MESSAGE)
         if case.lawful and not REASONS.search(message):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit import random123, scop
 from clhines.simulator.mechanisms.emit.helpers import helpers
 from clhines.simulator.mechanisms.emit.lanes import SERIES, Lanes, LanesPrinter
@@ -214,18 +213,6 @@ class Functions:
         """Return source of the functions of some blocks, by default of all, after their helpers."""
         names = self.program.blocks if blocks is None else blocks
         return self.with_helpers("\n".join(self.function(name) for name in names))
-
-    def grouped(self) -> tuple[str, tuple[str, ...]]:
-        """Return functions for groups of instances and their constants; see `Mechanism.grouped`."""
-        blocks = [name for name in ("current", "advance") if name in self.program.blocks]
-        for name in blocks:
-            if not self.takes_vectors(name):
-                roles = sorted({a.role for a in self.calls(name)} - _IN_VECTORS)
-                what = f"{name} takes, or gives, {roles[0]}"
-                raise InputError(f"mechanism {self.program.name} has no groups: its {what}")
-        more = ["receive"] if "receive" in self.program.blocks else []
-        text, constants = self.lifted(blocks + more * self.takes_events, more)
-        return text, tuple(safe(name) for name in constants)
 
     def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:
         """Hoist constants; return the functions of blocks, and the names of the constants.

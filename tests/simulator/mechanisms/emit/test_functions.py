@@ -14,6 +14,8 @@ from solvers import skip_too_wide
 
 from clhines.simulator.mechanisms import mechanism
 from clhines.simulator.mechanisms.builtin import BUILT_IN
+from clhines.simulator.mechanisms.emit.functions import Functions
+from clhines.simulator.mechanisms.emit.words import safe
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.solver.device import program
 
@@ -85,7 +87,10 @@ ROUGH = """
 
 def grouped_source(m, real, width, single, number):
     """A kernel that calls the functions for groups, one group a work-item."""
-    functions, constants = m.grouped(real, width, single)
+    printed, events = Functions(m.compiled, real, width, single), ["receive"] * m.takes_events
+    blocks = ["current", "advance"][: 1 + bool(m.states)] + events * printed.takes_events
+    functions, names = printed.lifted(blocks, events)
+    constants = [safe(c) for c in names]
     name = m.name if width == 1 else f"{m.name}__v{width}"
     vector = "real" if width == 1 else f"real{width}"
     values = [

@@ -5,6 +5,7 @@ import re
 import pytest
 from mechanism_texts import minimal
 
+from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.mechanism import Mechanism
 
 pytestmark = pytest.mark.core
@@ -13,7 +14,8 @@ pytestmark = pytest.mark.core
 def test_a_constant_in_a_condition_of_constants_has_one_name():
     """Of what instances share: with a line of its own beside it the source would not build."""
     lines = "parameter a = 1\nb = exp(a)\ncurrent i = where(exp(b) > 9, where(v < 0, b, 1), 2)*v"
-    source, constants = Mechanism(minimal(lines)).grouped("double", 1, ("a",))
+    few = Mechanism(minimal(lines)).compiled
+    source, constants = Functions(few, "double", 1, ["a"]).lifted(["current"])
     assert "b" in constants
     assert "real b = " not in source[source.index("_current(") :]
 
@@ -27,7 +29,8 @@ def test_a_constant_has_another_name_than_a_variable_of_its_block():
         "DERIVATIVE states { rates(v) m' = tadj*(a - m) }\n"
         "PROCEDURE rates(x) { tadj = q10^((celsius - 23)/10) a = 1/(1 + exp(-x)) }"
     )
-    source, constants = factor.grouped("double", 4, ("q10", "celsius"))
+    printed = Functions(factor.compiled, "double", 4, ["q10", "celsius"])
+    source, constants = printed.lifted(["current", "advance"])
     head = source[source.index("factor__v4_current(") :].split(")")[0]
     names = re.findall(r"(\w+)(?:,|$)", head)
     assert constants and set(constants) <= set(names)
@@ -45,7 +48,8 @@ def test_constants_of_two_branches_of_one_name_have_two_names():
         "share = 1 - exp(-dt/tau)\n"
         "m' = share*(1/(1 + exp(-v/9)) - m) }"
     )
-    source, constants = branches.grouped("double", 4, ("celsius", "slow", "quick"))
+    printed = Functions(branches.compiled, "double", 4, ["celsius", "slow", "quick"])
+    source, constants = printed.lifted(["current", "advance"])
     assert "tau" in constants and len(set(constants)) == len(constants)
     for head in re.findall(r"\bbranches_\w+\(([^)]*)\)\s*\{", source):
         names = re.findall(r"(\w+)(?:,|$)", head)

@@ -19,6 +19,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.kinds.blocks import in_vectors
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.mechanisms import mechanism as built_in
+from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.nmodl import NmodlError, rejections
 from clhines.solver.device.devices import limits
 
@@ -151,8 +152,9 @@ def test_an_event_and_groups_of_nmodl():
     states = {"g": np.array([0.0, 0.25])}
     after = synapse.event(0.5, {}, states)
     np.testing.assert_array_equal(after["g"], text.event(0.5, {}, states)["g"])
-    source, constants = synapse.grouped("double", 4, ["tau"])
-    assert constants == ("_c0",) and "static void ExpSyn_constants(const real dt" in source
+    printed = Functions(synapse.compiled, "double", 4, ["tau"])
+    source, constants = printed.lifted(["current", "advance"])
+    assert constants == ["_c0"] and "static void ExpSyn_constants(const real dt" in source
     assert "const real tau, const real _c0, real4 *g_)" in source
     pool = mechanism("nmcad")
     assert (
@@ -175,7 +177,6 @@ def test_an_event_and_groups_of_nmodl():
         ("nmkca", lambda m: m.event(1, {}, {}), "nmkca takes no events"),
         ("nmkca", lambda m: m.initial(-65, {"cao": 1}), "nmkca has no parameter 'cao'; it has"),
         ("nmkca", lambda m: m.calls("watch"), "nmkca has no block 'watch'; it has initial, curr"),
-        ("nmpoint", lambda m: m.grouped("double", 4, ()), "nmpoint has no groups: its current ta"),
     ],
 )
 def test_what_a_call_of_nmodl_cannot_do_is_said(name, call, message):
