@@ -24,7 +24,7 @@ An importer uses a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`),
 (`FunctionTable`), and names of values that it finds in NEURON's memory (`MADE`, `GIVEN`, `PICKED`).
 """
 
-from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read, rejections
+from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read
 from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges
 from clhines.simulator.mechanisms.nmodl.reading.keywords import KEYWORDS
@@ -70,7 +70,6 @@ __all__ = [
     "counts_crossings",
     "parse",
     "read",
-    "rejections",
     "set_by",
     "statics_in",
     "uses",

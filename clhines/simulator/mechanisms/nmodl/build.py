@@ -33,9 +33,7 @@ from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.simulator.mechanisms.nmodl.reading.parse import parse
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     FunctionTable,
-    NmodlError,
     Refused,
-    Rejection,
     error_of,
     refuse,
     set_by,
@@ -97,15 +95,6 @@ def build(
     if model is None:
         raise error_of(refused, shown)
     return model
-
-
-def rejections(text: str, path: str = "", includes: Includes | None = None) -> list[Rejection]:
-    """Return the constructs of an NMODL text that are not supported."""
-    try:
-        build(text, path, includes)
-    except NmodlError as error:
-        return error.rejections
-    return []
 
 
 def _model(blocks: FileBlocks, path: str) -> Compiled:

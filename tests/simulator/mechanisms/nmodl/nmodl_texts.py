@@ -1,4 +1,4 @@
-"""Texts of NMODL for tests of what is refused, and the assertion."""
+"""Texts of NMODL for tests of what is refused, the rejections, and the assertion."""
 
 import pickle
 
@@ -26,6 +26,15 @@ def diffusing(statements, neuron="RANGE x", more=""):
     text = text_of("", neuron, more).replace("{ m' = -m }", "{\n" + statements + "\n~ m << (1)\n}")
     text = text.replace("DERIVATIVE", "KINETIC").replace("cnexp", "sparse")
     return text.replace("{D}", "LONGITUDINAL_DIFFUSION")
+
+
+def rejections(text):
+    """The constructs of a text that are not supported."""
+    try:
+        Mechanism.from_nmodl(text)
+    except NmodlError as error:
+        return error.rejections
+    return []
 
 
 def assert_refused(text, construct, beside, alone=True):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from nmodl_cases import CASES
 from nmodl_compare import OWN, mechanism, simulated, wheel
-from nmodl_texts import assert_refused, text_of
+from nmodl_texts import assert_refused, rejections, text_of
 from processes import output_of
 
 import clhines
@@ -20,7 +20,7 @@ from clhines.simulator.kinds.blocks import in_vectors
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.mechanisms import mechanism as built_in
 from clhines.simulator.mechanisms.emit.functions import Functions
-from clhines.simulator.mechanisms.nmodl import NmodlError, rejections
+from clhines.simulator.mechanisms.nmodl import NmodlError
 from clhines.solver.device.devices import limits
 
 ORACLE = Path(__file__).with_name("nmodl_oracle.py")
@@ -300,7 +300,7 @@ def test_opencl_of_several_instances_as_numpy(real, bound, fast_queue):
 @needs_neuron
 def test_neurons_own_files():
     folders = [wheel(), wheel().parent / "nrn" / "demo" / "release"]
-    found = {p.name: rejections(p.read_text(), p.name) for f in folders for p in f.glob("*.mod")}
+    found = {p.name: rejections(p.read_text()) for f in folders for p in f.glob("*.mod")}
     assert len(found) >= 18
     refused = {name: {r.construct.split()[0] for r in rs} for name, rs in found.items() if rs}
     assert refused == {"pattern.mod": {"VERBATIM"}}

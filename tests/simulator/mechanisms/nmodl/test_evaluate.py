@@ -1,11 +1,10 @@
 """Expressions of NMODL: functions, draws and indices that are refused."""
 
 import pytest
-from nmodl_texts import assert_refused, text_of
+from nmodl_texts import assert_refused, rejections, text_of
 
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.mechanisms.ir import expressions
-from clhines.simulator.mechanisms.nmodl import rejections
 
 REFUSED = {  # text, what is refused, and what stands in its line
     "BBCOREPOINTER": (

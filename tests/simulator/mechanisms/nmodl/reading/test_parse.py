@@ -1,10 +1,10 @@
 """Blocks of an NMODL file, and braces that do not close."""
 
 import pytest
-from nmodl_texts import assert_refused, text_of
+from nmodl_texts import assert_refused, rejections, text_of
 
 from clhines.simulator.mechanisms import Mechanism
-from clhines.simulator.mechanisms.nmodl import NmodlError, rejections
+from clhines.simulator.mechanisms.nmodl import NmodlError
 
 
 @pytest.mark.parametrize("word", ["NEURON", "PARAMETER", "BREAKPOINT", "IF", "DERIVATIVE", "UNITS"])

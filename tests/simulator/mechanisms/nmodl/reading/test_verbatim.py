@@ -1,9 +1,7 @@
 """VERBATIM blocks: each is reported, and a return where it can be no IF."""
 
 import pytest
-from nmodl_texts import assert_refused, text_of
-
-from clhines.simulator.mechanisms.nmodl import rejections
+from nmodl_texts import assert_refused, rejections, text_of
 
 REFUSED = {  # text, what is refused, and what stands in its line
     "return in a loop": (
