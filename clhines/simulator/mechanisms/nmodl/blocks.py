@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from clhines.simulator.mechanisms.ir.compiled import Body
@@ -66,10 +66,9 @@ class FileBlocks:
 
     def with_bodies(self, bodies: Mapping[str, Body]) -> FileBlocks:
         """Return these blocks with other bodies, and with the variables that the bodies need."""
-        new = replace(self, bodies=bodies)
-        return replace(new, needed=new._needed())
+        return replace(self, bodies=bodies, needed=self._needed(bodies.values()))
 
-    def _needed(self) -> frozenset[str]:
+    def _needed(self, bodies: Collection[Body]) -> frozenset[str]:
         """Return the variables whose values other blocks, results or users need."""
         elements, variables = self.names.elements, self.file.variables
         needed = {
@@ -80,7 +79,7 @@ class FileBlocks:
         }
         while True:
             more = set(needed)
-            for body in self.bodies.values():
+            for body in bodies:
                 more |= body.free(needed) & elements.keys()
             if more == needed:
                 return frozenset(needed)
