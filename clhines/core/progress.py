@@ -55,7 +55,7 @@ def long_bars(wait: float) -> Iterator[None]:
 
 
 def phase(what: str) -> None:
-    """Print what begins now if `showing` is on; above a progress bar, if there is one."""
+    """Print `what`, the work that begins now, if `showing` is on; a progress bar stays below it."""
     if time.monotonic() < _since.get() or what == _last.get():
         return
     _last.set(what)

@@ -83,10 +83,9 @@ class Tridiagonal(Holder):
     - `dl`, `du`: one value less per system: (N - m,), (m, n - 1), (n - 1,) or (1, n - 1). Or the
       shapes of `d`: then the first `dl` and the last `du` of each system are ignored, as in
       cuSPARSE. An array of length 2 that could be both is (N - m,).
-    - `b` and `x`: the shapes of `d`, or k of these, (k, N) or (k, m, n); with ``columns=True``, as
-    in
-      LAPACK and SciPy, (N, k) or (m, n, k). A `b` that all systems share is (n,), (1, n) or (k, 1,
-      n); `x` has a solution for each system.
+    - `b` and `x`: the shapes of `d`, or k of these, (k, N) or (k, m, n); with ``columns=True``
+      (N, k) or (m, n, k), as in LAPACK and SciPy. A `b` that all systems share is (n,), (1, n) or
+      (k, 1, n); `x` has a solution for each system.
 
     `dl`, `d` and `du` may also be numbers, in NumPy. A row with a zero pivot has no solution: see
     `check`.

@@ -33,10 +33,10 @@ _ChainSolve = Callable[[np.ndarray], np.ndarray]  # b, (n,) or (k, n), to the so
 
 @dataclass(frozen=True, eq=False)
 class Corners:
-    """The vectors of the Sherman-Morrison formula for all systems, and the periodic matrix.
+    """Periodic matrices A = T + p q' with tridiagonal T, one per system, see the module.
 
-    `p` is (n,); `q` has only the last entry a / g of each system, (m,). `low`, `main` and `up`,
-    (n,) each, are the diagonals of the periodic matrix.
+    Of the vectors, `p` is (n,); of `q` only the last entry of each system is kept, (m,). `low`,
+    `main` and `up`, (n,) each, are the diagonals of A.
     """
 
     sizes: np.ndarray
@@ -53,7 +53,10 @@ class Corners:
         return replace(self, low=sign * self.low, main=sign * self.main, up=sign * self.up)
 
     def correction(self, solve: _ChainSolve, check: bool | str) -> Callable[[np.ndarray], None]:
-        """Return a function that turns y, (n,) or (k, n), into x in place; ``solve(p)`` is z."""
+        """Return a function that turns y, with T y = b, into x, in place; (n,) or (k, n).
+
+        ``solve(p)`` returns z, with T z = p.
+        """
         z, q, sizes = solve(self.p), self.q, self.sizes
         first, last = offsets(sizes)[:-1], offsets(sizes)[1:] - 1
         with np.errstate(all="ignore"):  # `singular` has these systems
@@ -112,7 +115,10 @@ class Corners:
 def cut_corners(
     sizes: np.ndarray, low: np.ndarray, main: np.ndarray, up: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Corners]:
-    """Return the diagonals of T, (n,) each, and the corners: a is in `low`, c in `up`."""
+    """Return the diagonals of the tridiagonal matrices T, (n,) each, and the corners.
+
+    The first `low` and the last `up` of each system are the corners of the periodic matrix.
+    """
     short = np.flatnonzero(sizes < _LEAST_ROWS)
     if len(short):
         raise InputError(

@@ -246,7 +246,7 @@ def _problem(test: str) -> Problem:
 
 
 def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: float) -> str:
-    """Return "" if a result is as accurate as expected, else how far it is from the reference."""
+    """Return "" if a result is as accurate as expected, else its difference from the reference."""
     largest = float(np.abs(expected).max())
     difference = float(np.abs(result - expected).max()) / largest
     limit = roundings * float(np.finfo(result.dtype).eps)

@@ -39,10 +39,10 @@ _MOST_RHS = 4  # most right-hand sides for a chain without lanes; `ManySolve` ha
 
 
 class LanesEngine(SolveEngine):
-    """Solves chains in `blocks`; `make_usual` makes the engine for all other calls.
+    """Solves chains in `blocks`; an engine that `make_usual` makes does all other work.
 
-    If `is_lazy`, the usual engine is only made when needed, and solves use the blocks. Else only
-    factors do.
+    If `is_lazy`, solves use the blocks, and the other engine is only made when needed. Else only
+    factors use the blocks.
     """
 
     may_lose = False

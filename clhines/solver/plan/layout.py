@@ -49,8 +49,7 @@ def natural_order(
 
     - ``order_start``: for each block, where its values start in ``order``, and their number;
     - ``order``: for each value of a template, cell after cell, an `ORDER`: its place in the block,
-    and
-      the number of its cell in the block;
+      and the number of its cell in the block;
     - ``cell_base``: for each cell of a block, the natural index of its first node, minus the number
       of that node among the block's values.
     """
@@ -130,7 +129,7 @@ def block_gather(
     slot: np.ndarray,
     rank: np.ndarray,
 ) -> np.ndarray:
-    """Return the gather of a block layout, from the nodes of each template.
+    """Return the natural index at each place of a block layout, or -1; int32.
 
     Entry j says that node `rank` (in elimination order) of the cell in `slot` is at `place` of its
     block.

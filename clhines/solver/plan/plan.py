@@ -164,8 +164,8 @@ class Part:
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
         """Return the launch as part of a larger plan, where its values start at `first_place`.
 
-        `cells` has the number of each of its cells there, and `scratch` counts the sets before its
-        own. `KernelSpec` says how tables change.
+        `cells` maps its cells to cells of that plan. `scratch` is the number of sets of scratch
+        arrays before its own there. `KernelSpec` says how tables change.
         """
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():

@@ -145,8 +145,8 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
     """Find the path from each root to its deepest tip; the middle of a longest path is on it.
 
     The tip that is farthest from any node is one end of a longest path. Returns (num_branches,)
-    bool, which branches are on such a path; the number of nodes above each branch; and for each
-    tree the depth of the middle.
+    bool: which branches are on such a path; the number of nodes above each branch; and the depth of
+    the middle of each tree.
     """
     above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
     before = trees.depth[trees.branch_first]
@@ -215,7 +215,10 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> SplitForest:
 
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return (num_nodes,) bool: where to cut branches by their `group`'s mean of weighted trees."""
+    """Return (num_nodes,) bool: where to cut branches that are longer than their group's mean.
+
+    `group` has a number for each tree; the means count each tree `weight` times.
+    """
     child, first_child = children_of(trees.branch_parent)
     counts = np.diff(first_child)
     cuts = np.zeros(len(trees.parent), bool)

@@ -91,7 +91,7 @@ def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: 
 
 
 def _values_alone(trees: Trees) -> np.ndarray:
-    """Return (num_trees,) int64: the values of each tree in a block of its own, with padding."""
+    """Return (num_trees,) int64: size of each tree in a block of its own, values with padding."""
     first_branch, first_level = trees.by_level()
     width = np.diff(np.append(first_branch, len(trees.branch_level)))
     values = width * np.maximum.reduceat(trees.branch_length, first_branch)
@@ -150,7 +150,7 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
-    """Return what each level has in common in all blocks; () if there are too many levels."""
+    """Return the properties that all blocks share, level by level; () if there are many levels."""
     counts = np.diff(levels.level_start)
     if counts.max() > MOST_LEVELS:
         return ()
@@ -252,7 +252,7 @@ def _shape_statistics(
 def rank_in_tree(
     forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
 ) -> np.ndarray:
-    """Return (num_branches,) int64: number of the first node in its tree's elimination order."""
+    """Return (num_branches,) int64: number of each first node in its tree's elimination order."""
     trees = forest.trees
     first = trees.branch_start[levels.tree_branch]
     return first - trees.offsets[trees.branch_tree[levels.tree_branch]]

@@ -253,7 +253,7 @@ def _vector_tables(
 
 
 def _whole_vectors(slots: np.ndarray) -> np.ndarray:
-    """Return the vector whose lanes a row of `slots` has in order, or -1 for other rows."""
+    """Return for each row of `slots` the vector that has just these lanes in order, or -1."""
     width = slots.shape[1]
     whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
     return np.where(whole, slots[:, 0] // width, -1)

@@ -174,7 +174,7 @@ def plan_block_local(
 
 
 def _local_block(forest: Forest, real: str, limits: Limits, block_size: int | None) -> int:
-    """Return the cells per block; local memory must hold the right-hand sides of any of them."""
+    """Return the cells per block; their right-hand sides must fit into local memory."""
     itemsize = 8 if real == "double" else 4
     largest = int(forest.sizes.max())
     fits = limits.local_bytes // itemsize // largest
@@ -251,7 +251,7 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Return what all cells have in common for a specialised kernel, and the nodes read ahead."""
+    """Return the fields of the spec that depend on all cells: nodes ahead, equal rows, chains."""
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # idle lanes have no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())

@@ -117,7 +117,10 @@ def fill_columns(
 
 
 def column_gather(forest: Forest, columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
-    """Return the gather, (columns.size,) int32; nodes are in elimination order, or in `order`."""
+    """Return (columns.size,) int32: the natural index at each place of the device order, or -1.
+
+    The nodes of a cell are in elimination order, or in `order`.
+    """
     trees = forest.trees
     lanes = columns.cells
     shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])

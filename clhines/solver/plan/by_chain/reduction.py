@@ -61,12 +61,12 @@ class ReductionSpec(KernelSpec):
 
     @property
     def places(self) -> int:
-        """Values that an array of `capacity` unknowns takes in local memory."""
+        """Size, in values, of an array of `capacity` unknowns in local memory."""
         return _skewed(self.capacity)
 
     @property
     def more_places(self) -> int:
-        """Values of the second buffer of `switch` unknowns, 0 if PCR has no step."""
+        """Size, in values, of PCR's second array of `switch` unknowns; 0 if PCR has no step."""
         return _skewed(self.switch) if self.switch > 1 else 0
 
     @property
@@ -114,7 +114,7 @@ def _refuse_branches(forest: Forest, method: str) -> None:
 
 
 def _skewed(size: int) -> int:
-    """Return the values that `size` unknowns take, with the padding of ``AT`` in the template."""
+    """Return how many values `size` unknowns take with the padding of the template's ``AT``."""
     return size + (size >> BANK_SHIFT)
 
 

@@ -97,7 +97,7 @@ def _mailboxes(
 
 
 def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return the longest segment of the same kind among 32 lanes that run in lockstep."""
+    """Return for each lane the longest segment of its kind among 32 lanes that run in lockstep."""
     lane = np.arange(len(length)) - begin
     key = (begin * 2 + leaf) * 1024 + lane // 32
     heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))

@@ -85,7 +85,7 @@ def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Trees cut into segments, with the rounds of their contraction and their needs."""
+    """Trees cut into segments; also the rounds, lanes and memory that their solve needs."""
 
     segments: schedule.Segments
     contraction: schedule.Contraction
