@@ -63,7 +63,10 @@ class Catalogue:
         return any(len(self._h.List(n)) for n in cells)
 
     def without_text(self, points: bool) -> list[str]:
-        """Return the mechanisms without NMODL, such as those of `make_pointprocess`."""
+        """Return the point processes (or density mechanisms) whose NMODL text NEURON lacks.
+
+        An example is a point process made by hoc's `make_pointprocess`.
+        """
         types, without = self._types[points], list[str]()
         for name in self.names(points):
             types.select(self._numbers[name][1])
@@ -73,7 +76,7 @@ class Catalogue:
         return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Return point processes whose variables hide others in Python (``Segment.x``)."""
+        """Return (point process, variable) if Python shows the variable in place of a segment's."""
         return [
             (name, variable)
             for name in self.without_text(points=True)
@@ -82,7 +85,7 @@ class Catalogue:
         ]
 
     def with_channel(self, entry: CatalogueEntry, memory: Library) -> CatalogueEntry:
-        """Return an entry with NMODL if hoc has built the channel."""
+        """Return the entry, with NMODL text if hoc has built its channel (KSChan)."""
         if entry.name not in self._built:
             return entry
         channel = read_channel(self._h, memory, entry.name)
@@ -139,7 +142,7 @@ class Catalogue:
 
 
 def _text(h: Hoc) -> Hoc:
-    """Return a reference to a hoc string, even if hoc has a variable `ref`."""
+    """Return a reference to a new hoc string, even if a hoc variable hides `h.ref`."""
     h("strdef clhines_text_")
     return ref(h, "clhines_text_")
 

@@ -24,7 +24,10 @@ _BEGIN = "area", "pntproc"  # the first two dparam slots of every point process
 
 
 class Things(Sequence[Hoc]):
-    """Owners of instances' variables (segments, mechanisms, points), loaded when first used."""
+    """NEURON's objects that have the variables of instances, loaded when first used.
+
+    They are segments (for ions), mechanisms of segments, or point processes.
+    """
 
     def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
         self._count, self._load = count, load
@@ -53,20 +56,21 @@ class Things(Sequence[Hoc]):
 
 @dataclass(eq=False)
 class Instances:
-    """All instances of one mechanism; `objects` are addresses of hoc objects."""
+    """All instances of one mechanism."""
 
     entry: CatalogueEntry
     things: Things
     nodes: np.ndarray  # (k,) int64, -1 for artificial cells
     columns: DataColumns  # reads and sets a variable of all instances at once
     places: np.ndarray  # (k,) int64, addresses of the dparam slots
+    # (k,) int64, addresses of the hoc objects of point processes
     objects: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.things)
 
     def values(self, name: str, place: int | None = None) -> np.ndarray:
-        """(count,) float64: a variable of all instances, or its element `place` if an array."""
+        """Return a variable of all instances, (k,) float64; of an array, its element `place`."""
         values = self.columns.values(name, place)
         if values is not None:
             return values
@@ -166,14 +170,17 @@ def _add_membranes(
 
 
 def _name_in_python(segment: Segment, name: str) -> None:
-    """Make Python aware of a mechanism built by hoc: a failing ``insert`` rebuilds its list."""
+    """Make a mechanism built by hoc visible in Python, whose list a failing ``insert`` renews."""
     if not hasattr(segment, name):
         with suppress(ValueError):
             segment.sec.insert("no mechanism")
 
 
 def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:
-    """Compare with hoc, which shows the style of each section's segment next to its parent."""
+    """Raise an OSError if an ion's style bits differ from hoc's ``ion_style()``.
+
+    hoc shows the style of a section's segment next to its parent. `at`: the ion's segments.
+    """
     near = np.searchsorted(at, tree.near())
     shown = np.flatnonzero(at[np.minimum(near, len(at) - 1)] == tree.near())
     for k in shown[:: max(len(shown) // _SAMPLES, 1)].tolist():
@@ -216,7 +223,10 @@ def _add_points(
 
 
 class WatchSlots:
-    """Read and write WATCH conditions, in slots that NEURON's table of mechanisms describes."""
+    """Read and write WATCH conditions, POINTERs and self events in instances' dparam slots.
+
+    NEURON's table of mechanisms gives the meaning of each slot.
+    """
 
     def __init__(self, memory: NeuronMemory) -> None:
         self._memory = memory
@@ -230,14 +240,20 @@ class WatchSlots:
         self._places: dict[tuple[int, str], int] = {}
 
     def place_of(self, kind: int, what: str) -> int:
-        """Return the first dparam slot of a mechanism with a meaning; -1 if there is none."""
+        """Return a mechanism's first dparam slot with the meaning `what`; -1 if it has none.
+
+        `kind` is NEURON's number of the mechanism; `what` is, for example, ``watch``.
+        """
         if (kind, what) not in self._places:
             meanings, number = self._meanings(kind), self._number[what]
             self._places[kind, what] = meanings.index(number) if number in meanings else -1
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
-        """(k,) int64: addresses in the instances' one POINTER, in slots of `width` bytes."""
+        """Return the address that each instance's only POINTER holds, (k,) int64.
+
+        A dparam slot has `width` bytes.
+        """
         numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
         meanings = self._meanings(instances.entry.number)
         places = [k for k, number in enumerate(meanings) if number in numbers]
@@ -247,19 +263,19 @@ class WatchSlots:
         return words[:, 0].astype(np.int64)
 
     def _entry(self, kind: int) -> list[int]:
-        """Return a mechanism's words in NEURON's table."""
+        """Return the words of a mechanism's entry in NEURON's table of mechanisms."""
         return words_at(self._table + self._stride * kind, self._stride // 8)
 
     def _meanings(self, kind: int) -> list[int]:
-        """Return the meanings of a mechanism's dparam slots."""
+        """Return NEURON's number for the meaning of each dparam slot of a mechanism."""
         address = self._entry(kind)[self._meaning_word]
         return list((ctypes.c_int * self._memory.num_places(kind)).from_address(address))
 
     @cached_property
     def _meaning_word(self) -> int:
-        """The word of a table entry that holds the address of the slots' meanings.
+        """Index, in an entry of the table, of the word with the address of the slots' meanings.
 
-        Any point process shows it, because its first two slots have a known meaning.
+        A point process shows it, because the meanings of its first two slots are known.
         """
         kind = int(np.flatnonzero(self._memory.are_points())[0])
         size, begin = self._memory.num_places(kind), [self._number[n] for n in _BEGIN]
@@ -271,7 +287,7 @@ class WatchSlots:
         raise OSError("the table of mechanisms is not as expected")
 
     def movable(self, instances: Instances) -> np.ndarray:
-        """(k,) int64: where instances store their event for net_move; 0 if nowhere."""
+        """Return the address of each instance's slot for net_move, (k,) int64; 0 for none."""
         place = self.place_of(instances.entry.number, "netsend")
         if place < 0:
             return np.zeros(len(instances), np.int64)
@@ -282,14 +298,14 @@ class WatchSlots:
         return instances.places + width * place
 
     def moved(self, instances: Instances) -> set[int]:
-        """Return the queue entries that net_move of some instances would move."""
+        """Return the addresses of the queue entries that net_move of these instances would move."""
         places = self.movable(instances)
         return {*gather(places[places > 0] + 8 * POINTER)[:, 0].tolist()}
 
     # -- WATCH -------------------------------------------------------------------------------------
 
     def watched(self, instances: Instances) -> list[tuple[int, int, bool]]:
-        """Return (instance, condition, whether it is true) of all armed conditions."""
+        """Return (instance, index of the WATCH, whether it is true) of all armed conditions."""
         begin = self.place_of(instances.entry.number, "watch")
         rows = {row: k for k, row in enumerate(instances.columns.numbers().tolist())}
         armed: list[tuple[int, int, bool]] = []
@@ -325,9 +341,9 @@ class WatchSlots:
 
 
 class HiddenVariables:
-    """Read and write ASSIGNED variables without RANGE, between the columns that hoc shows.
+    """Read and write ASSIGNED variables that hoc does not show, as they are not in RANGE.
 
-    `lengths` returns the lengths of the file's arrays.
+    `lengths` returns the length of each array variable of the .mod file.
     """
 
     def __init__(
@@ -349,7 +365,7 @@ class HiddenVariables:
         return column_at(self.columns[name], number), number
 
     def values(self, name: str, place: int | None) -> np.ndarray:
-        """(count,) float64: a variable of all instances, or its element `place` if an array."""
+        """Return a variable of all instances, (k,) float64; of an array, its element `place`."""
         column, number = self._at(name, place)
         return column[number]
 
@@ -359,9 +375,9 @@ class HiddenVariables:
 
 
 class SharedVariables:
-    """Read and write GLOBAL variables, of which each instance here has a copy, NEURON only one.
+    """Read and write GLOBAL variables of which a simulation has a copy for each instance.
 
-    NEURON gets the value of instance `last`.
+    NEURON has one value, so it gets the copy of instance `last`.
     """
 
     def __init__(self, h: Hoc, mechanism: str, last: int) -> None:

@@ -1,7 +1,7 @@
 """Random.play: NEURON draws the numbers of a run in advance, in its own order.
 
-NEURON draws after the events of the first half of each step, before it computes currents. Here its
-own function draws the numbers of all steps of a run; the run then plays them step by step.
+NEURON draws after the events of the first half of each step, before it computes currents. Here
+NEURON's function draws the numbers of all steps of a run; the run then plays them step by step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 
 
 def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
-    """Return what drawing from a Random changes (sizes in bytes by address), and its counter."""
+    """Return the memory that drawing from a Random changes, and the address of its counter.
+
+    `random` is the Random's address. The memory is a dict of address to size in bytes.
+    """
     table = memory.table_of_class
     generator, distribution = words_at(random, _RANDOM_WORDS)
     kind = words_at(generator, 1)[0]
@@ -45,7 +48,7 @@ def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
 
 
 class Draws:
-    """Variables that Randoms play into, and the numbers of the next steps."""
+    """Variables that Randoms play into, and the numbers drawn for the next steps."""
 
     def __init__(self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> None:
         self._memory = memory
@@ -70,7 +73,7 @@ class Draws:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps to take at once, including NEURON's own step."""
+        """Largest number of steps to take at once, including the last one, taken by NEURON."""
         return steps_at_once(len(self._places)) + 1
 
     @property
@@ -80,7 +83,7 @@ class Draws:
 
     @contextmanager
     def ahead(self, t: np.ndarray) -> Iterator[None]:
-        """Draw for steps that begin at times `t`; restore everything after an error."""
+        """Draw numbers for steps that begin at times `t`, ms; an error in the block undoes it."""
         if not self or not len(t):
             yield
             return

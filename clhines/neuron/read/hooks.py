@@ -1,8 +1,9 @@
 """Code that NEURON runs in each step outside of a model's tree, mechanisms and NetCons.
 
-Examples are Python callbacks and split cells (multisplit). `acting` finds all of it and rejects it,
-except `random_plays` and `gathering`. A model's own versions of stdrun.hoc's procedures are in
-`stepping`. This module also reads the settings of steps and threads.
+Examples are Python callbacks and split cells (multisplit). `acting` rejects all such code except
+Random.play (`random_plays`) and functions of CVode.extra_scatter_gather (`gathering`). A model's
+own versions of stdrun.hoc's procedures are in `stepping`. This module also reads the settings of
+steps and threads.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _OBJECTS = {  # classes of objects that act in each step
 
 
 def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """List unsupported objects that act in each step; warn if they cannot be read."""
+    """List unsupported objects and functions that act in each step; warn if some are unreadable."""
     rejected = [
         reject("", "neuron.acting-object", way_out, name=name)
         for name, way_out in _OBJECTS.items()
@@ -73,12 +74,12 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def _entries(name: str) -> list[int] | None:
-    """Return a list of NEURON by name; None if `_find` has not found it."""
+    """Return the entries of NEURON's list ``random`` or ``scatter``; None before `_find`."""
     return vector_at(_addresses[name]) if name in _addresses else None
 
 
 def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
-    """Find a list in NEURON's library (at `path`) by its last entry, for `_entries`."""
+    """Store the address of a list in NEURON's library; `is_last` recognises its last entry."""
     readable = Readable(8 * _ENTRY_WORDS)
     addresses = {at for at, last in _vectors(path, readable) if last in readable and is_last(last)}
     if len(addresses) == 1:
@@ -86,7 +87,7 @@ def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
 
 
 def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
-    """Yield the vectors that the library's variables point to, with their last entries."""
+    """Yield address and last entry of each std::vector to which a library's variables point."""
     for begin, end in readable.of_file(path):
         words = np.ctypeslib.as_array((WORD * ((end - begin) // 8)).from_address(begin)).copy()
         for at in np.unique(words[readable.among(words)]).tolist():
@@ -170,12 +171,13 @@ def _find_scatter(h: Hoc) -> None:
 
 
 def gathering() -> np.ndarray:
-    """(n,) int64: addresses of words that hold what CVode.extra_scatter_gather(0, f) calls.
+    """Return the addresses of words that hold functions of CVode.extra_scatter_gather(0, f).
 
-    These are Python objects: functions, or tuples of a function and its arguments. `acting` must
-    have located the list. Its entries are hoc objects; since NEURON 9.1 they point to these.
+    (n,) int64. The functions are Python objects: functions, or tuples of a function and its
+    arguments. `acting` must have located NEURON's list.
     """
     entries, place = _entries("scatter") or (), _addresses.get("object", -1)
+    # entries are hoc objects; since NEURON 9.1 they point to hoc objects
     objects = entries if place < 0 else [words_at(at, place + 1)[place] for at in entries]
     addresses = [words_at(item, 2)[1] + 8 * _addresses["function"] for item in objects]
     return np.array(addresses, np.int64)
@@ -221,7 +223,7 @@ def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
-    """Return the settings that a kept model compares."""
+    """Return the settings that must stay the same for a kept model to stay valid."""
     cvode = h.CVode()
     numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
     index = h.Random().Random123_globalindex()

@@ -29,26 +29,29 @@ def is_pattern(text: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Events that a PatternStim has not sent: times in ms, ascending, and gids."""
+    """Spikes that a PatternStim has not sent yet: times in ms, ascending, and gids."""
 
     t: np.ndarray
     gid: np.ndarray
     index: int  # address of the number of events sent
     unsorted: tuple[int, int] | None = None  # addresses of times and gids in NEURON's other order
 
-    def go_on(self, past: int) -> None:
-        """Count `past` more events as sent, in this order."""
+    def go_on(self, count: int) -> None:
+        """Count the next `count` spikes as sent in NEURON's memory; sort the unsent ones there."""
         if self.unsorted is not None:
             gid = self.gid.astype(np.int32)
             for address, values in zip(self.unsorted, (self.t, gid), strict=True):
                 ctypes.memmove(address, values.ctypes.data, values.nbytes)
-        ctypes.c_int.from_address(self.index).value += past
+        ctypes.c_int.from_address(self.index).value += count
 
 
 def read_patterns(
     memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float], name: str
 ) -> list[Pattern | str]:
-    """Return each instance's unsent events, or a refusal; `due`: times of self events, ms."""
+    """Return the unsent spikes of each instance of PatternStim, or why they are not supported.
+
+    `name` is the mechanism. `due`: time (ms) of each instance's pending self event.
+    """
     patterns, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.points.slots_of(memory.object_address(thing))
@@ -78,7 +81,10 @@ def read_patterns(
 
 
 def _some_late(t: np.ndarray, due: float) -> bool:
-    """Whether NEURON, which sends events in groups in its own order, would send one late."""
+    """Whether NEURON would send any of the unsorted spikes at times `t` too late.
+
+    It sends them in groups in this order, the first group at time `due` (ms).
+    """
     at = 0
     while at < len(t):
         begin, at = at, min(at + _GROUP, len(t))
@@ -91,7 +97,7 @@ def _some_late(t: np.ndarray, due: float) -> bool:
 
 
 def by_gid(patterns: list[Pattern]) -> dict[int, np.ndarray]:
-    """Return the times of all patterns by gid, ascending."""
+    """Return the ascending spike times (ms) of each gid in all patterns."""
     if not patterns:
         return {}
     t, gid = (np.concatenate([getattr(p, name) for p in patterns]) for name in ("t", "gid"))

@@ -20,12 +20,12 @@ ION = "_ion"  # suffix of an ion that owns a variable
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable by name and owner: a mechanism, an ion with suffix `ION`, empty for a node."""
+    """A variable of the model."""
 
-    owner: str
+    owner: str  # mechanism, ion with suffix `ION`, `ELEMENT`, `OF_HOC`; empty for a node
     name: str
-    number: int  # node, or instance of the mechanism
-    place: int | None = None  # in an array
+    number: int  # of the node or of the owner's instance
+    place: int | None = None  # index in an array
 
 
 class MemoryPlaces:
@@ -49,7 +49,7 @@ class MemoryPlaces:
         self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
 
     def node_at(self, row: int) -> int:
-        """Return the node of a row (by address); -1 for another row."""
+        """Return the node whose row number is at address `row`; -1 if there is none."""
         at = int(self._row.searchsorted(self._row.dtype.type(row)))
         is_node = at < len(self._row) and int(self._row[at]) == row
         return int(self._tree.numbers[self._order[at]]) if is_node else -1
@@ -80,12 +80,12 @@ class MemoryPlaces:
         return Variable(owner, name, number, place.place if size > 1 else None)
 
     def globals_(self) -> list[tuple[str, str]]:
-        """Return mechanism and name of each scalar GLOBAL variable."""
+        """Return (mechanism, name) of each scalar GLOBAL variable."""
         entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
         return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
 
     def _layers(self) -> dict[int, Variable]:
-        """Return the potentials of all extracellular layers, which have no column, by address."""
+        """Return the variable vext of each segment and extracellular layer, by address."""
         if self._outside is None:
             things = self._every[OUTSIDE].things
             size = self._every[OUTSIDE].entry.ranges["vext"]
@@ -98,7 +98,7 @@ class MemoryPlaces:
         return self._outside
 
     def _read_columns(self) -> None:
-        """Find all variables' columns, from the first instance of each mechanism."""
+        """Find the column of each variable by the first instance of its mechanism."""
         for owner, instances in self._every.items():
             for name, size in instances.entry.ranges.items():
                 self._add_column(owner, name, size, instances)

@@ -74,12 +74,12 @@ class Recorder:
 
 @dataclass(eq=False)
 class Player:
-    """Values `y` at times `t` that play into a variable, interpolated or stepwise."""
+    """Values `y` at times `t` (ms) that play into a variable."""
 
     variable: Variable
     t: np.ndarray
     y: np.ndarray
-    continuous: bool
+    continuous: bool  # interpolated in each step; otherwise set by an event at each time
     what: str = "Vector.play"
     event: int = 0  # address of the event that drives a Vector's stepwise play
     how_far: int = 0  # address of the index of the next value
@@ -87,9 +87,9 @@ class Player:
     after_events: bool = False  # see `Played`
 
     def to_come(self, due: float) -> Player | None:
-        """Return the stepwise player from its next event, at `due` ms, on; None if nothing is left.
+        """Return a stepwise player without the values that NEURON has played; None if none is left.
 
-        NEURON reads the time of each value when it plays the one before.
+        Its next event is due at `due` ms: NEURON has read that time with the last value.
         """
         first = ctypes.c_int.from_address(self.how_far).value
         t, y = self.t[first:].copy(), self.y[first:]
@@ -102,7 +102,7 @@ class Player:
 
 
 def steps_at_once(each: int) -> int:
-    """Return the largest number of steps to hold at once, with `each` numbers per step."""
+    """Return for how many steps at most `each` numbers per step are held on the host."""
     return max(_MOST_NUMBERS // max(each, 1), 1)
 
 
@@ -111,7 +111,7 @@ def _number(word: int) -> float:
 
 
 class PlayReader:
-    """Read recorders and players; with `every`, also those that wait for ``h.finitialize()``."""
+    """Read the Vectors that record or play; with `every`, also before ``h.finitialize()``."""
 
     def __init__(
         self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces, every: bool = False
@@ -140,7 +140,7 @@ class PlayReader:
         return bool(self.players)
 
     def continuous(self, owner: str) -> list[Variable]:
-        """Return a mechanism's variables that Vectors set in each step, even before the first."""
+        """Return the variables of mechanism `owner` that Vectors set in each step."""
         every = [player.variable for player in self.players if player.continuous]
         return [v for v in every if v.owner == owner and v.number != EVERY]
 
@@ -150,7 +150,7 @@ class PlayReader:
             recorder.vector = None
 
     def refresh(self) -> None:
-        """List the Vectors again; recorders and players are unchanged."""
+        """Get NEURON's Vectors again after `forget`, and the present values of variables."""
         self.vectors = self._memory.vectors.by_address()
         for recorder in self.recorders:
             recorder.vector = self.vectors[recorder.address]
@@ -246,7 +246,7 @@ class PlayReader:
 
 @dataclass(frozen=True)
 class Gap:
-    """A variable that is set to a voltage in every step."""
+    """A variable that `ParallelContext.target_var` sets to a voltage in every step."""
 
     owner: str
     name: str
@@ -257,10 +257,11 @@ class Gap:
 def read_gaps(
     memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
 ) -> tuple[list[Gap], list[Rejected]]:
-    """Return the variables that ``target_var`` sets with their source nodes, and rejections.
+    """Return the variables that ``target_var`` sets, with their source nodes, and rejections.
 
-    NEURON's tables are private, but the transfer is exported. Called once with a unique number as
-    each voltage, it shows which variable gets which voltage. All MPI ranks call this.
+    NEURON's tables are private. So this sets each node's voltage to a unique number and calls
+    NEURON's transfer, which is exported: each variable then shows its source. All MPI ranks call
+    this. `nodes`: numbers of this rank's nodes among `count` nodes of all ranks.
     """
     if not memory.transfers:
         return [], []

@@ -62,7 +62,7 @@ class EventQueue:
         return QueueEvent(*(column[order] for column in columns))
 
     def events(self, *kinds: str) -> list[QueueEvent]:
-        """Return all events, or events of some kinds, by time."""
+        """Return the pending events of these kinds (default: all), sorted by time."""
         queued = self.columns()
         if kinds:
             at = np.isin(queued.what, kinds)
@@ -70,14 +70,14 @@ class EventQueue:
         return [QueueEvent(*event) for event in zip(*(a.tolist() for a in queued), strict=True)]
 
     def others(self) -> list[np.ndarray]:
-        """Return the columns of events that are neither statements nor exchanges, sorted."""
+        """Return the columns of all pending events but statements and exchanges of spikes."""
         queued = self.columns()
         kept = np.flatnonzero(~np.isin(queued.what, ("HocEvent", "NetParEvent")))
         kept = kept[np.argsort(queued.item[kept])]  # the queue's order within a time is arbitrary
         return [column[kept] for column in queued[:-1]]
 
     def statements(self) -> tuple[list[float], list[float]]:
-        """Return the times of statements between steps, and in point processes."""
+        """Return the times (ms) of `CVode.event` code between steps, and in point processes."""
         return _statements(self.events("HocEvent", "other"))
 
     def remove(self, *items: int) -> None:
@@ -115,7 +115,10 @@ class EventQueue:
             send(events, time, netcon, threads)
 
     def send_selves(self, *columns: np.ndarray) -> None:
-        """Queue self events, by addresses (or 0) of instances and weights."""
+        """Queue self events; columns: instance, time (ms), flag, first weight, net_move's slot.
+
+        Instances, weights and slots are addresses; no weight and no slot are 0.
+        """
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
         pointers, room = [ctypes.c_void_p] * 3, ctypes.addressof(_ROOM)
         send = self._memory.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
@@ -125,9 +128,9 @@ class EventQueue:
             send(movable or room, weight, point, time, flag)
 
     def play(self, last: float, t: float) -> None:
-        """Make Vectors play at a step's end `t`, as NEURON does after delivering up to `last`, ms.
+        """Deliver events up to time `last`, then let Vectors play for time `t` (ms).
 
-        Events and WATCH conditions of NEURON's next step then find the same values as in NEURON.
+        NEURON does so at the end `t` of a step. Its next step then finds the same values.
         """
         self.deliver_until(last)
         pointer, clock = ctypes.c_void_p, self._memory.clock()
@@ -137,7 +140,7 @@ class EventQueue:
         clock[0] = before
 
     def deliver_until(self, t: float) -> None:
-        """Deliver events up to time `t`, as at the end of a step, except binned ones."""
+        """Let NEURON deliver all events up to time `t` (ms), except events in bins."""
         name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
         deliver = self._memory.function(name, None, pointer, ctypes.c_double, pointer)
         events, threads = map(self._memory.variable, _EVENTS)
@@ -146,9 +149,9 @@ class EventQueue:
 
 @dataclass(frozen=True)
 class SelfEvent:
-    """A pending self event; `netcon` is the connection whose weights it carries, -1 for none."""
+    """A pending self event; `netcon` is the NetCon whose weights it carries, -1 for none."""
 
-    time: float
+    time: float  # ms
     flag: float
     target: Sender
     netcon: int
@@ -157,12 +160,12 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class PendingEvents:
-    """All pending events, ms; `binned` ones again, and times of `CVode.event` statements."""
+    """All events in NEURON's queue."""
 
-    netcons: list[tuple[int, float]] = field(default_factory=list)
-    binned: list[tuple[int, float]] = field(default_factory=list)
+    netcons: list[tuple[int, float]] = field(default_factory=list)  # NetCon and time, ms
+    binned: list[tuple[int, float]] = field(default_factory=list)  # the ones in bins, in order
     selves: list[SelfEvent] = field(default_factory=list)
-    statements: list[float] = field(default_factory=list)
+    statements: list[float] = field(default_factory=list)  # times of `CVode.event` code, ms
     rejected: list[Rejected] = field(default_factory=list)
 
 
@@ -196,14 +199,14 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> PendingEvents:
 
 
 def _statements(events: Iterable[QueueEvent]) -> tuple[list[float], list[float]]:
-    """Return the times of statements between steps, and all others."""
+    """Return the times (ms) of event code: run between steps, and run by point processes."""
     with_statements = [event for event in events if event.has_statement]
     between_steps = [event.time for event in with_statements if event.is_between_steps]
     return between_steps, [event.time for event in with_statements if not event.is_between_steps]
 
 
 def _listeners(wires: NeuronWires, events: list[QueueEvent]) -> dict[int, list[int]]:
-    """Return the NetCons that receive each event of a NetCon or a source, by its address."""
+    """Return the NetCons that receive the events of each NetCon or source (by its address)."""
     netcons = [event.address for event in events if event.what == "NetCon"]
     listeners = {
         a: [k] for a, k in zip(netcons, _places(wires.read.address, netcons), strict=True) if k >= 0
@@ -221,10 +224,10 @@ def _places(addresses: np.ndarray, wanted: list[int]) -> list[int]:
 
 
 class Bins:
-    """NEURON's bins of events, which count from their own begin; see `simulator.events.sources`.
+    """NEURON's bins, each of which holds the events of one step.
 
-    They are `late` if they begin at another time than NEURON's next step expects, until that step:
-    t or dt was set, or other steps were taken, since ``finitialize()``.
+    The bins are `late` if the first one does not begin with NEURON's next step, because t or dt was
+    set, or steps without bins were taken, since ``finitialize()``. NEURON's next step corrects it.
     """
 
     def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
@@ -258,7 +261,7 @@ class Bins:
         return bool((abs((times - self._begin.value) / self._dt - middle) <= 0.5 + _NEAR).all())
 
     def begin_at(self, t: float) -> None:
-        """Let the first bin begin at time `t`, while all bins are empty."""
+        """Set the time (ms) at which the first bin begins; all bins must be empty."""
         self._begin.value = t
 
     def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
@@ -272,7 +275,7 @@ class Bins:
 def check_bins(
     wires: NeuronWires, pending: PendingEvents, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
-    """Return rejections of a model with bins; warn if the order of events may differ."""
+    """Return the rejections of a model whose events are in bins; warn if their order may differ."""
     _warn_of_order(wires, mechanisms)
     _warn_of_time(wires, mechanisms, dt)
     return in_no_bin(wires, pending)
@@ -293,7 +296,7 @@ def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
 
 
 def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:
-    """Warn of events within half a step: NEURON's t is then that of the last self event."""
+    """Warn of delays below half a step, with which NEURON shows NET_RECEIVE another t."""
     has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
     soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
     names = [
@@ -312,7 +315,7 @@ def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: floa
 
 
 def _warn_of_order(wires: NeuronWires, mechanisms: dict[str, Mechanism]) -> None:
-    """Warn if several instances answer events of one bin with events to one target."""
+    """Warn if several instances that get events in one step send events to one target."""
     senders, sends = wires.senders, wires.sending()
     answers = np.zeros(len(senders.name) + 1, bool)
     answers[wires.target[wires.origin >= 0]] = True

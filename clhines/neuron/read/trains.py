@@ -1,7 +1,7 @@
-"""VecStim and PatternStim: sources with fixed times, which their files keep behind VERBATIM.
+"""VecStim and PatternStim: sources whose .mod files keep fixed event times behind VERBATIM.
 
-Many files of this kind exist under several names. They are recognised by their text: what VERBATIM
-reads from the Vector, and what NET_RECEIVE does with it.
+Many such files exist under several names. They are recognised by their text: how VERBATIM reads the
+Vector, and how NET_RECEIVE uses it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NEAR = 1e-9  # ms: rounding of an event's time
 
 
 def is_train(text: str) -> bool:
-    """Return whether an NMODL text is a VecStim, whose events are at the times of a Vector."""
+    """Return whether an NMODL text is a VecStim, which sends events at the times in a Vector."""
     code = plain(text)
     parts = (_VARIABLES, _TAKEN, _STARTS, _RECEIVES)
     return "vector_arg(1)" in code and all(part.search(code) for part in parts)
@@ -47,31 +47,33 @@ def is_train(text: str) -> bool:
 
 @dataclass(eq=False)
 class Trains:
-    """Times, ms, of events not sent yet; `vector_times` are the Vector's own, unrounded."""
+    """Unsent events of VecStims and PatternStims, by mechanism and instance."""
 
     names: tuple[str, ...] = ()
+    # ms: as NEURON rounds them, and as the Vectors hold them
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    rejected: list[Rejected] = field(default_factory=list)
+    vector_times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    # addresses of a VecStim's variables index and etime
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
-    vector_times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
 
     def follow(self, earlier: Trains) -> bool:
-        """Whether these are the remaining times of `earlier` trains, one run later."""
+        """Whether these times are the last ones of `earlier`: no Vector has been changed."""
         for stim, now in self.vector_times.items():
             before = earlier.vector_times.get(stim, now[:0])
             if len(now) > len(before) or not np.array_equal(now, before[len(before) - len(now) :]):
                 return False
         return True
 
-    def go_on(self, stim: tuple[str, int], past: int) -> None:
-        """Update an instance's index and etime: it has sent `past` of its events."""
+    def go_on(self, stim: tuple[str, int], count: int) -> None:
+        """Tell NEURON that an instance has sent the next `count` of its events."""
         if stim in self.patterns:
-            self.patterns[stim].go_on(past)
+            self.patterns[stim].go_on(count)
             return
         index, etime = (ctypes.c_double.from_address(a) for a in self.fields[stim])
-        if past < len(self.times[stim]):
-            index.value, etime.value = index.value + past, float(self.vector_times[stim][past])
+        if count < len(self.times[stim]):
+            index.value, etime.value = index.value + count, float(self.vector_times[stim][count])
         else:
             index.value, etime.value = -1.0, float(self.vector_times[stim][-1])
 
@@ -105,7 +107,10 @@ def _read_vectors(
     events: tuple[dict[tuple[str, int], float], set[tuple[str, int]]],
     vectors: dict[Hoc, Hoc],
 ) -> None:
-    """Read each train's remaining times; `events`: trains with a due event, and waiting ones."""
+    """Read the unsent times of each VecStim.
+
+    `events`: the time (ms) of each VecStim's next event, and VecStims whose event sends nothing.
+    """
     due, waits = events
     vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
     vector_at = {memory.object_address(v): v for v in h.List("Vector")} if trains.names else {}
@@ -152,7 +157,11 @@ _LOST = "the Vector of {} is not found in NEURON's memory"
 def _coming(
     times: np.ndarray, fields: list[int], due: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return unsent times, rounded as NEURON does, and the Vector's own; OSError if unknown."""
+    """Return a VecStim's unsent times (ms), as NEURON rounds them and as its Vector holds them.
+
+    `times` is the Vector, `due` the time of the next event. OSError if the VecStim's variables (at
+    `fields`) do not match the Vector.
+    """
     index, etime = (ctypes.c_double.from_address(fields[f]).value for f in (_INDEX, _TIME))
     at = int(index) - 1
     if not (0 <= at < len(times) and times[at] == etime):
@@ -167,13 +176,13 @@ def _coming(
 
 
 def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
-    """Return the one Vector that an instance refers to, in a dparam slot or a variable."""
+    """Return the only Vector to which an instance refers; None if there is none or several."""
     addresses = held(memory, thing, vectors)
     return vectors[addresses.pop()] if len(addresses) == 1 else None
 
 
 def held(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> set[int]:
-    """Return the addresses of all Vectors that an instance refers to."""
+    """Return the addresses of Vectors that an instance's dparam slots and variables hold."""
     fields = memory.points.fields_of(memory.object_address(thing))
     begin, width, size = memory.points.slots_of(memory.object_address(thing))
     words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]

@@ -28,9 +28,9 @@ CONDUCTANCE = 1e-2  # S/cm² times µm² in µS
 
 @dataclass(frozen=True, eq=False)
 class TreeLayers:
-    """Extracellular layers as nodes around other nodes, see `layers`."""
+    """Nodes that stand for extracellular layers around other nodes (`extracellular.layers`)."""
 
-    around: np.ndarray  # (n,) int64: see `Network.from_arrays`, also for g
+    around: np.ndarray  # (n,) int64: see `Network.from_arrays`, also for `g`
     g: np.ndarray  # µS
     addresses: np.ndarray  # (k,) uint64: where NEURON has vext, section ends included
     numbers: np.ndarray  # (k,) int64: nodes of these addresses
@@ -45,11 +45,7 @@ class TreeLayers:
 
 @dataclass(eq=False)
 class Tree:
-    """All nodes of a model, cell after cell, parents before children.
-
-    `inner` holds the addresses of nodes with membrane, from end 0 to end 1. `addresses`, ascending,
-    holds those of all NEURON nodes, `numbers` the nodes here that have their voltages.
-    """
+    """All nodes of a model, cell after cell, parents before children."""
 
     h: Hoc
     order: np.ndarray  # index of each section in `all_sections()`
@@ -63,16 +59,16 @@ class Tree:
     g_axial: np.ndarray  # µS
     capacitance: np.ndarray  # nF
     diam: np.ndarray  # µm
-    inner: np.ndarray
-    inner_numbers: np.ndarray  # the nodes here that `inner` are
+    inner: np.ndarray  # addresses of NEURON's nodes with membrane, each section from end 0 to 1
+    inner_numbers: np.ndarray  # node here of each of `inner`
     v: int  # address of NEURON's column of voltages
-    addresses: np.ndarray
-    numbers: np.ndarray
+    addresses: np.ndarray  # of all NEURON nodes, ascending
+    numbers: np.ndarray  # node here that has the voltage of each of `addresses`
     layers: TreeLayers | None = None
 
     @cached_property
     def owner(self) -> np.ndarray:
-        """(n,) int64: section of each node, for ends the section they belong to; -1 for layers."""
+        """Section of each node, (n,) int64; -1 for nodes of extracellular layers."""
         owner, inner = np.full(self.num_nodes, -1), np.repeat(np.arange(len(self.nseg)), self.nseg)
         owner[self.inner_numbers] = inner
         free = owner[self.end] < 0
@@ -107,7 +103,7 @@ class Tree:
         return section in self._index
 
     def nodes(self, section: Section) -> np.ndarray:
-        """(nseg,) int64: nodes of a section's segments, from its end 0 to its end 1."""
+        """Return the nodes of a section's segments, (nseg,) int64, from its end 0 to its end 1."""
         k = self._index[section]
         return self.inner_numbers[self._first_inner[k] :][: self.nseg[k]]
 
@@ -121,7 +117,7 @@ class Tree:
         return int(self.inner_numbers[self._first_inner[k] + place])
 
     def near(self) -> np.ndarray:
-        """(s,) int64: index in `inner` of each section's segment next to its parent."""
+        """Return the index in `inner` of each section's segment next to its parent, (s,) int64."""
         return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
 
     def axis(self) -> Axis:
@@ -139,13 +135,13 @@ class Tree:
         return self.sections[k]((place - self._first_inner[k] + 0.5) / self.nseg[k])
 
     def numbers_of(self, addresses: np.ndarray) -> np.ndarray:
-        """(k,) int64: nodes of NEURON's nodes, by address; -1 for others."""
+        """Return the nodes here of NEURON nodes at addresses, (k,) int64; -1 for no node here."""
         at = place_of(self.addresses, addresses, np.arange(len(self.addresses)))
         return np.where(at < 0, -1, self.numbers[at])
 
 
 def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list[int], np.ndarray]:
-    """Return sections, parents before children, their indices, and which are roots."""
+    """Return all sections, parents before children; each one's index before; and root flags."""
     every = all_sections()
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)
@@ -238,9 +234,10 @@ def _properties(
 
 
 def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarray:
-    """(k,) int64: indices of all segments among the nodes, each section from end 0 to end 1.
+    """Return the index of each segment among NEURON's nodes, in each section from end 0 to end 1.
 
-    `first` is where a section's nodes begin; NEURON stores them from the parent on.
+    NEURON stores the nodes of a section from the parent's end on; the first one has index `first`.
+    `turned`: whether the section's end 1 is at its parent.
 
     >>> _upward(np.array([0, 4]), np.array([3, 2]), np.array([False, True]))
     array([0, 1, 2, 5, 4])
@@ -251,7 +248,7 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
 
 
 def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return the segments that have a variable, and its values; `at` is one of its places."""
+    """Return the segments that have a variable, and its values; `at` is its place in one."""
     of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
     rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
     return of_mechanism.node, column_at(at.column, rows)[rows]
@@ -260,9 +257,10 @@ def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
 def _bare(
     h: Hoc, fields: Fields, column: int, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray
 ) -> np.ndarray:
-    """(s,) bool: ends that need no node: nothing is attached, the voltage is the neighbour's.
+    """Return which section ends need no node here, (s,) bool.
 
-    `ends`: nodes, and the node beside each; `column`: address of NEURON's voltages.
+    Nothing is attached to such an end, and its voltage is its neighbour's. `ends`: NEURON's nodes
+    at ends and beside them; `joined`: nodes at which sections start; `column`: of voltages.
     """
     if h.secondorder or h.CVode().use_fast_imem():  # needs the difference, or the end's current
         return np.zeros(len(ends[0]), bool)

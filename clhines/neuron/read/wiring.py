@@ -50,11 +50,11 @@ class Senders:
         return self.names[self.name[number]], int(self.instance[number])
 
     def of_objects(self, addresses: np.ndarray) -> np.ndarray:
-        """(n,) int64: numbers of hoc objects (by address); -1 for none."""
+        """Return the senders' numbers by addresses of hoc objects, (n,) int64; -1 for others."""
         return place_of(self.objects, addresses, self._object_order)
 
     def of_points(self, addresses: np.ndarray) -> np.ndarray:
-        """(n,) int64: numbers of C++ objects (by address); -1 for none."""
+        """Return the senders' numbers by addresses of C++ objects, (n,) int64; -1 for others."""
         return place_of(self.points, addresses, self._point_order)
 
 
@@ -83,11 +83,14 @@ class NeuronWires:
 
     @cached_property
     def weight_addresses(self) -> np.ndarray:
-        """(w,) int64: addresses of all weights, NetCon after NetCon."""
+        """Addresses of all weights, NetCon after NetCon, (w,) int64."""
         return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
 
     def record_into(self, vectors: dict[int, tuple[int, int]]) -> bool:
-        """Let sources (by address) record into other Vectors; False if that is not supported."""
+        """Set the Vectors of times and numbers of some sources; return False if not supported.
+
+        `vectors`: by address of the source, the addresses of both Vectors.
+        """
         moved = [o.address in vectors for o in self.origins]
         pairs = zip(self.origins, moved, strict=True)
         if any(o.sender is not None and o.sender[0] == OF_GID for o, is_one in pairs if is_one):
@@ -102,7 +105,7 @@ class NeuronWires:
         return self.senders[int(self.target[k])]
 
     def sending(self) -> np.ndarray:
-        """(m,) int64: number of the sender that is each NetCon's source; -1 for a voltage."""
+        """Return the number of each NetCon's sender, (m,) int64; -1 if its source is a voltage."""
         return np.array([origin.number for origin in self.origins] + [-1], np.int64)[self.origin]
 
 

@@ -22,10 +22,11 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class PointerTargets:
-    """Target of each instance's POINTER, by mechanism and POINTER; addresses of all elements."""
+    """Targets of POINTERs that mechanisms write."""
 
+    # by mechanism and POINTER: the target of each instance
     targets: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
-    elements: list[int] = field(default_factory=list)
+    elements: list[int] = field(default_factory=list)  # addresses of targets in Vectors
     rejected: list[Rejected] = field(default_factory=list)
 
 
@@ -36,7 +37,10 @@ def read_written(
     mechanisms: Mapping[str, Mechanism],
     used: Sequence[int],
 ) -> PointerTargets:
-    """Find the targets of POINTERs that are written; `used`: Vectors that play or record."""
+    """Find the targets of POINTERs that mechanisms write.
+
+    `used`: addresses of Vectors that play or record, whose elements are no targets.
+    """
     result, elements, set_by = PointerTargets(), dict[int, None](), set[int]()
     pointers = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
     rooms = _rooms(memory, used) if pointers else np.zeros((0, 2), np.int64)
@@ -75,7 +79,10 @@ def read_steered(
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
 ) -> tuple[dict[tuple[str, str], np.ndarray], list[Rejected]]:
-    """Find weights that POINTERs set in events: (count, 2) NetCon and weight index."""
+    """Find the weights that NET_RECEIVE sets by POINTERs, and rejections.
+
+    By mechanism and POINTER: each instance's NetCon and the index of its weight, (k, 2) int64.
+    """
     steered, rejected = dict[tuple[str, str], np.ndarray](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.steered):
         places = [memory.known_place(thing, pointer) for thing in every[name].things]
@@ -98,7 +105,7 @@ def read_pointed(
     mechanisms: Mapping[str, Mechanism],
     gap_nodes: Mapping[tuple[str, str, int], int],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
-    """Find the targets of POINTERs that are read, and rejections.
+    """Find the targets of POINTERs that mechanisms read, and rejections.
 
     `gap_nodes`: by mechanism, name and instance, the node whose voltage `target_var` assigns.
     """
@@ -132,7 +139,7 @@ def read_pointed(
 def _unsupported(
     variable: Variable, targets: Sequence[Variable], every: Mapping[str, Instances]
 ) -> str:
-    """Name a variable that a POINTER cannot read beside its `targets` so far; empty if it can."""
+    """Return why a POINTER cannot read a variable besides `targets`; empty if it can."""
     owner = variable.owner
     if owner not in ("", *every) or (not owner and variable.name != "v"):
         return f"{variable.name} of {owner or 'a segment'}"
@@ -142,7 +149,7 @@ def _unsupported(
 
 
 def _not_assigned(variable: Variable, targets: Sequence[Variable], name: str) -> str:
-    """Name a variable that a mechanism's POINTER cannot assign; empty if it can."""
+    """Return why a POINTER of mechanism `name` cannot assign a variable; empty if it can."""
     owner = variable.owner
     if owner in ("", name):
         return f"{variable.name} of {owner or 'a node'}, and is written"
@@ -172,7 +179,7 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """(k, 2) int64: address ranges of hoc variables, and of Vectors that do not play or record."""
+    """Return address ranges of hoc variables and of Vectors not in `used`, (k, 2) int64."""
     busy = {*used}
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)
