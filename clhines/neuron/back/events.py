@@ -52,9 +52,9 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
     model.h.t = t
     _move_trains(imported, stims, last)
     delivers = model.bins is not None or model.watched
-    if delivers or model.plays.is_playing:  # perhaps on this rank alone: exchange in the next step
+    if delivers or model.plays.players:  # perhaps on this rank alone: exchange in the next step
         queue.put_exchange_off(float(clock(t, sim.model.dt, 1)[-1]))
-    if model.plays.is_playing:
+    if model.plays.players:
         queue.play(last, t)
     _put_watches(sim, imported, arrays)
     above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["held"], strict=True))

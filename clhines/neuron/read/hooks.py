@@ -78,17 +78,17 @@ def _entries(name: str) -> list[int] | None:
     return vector_at(_addresses[name]) if name in _addresses else None
 
 
-def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
+def _find(name: str, is_last: Callable[[int], bool]) -> None:
     """Store the address of a list in NEURON's library; `is_last` recognises its last entry."""
     readable = Readable(8 * _ENTRY_WORDS)
-    addresses = {at for at, last in _vectors(path, readable) if last in readable and is_last(last)}
+    addresses = {at for at, last in _vectors(readable) if last in readable and is_last(last)}
     if len(addresses) == 1:
         _addresses[name] = addresses.pop()
 
 
-def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
-    """Yield address and last entry of each std::vector to which a library's variables point."""
-    for begin, end in readable.of_file(path):
+def _vectors(readable: Readable) -> Iterator[tuple[int, int]]:
+    """Yield address and last entry of each std::vector to which NEURON's variables point."""
+    for begin, end in readable.of_file(library_path() or ""):
         words = np.ctypeslib.as_array((WORD * ((end - begin) // 8)).from_address(begin)).copy()
         for at in np.unique(words[readable.among(words)]).tolist():
             first, after, room = words_at(at, 3)
@@ -132,7 +132,7 @@ def _find_random(h: Hoc, memory: NeuronMemory) -> None:
             return True
         return False
 
-    _find("random", library_path() or "", is_example)
+    _find("random", is_example)
 
 
 def random_plays(h: Hoc, memory: NeuronMemory) -> list[tuple[int, Place]]:
@@ -165,7 +165,7 @@ def _find_scatter(h: Hoc) -> None:
 
     cvode.extra_scatter_gather(0, example)
     try:
-        _find("scatter", library_path() or "", is_example)
+        _find("scatter", is_example)
     finally:
         cvode.extra_scatter_gather_remove(example)
 

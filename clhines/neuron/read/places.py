@@ -41,7 +41,6 @@ class MemoryPlaces:
         if contents.outside is not None:
             self._every[OUTSIDE] = contents.outside
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
-        self._voltage = tree.v
         rows = fields.rows_at(tree.addresses)
         self._order = np.argsort(rows)
         self._row = rows[self._order]
@@ -56,7 +55,7 @@ class MemoryPlaces:
 
     def node(self, place: Place) -> int:
         """Return the node whose voltage is at a place; -1 for another variable."""
-        return self.node_at(place.row) if place.column == self._voltage else -1
+        return self.node_at(place.row) if place.column == self._tree.v else -1
 
     def find(self, place: Place) -> Variable | None:
         if place not in self._variables:

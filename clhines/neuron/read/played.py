@@ -134,11 +134,6 @@ class PlayReader:
                 said = reject(variable.owner, "neuron.vector-record-played", how=how)
                 self.rejected.append(said)
 
-    @property
-    def is_playing(self) -> bool:
-        """Whether any Vector plays."""
-        return bool(self.players)
-
     def continuous(self, owner: str) -> list[Variable]:
         """Return the variables of mechanism `owner` that Vectors set in each step."""
         every = [player.variable for player in self.players if player.continuous]

@@ -96,10 +96,13 @@ class EventQueue:
 
         With ``spike_compress`` NEURON counts the steps to the next exchange from its thread's time.
         """
-        pointer, clock = ctypes.c_void_p, self._memory.clock()  # separate from hoc's t
-        exchange = self._memory.function("_Z18nrn_spike_exchangeP9NrnThread", None, pointer)
+        self._call_at(t, "_Z18nrn_spike_exchangeP9NrnThread")
+
+    def _call_at(self, t: float, name: str) -> None:
+        """Call a function of NEURON's thread at time `t` (ms)."""
+        clock = self._memory.clock()  # separate from hoc's t
         before, clock[0] = clock[0], t
-        exchange(self._memory.variable("nrn_threads"))
+        self._memory.function(name, None, ctypes.c_void_p)(self._memory.variable("nrn_threads"))
         clock[0] = before
 
     def put_exchange_off(self, t: float) -> None:
@@ -133,11 +136,7 @@ class EventQueue:
         NEURON does so at the end `t` of a step. Its next step then finds the same values.
         """
         self.deliver_until(last)
-        pointer, clock = ctypes.c_void_p, self._memory.clock()
-        play = self._memory.function("_Z21fixed_play_continuousP9NrnThread", None, pointer)
-        before, clock[0] = clock[0], t
-        play(self._memory.variable("nrn_threads"))
-        clock[0] = before
+        self._call_at(t, "_Z21fixed_play_continuousP9NrnThread")
 
     def deliver_until(self, t: float) -> None:
         """Let NEURON deliver all events up to time `t` (ms), except events in bins."""

@@ -73,13 +73,10 @@ class NeuronWires:
         self.refresh()
 
     def refresh(self) -> None:
-        self.weights = self.present_weights()
-
-    def present_weights(self) -> np.ndarray:
+        """Read the present weights."""
         place = np.arange(int(self.width.max(initial=0)))
-        weights = np.zeros((len(self.width), len(place)))
-        weights[place < self.width[:, None]] = numbers_at(self.weight_addresses)
-        return weights
+        self.weights = np.zeros((len(self.width), len(place)))
+        self.weights[place < self.width[:, None]] = numbers_at(self.weight_addresses)
 
     @cached_property
     def weight_addresses(self) -> np.ndarray:
