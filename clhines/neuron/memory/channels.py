@@ -50,11 +50,11 @@ FUNCTION {p}inf(a, y, x) {{ {p}inf = a*{p}exp(y*x)/{p}sum(a, y, x) }}
 
 
 class Channel(NamedTuple):
-    """NMODL text of a channel with its tables, or the reason why it is not supported."""
+    """A KSChan as NMODL text, or the reason why it is not supported."""
 
     text: str
-    tables: dict[str, FunctionTable]
-    variables: dict[str, str]  # hoc's name by column name
+    tables: dict[str, FunctionTable]  # of rates, by FUNCTION_TABLE of the text
+    variables: dict[str, str]  # hoc's name of a variable by the name of its column
     refused: Sentence | None = None
 
 
@@ -146,7 +146,7 @@ class _Writer:
         return f"p*nrn_ghk(v, {ion}i, {ion}o, {z}){unit}"
 
     def _gates(self) -> list[str]:
-        """Return each gate's factor, except factors of 1."""
+        """Return the factor of each gate in the conductance, except factors of 1."""
         factors = list[str]()
         for gate in map(self._ks.gate, range(int(self._ks.ngate()))):
             first, power = int(gate.sindex()), int(gate.power())
@@ -157,13 +157,13 @@ class _Writer:
         return factors
 
     def _first(self) -> list[str]:
-        """Return the initial values of kinetic schemes: each gate is in its first state."""
+        """Return statements that put each gate of a kinetic scheme into its first state."""
         firsts = {int(self._ks.gate(k).sindex()) for k in range(int(self._ks.ngate()))}
         states = enumerate(self._names[self._hh :], self._hh)
         return [f"{name} = {int(k in firsts)}" for k, name in states]
 
     def _hh_lines(self) -> tuple[list[str], list[str]]:
-        """Return the lines that initialise the hh states, and the lines of a step."""
+        """Return the statements that initialise the hh states, and the ones that advance them."""
         p, start, step = self._p, list[str](), list[str]()
         for name, t in zip(self._names, self._of_hh, strict=False):
             a, b = self._function(t, 0), self._function(t, 1)
@@ -188,12 +188,12 @@ class _Writer:
         return reactions
 
     def _ligand(self, t: Hoc) -> tuple[str, str]:
-        """Return the ion and the concentration of a transition."""
+        """Return the ion and the concentration that drive a transition."""
         name = str(t.ligand())
         return name[:-1], name
 
     def _second(self, t: Hoc) -> str:
-        """Return the second function; NEURON computes both of a pair from the same coefficients."""
+        """Return a transition's second function; a pair (inf, tau) has one set of coefficients."""
         pair = (t.ftype(0), t.ftype(1)) == _PAIR
         return self._function(t, 0, _PAIR[1]) if pair else self._function(t, 1)
 
@@ -231,5 +231,5 @@ class _Writer:
 
 
 def _number(x: float) -> str:
-    """Return a number as NMODL with all its bits."""
+    """Return a number in NMODL, with all its digits."""
     return f"({float(x)!r})" if x < 0 else repr(float(x))

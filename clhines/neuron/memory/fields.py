@@ -1,8 +1,8 @@
 """The layout of NEURON's sections, nodes and mechanism data in memory.
 
-One section, whose contents NEURON's functions and Python show, gives the offset of each
-field. NEURON stores each variable of a mechanism in one array, its *column*, and each
-instance has a *row* in it, so that NumPy reads and sets all instances at once.
+The offset of each field is found in one section, because NEURON's functions and Python show what
+that section contains. NEURON stores each variable of a mechanism in one array, its *column*, and
+each instance has a *row* in it, so that NumPy reads and sets all instances at once.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ _COUNT = 0xFFFF  # mask: a section stores its number of nodes in 16 bits
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Word offsets in NEURON's objects (32-bit offsets: ``half``); *data* is a Prop."""
+    """Offsets of fields in NEURON's objects, in words (``half``: in 32 bits); *data* is a Prop."""
 
     parent: int  # section: its parent; -1 if all sections are roots
     count_half: int  # section: its number of nodes
     nodes: int  # section: address of its nodes
     parent_node: int  # section: node at which it starts
-    row: int  # node: what holds its row in columns
+    row: int  # node: address of its row number in columns
     rinv: int  # node: axial conductance to its parent, µS
     data: int  # node: its first mechanism data
     next: int  # data: the node's next data
     type_half: int  # data: number of the mechanism
-    row_of_data: int  # data: what holds its row in the mechanism's columns
+    row_of_data: int  # data: address of its row number in the mechanism's columns
     places: int  # data: its dparam slots (everything but variables)
     is_point: np.ndarray  # per mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return sections' node counts, nodes from the parent's end on, and start nodes."""
+        """Return sections' node counts, their nodes from the parent's end on, and parent nodes."""
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
         nodes = self._word(begin + 8 * np.arange(number.sum()), 0)
         return number, nodes, self._word(sections, self.parent_node)
 
     def parents_of(self, sections: np.ndarray) -> np.ndarray:
-        """(s,) int64: addresses of the sections' parents, 0 for a root."""
+        """Return the addresses of the sections' parents, (s,) int64; 0 for a root."""
         if self.parent < 0:
             return np.zeros(len(sections), np.int64)
         return self._word(sections, self.parent)
 
     def g_axial(self, nodes: np.ndarray) -> np.ndarray:
-        """(k,) float64, µS: axial conductances of nodes to their parents, as ``1 / seg.ri()``."""
+        """Return the axial conductances of nodes to their parents, ``1 / seg.ri()``, (k,), µS."""
         inverse = raw.numbers_at(nodes + 8 * self.rinv)
         ri = np.full(len(nodes), 1e30)  # MOhm, NEURON's value for no connection
         np.divide(1.0, inverse, out=ri, where=inverse != 0)
@@ -74,7 +74,7 @@ class Fields:
         return self._word(nodes, self.row)
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
-        """Return the mechanism data in some nodes: membranes and ions, or point processes."""
+        """Return the mechanism data in nodes: of density mechanisms and ions, or of `points`."""
         most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
         at, parts = np.arange(len(nodes), dtype=np.int32), []
@@ -94,7 +94,7 @@ class Fields:
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
-        """Return the data of point processes (C++ objects) in order, zeros for none."""
+        """Return the data of point processes (addresses of C++ objects); zeros if one has none."""
         _, node, data, owner = raw.gather(points, 4).astype(np.int64).T
         rows = np.zeros((len(points), 5), np.int64)
         has_data = data != 0
@@ -122,12 +122,12 @@ class Fields:
 
 
 class Data(NamedTuple):
-    """Mechanism data (Prop) in nodes, sorted by mechanism, then by node."""
+    """Columns of mechanism data (Prop) in nodes, sorted by mechanism, then by node."""
 
     node: np.ndarray  # index among the nodes
     depth: np.ndarray  # position in the node's list
     type_: np.ndarray  # number of the mechanism
-    row: np.ndarray  # address of its row
+    row: np.ndarray  # address of its row number
     places: np.ndarray  # address of its dparam slots
 
     def of(self, type_: int) -> Data:
@@ -141,7 +141,7 @@ class Data(NamedTuple):
 
 
 def find_fields(memory: NeuronMemory) -> Fields:
-    """Locate the fields in one section and one section with a parent; OSError on failure."""
+    """Find the offsets by one section, and by one section with a parent; OSError on failure."""
     try:
         return _fields_of_example(memory, all_sections()[0], _parent_word(memory))
     except (ValueError, IndexError):
@@ -217,7 +217,10 @@ def _fields_of_example(memory: NeuronMemory, section: Section, parent: int) -> F
 
 
 class DataColumns:
-    """Variables of all instances of one mechanism; `rows` are addresses, (k,) int64."""
+    """Read and set variables of all instances of one mechanism.
+
+    `things`: NEURON's objects for the instances; `rows`: addresses of row numbers, (k,) int64.
+    """
 
     def __init__(self, memory: NeuronMemory, things: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._things, self.rows = memory, things, rows
@@ -240,14 +243,14 @@ class DataColumns:
         return True
 
     def addresses(self, name: str, place: int | None) -> np.ndarray | None:
-        """(k,) int64: address of each instance's variable now; None if it is in no column."""
+        """Return the present address of each instance's variable, (k,) int64; None if unknown."""
         column_and_rows = self._find(name, place)
         if column_and_rows is None:
             return None
         return column_and_rows[0].ctypes.data + 8 * column_and_rows[1]
 
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return a column and the instances' indices in it, if hoc shows the same values."""
+        """Return a column and the instances' indices in it; None if hoc shows other values."""
         key = name, place
         if key not in self._places:
             self._places[key] = self._look_up(name, place)
@@ -279,6 +282,6 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return one of NEURON's columns, float64, up to the largest of some rows."""
+    """Return NEURON's column (float64) whose address is at `address`, up to row max(`number`)."""
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

@@ -1,7 +1,7 @@
-"""Read facts from NEURON's memory, by `ctypes`, that its interpreter does not show.
+"""Read what NEURON's interpreter does not show from its memory, by `ctypes`.
 
-The offset of a field is located by an example whose contents are set here, never assumed. If that
-fails, `NeuronMemory` raises an OSError.
+The offset of a field is never assumed: it is found in an object that is created here with known
+contents. If that fails, `NeuronMemory` raises an OSError.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _LISTS = 4  # words of NEURON's object with the lists of fixed-step recorders an
 
 
 class _VariableHandle(ctypes.Structure):
-    """NEURON's handle of a variable: its row, what holds that, its column, and more."""
+    """NEURON's handle of a variable: row, holder of the row, column, and more."""
 
     _fields_ = (("words", ctypes.c_uint64 * 8),)
 
 
 class NeuronMemory(Objects):
-    """Read NEURON's lists; raises an OSError if the library is not as expected."""
+    """Read NEURON's objects, lists and variables; OSError if the library is not as expected."""
 
     EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent", "HocEvent")
 
@@ -57,7 +57,10 @@ class NeuronMemory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Return a mechanism's columns by variable name, by moving a reference over them."""
+        """Return the columns of a mechanism by variable name; `reference` is to any variable of it.
+
+        The reference is moved from column to column: its text names the variable.
+        """
         at = raw.WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = raw.WORD.from_address(id(reference) + 8 * (self.reference + 3))
         first, own_shape, columns = at.value, shape.value, dict[str, int]()
@@ -80,7 +83,10 @@ class NeuronMemory(Objects):
         return columns
 
     def columns_of(self, thing: Hoc, ranges: Mapping[str, int]) -> dict[str, int]:
-        """Return the same by an owner of variables; `ranges` are their names and lengths."""
+        """Return the columns of a mechanism by variable name; empty if none is found.
+
+        `thing` is an instance, `ranges` holds the names and lengths of its variables.
+        """
         for name, size in ranges.items():
             try:
                 columns = self.columns(raw.ref(thing, name, size))
@@ -91,7 +97,7 @@ class NeuronMemory(Objects):
         return {}
 
     def columns_in(self, segment: Segment, type_: int) -> dict[str, int]:
-        """Return the same for a mechanism in a segment, even if hoc shows none of its variables."""
+        """Return the columns of mechanism `type_` in a segment, even if hoc shows no variable."""
         word = ctypes.c_void_p
         node_at = self.function("_Z10node_exactP7Sectiond", word, word, ctypes.c_double)
         data_at = self.function("_Z13nrn_mechanismiP4Node", word, ctypes.c_int, word)
@@ -102,14 +108,14 @@ class NeuronMemory(Objects):
             return self.columns(reference)
 
     def named(self, place: raw.Place) -> tuple[str, str]:
-        """Return mechanism and name of a variable that has a row; empty for other variables."""
+        """Return the mechanism and the name of a variable; both empty if it is in no column."""
         with self._pointing(place.row, place.column) as reference:
             match = _NAMED.match(repr(reference))
         return (match[1], match[2]) if match is not None else ("", "")
 
     @contextmanager
     def _pointing(self, row: int, column: int) -> Iterator[Hoc]:
-        """Yield a reference to a row of a column, valid until the end of the block."""
+        """Yield a reference that points to a row of a column until the end of the block."""
         reference = raw.ref(self._h, "t")
         words = [raw.WORD.from_address(id(reference) + 8 * (self.reference + k)) for k in (0, 2, 3)]
         kept = [word.value for word in words]
@@ -125,7 +131,7 @@ class NeuronMemory(Objects):
         return self.place(raw.ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
-        """Locate the variable's handle in a wrapped reference and in a recorder."""
+        """Find where Python's reference to a variable and a recorder keep the variable's handle."""
         h = self._h
         section = next(iter(all_sections()), None)
         if section is None:
@@ -156,11 +162,11 @@ class NeuronMemory(Objects):
 
     @property
     def transfers(self) -> bool:
-        """Whether `ParallelContext.setup_transfer` transfers voltages in every step."""
+        """Whether steps transfer voltages, as `ParallelContext.setup_transfer` asks."""
         return bool(raw.WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as a step does, through a hoc method, because it may throw in C++."""
+        """Transfer voltages as a step does, called by a hoc method that catches C++ exceptions."""
         sources = raw.WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()
@@ -190,7 +196,7 @@ class NeuronMemory(Objects):
     # -- mechanisms -----------------------------------------------------------------------
 
     def order(self) -> list[int]:
-        """Return the mechanism types in NEURON's calling order."""
+        """Return the numbers of all mechanisms in the order in which NEURON calls them."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = raw.WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
@@ -200,23 +206,23 @@ class NeuronMemory(Objects):
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
 
     def num_places(self, type_: int) -> int:
-        """Return the number of dparam slots per instance."""
+        """Return the number of dparam slots of an instance of mechanism `type_`."""
         sizes = raw.words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 
     def has_order(self, order: float, dt: float) -> bool:
-        """Whether NEURON's steps have this order (`secondorder`), as it sets them for dt."""
+        """Whether NEURON's steps of `dt` ms have this `secondorder`, or are still to be set up."""
         _, step, factor = self.clock()
         never = step != dt or not dt or not factor  # it will set them, or has not yet
         return never or factor == _factor(order, dt)
 
     def clock(self) -> ctypes.Array[ctypes.c_double]:
-        """Return NEURON's thread time, its dt, and the capacitance `_factor` of both."""
+        """Return NEURON's thread time (ms), the thread's dt (ms), and its `_factor`."""
         return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
 
 
 class VectorLists:
-    """Vectors, and NEURON's lists of recorders and players."""
+    """All Vectors, and NEURON's lists of Vectors that record and play."""
 
     def __init__(self, h: Hoc, memory: NeuronMemory) -> None:
         self._h, self._memory = h, memory
@@ -230,7 +236,7 @@ class VectorLists:
         return raw.vector_at(self._list())
 
     def acting(self) -> list[int]:
-        """Return active recorders and players; others wait for h.finitialize()."""
+        """Return the active recorders and players; all others wait for ``h.finitialize()``."""
         entries = self.entries()
         listed, acting = {*entries}, set[int]()
         for word in raw.words_at(self._memory.variable("net_cvode_instance"), _LISTS):
@@ -259,7 +265,10 @@ class VectorLists:
         return plays
 
     def play_words(self) -> np.ndarray:
-        """(n, 17) uint64: addresses and words of recorders and players, positions masked."""
+        """Return addresses and words of active recorders and players, without their positions.
+
+        (n, 17) uint64; a position changes during a run.
+        """
         address = np.array(self.acting(), np.int64)
         words = raw.gather(address, 16)
         kept = np.array([self._play_masks.get(int(t), _ALL) for t in words[:, 0]]).reshape(-1, 16)
@@ -272,11 +281,11 @@ class VectorLists:
         return dict(zip(addresses.tolist(), vectors, strict=True))
 
     def data(self, address: int) -> np.ndarray:
-        """(n,) uint64: a Vector's numbers, by the address of its C++ object."""
+        """Return the bits of a Vector's numbers, (n,) uint64, by the address of its C++ object."""
         return np.array(raw.vector_at(self.words_of(address)), np.uint64)
 
     def words_of(self, address: int) -> int:
-        """Return where a Vector stores the begin and end of its numbers."""
+        """Return the address of the two words with begin and end of a Vector's numbers."""
         if not self._vector_word:
             vector = self._h.Vector(1)
             begin = self._memory.place(raw.ref(vector, "x")[0]).column
@@ -285,5 +294,5 @@ class VectorLists:
 
 
 def _factor(order: float, dt: float) -> float:
-    """Return NEURON's factor of capacitances, 1/ms."""
+    """Return the factor of capacitances in NEURON's equations of a step, 1/ms."""
     return (2.0 if order else 1.0) / dt

@@ -21,9 +21,9 @@ class _Handle(ctypes.Structure):
 
 
 class Objects(Library):
-    """Addresses of hoc objects and variables; base of `NeuronMemory`, which finds `reference`."""
+    """Find addresses of hoc objects and variables; base class of `NeuronMemory`."""
 
-    reference: int
+    reference: int  # word of the handle in Python's reference to a variable
 
     @staticmethod
     def object_of(thing: Hoc) -> int:
@@ -31,12 +31,12 @@ class Objects(Library):
 
     @staticmethod
     def objects_of(things: Sequence[Hoc]) -> np.ndarray:
-        """(n,) int64: addresses of hoc objects, or of sections."""
+        """Return the addresses of hoc objects or sections, (n,) int64."""
         return gather(np.fromiter(map(id, things), np.int64, len(things)), 3)[:, 2].astype(np.int64)
 
     @staticmethod
     def insides_of(objects: np.ndarray) -> np.ndarray:
-        """(n,) int64: addresses of the C++ objects behind hoc objects (given by address)."""
+        """Return the addresses of the C++ objects behind hoc objects, (n,) int64."""
         return gather(objects, 2)[:, 1].astype(np.int64)
 
     def object_address(self, thing: Hoc) -> int:
@@ -67,7 +67,7 @@ class Objects(Library):
         return float(self.number(place).value)
 
     def number(self, place: Place) -> ctypes.c_double:
-        """Return the number at a place, valid until NEURON moves it."""
+        """Return the number at a place; it is valid until NEURON moves its column."""
         at = place.column
         if place.row:
             entry = self.row(place) * place.size + place.place
@@ -83,7 +83,7 @@ class Objects(Library):
 
 
 class PointProcesses:
-    """The data (Prop) of point processes, addressed by their C++ objects."""
+    """Find data of point processes by the address `point` of the C++ object."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -96,7 +96,7 @@ class PointProcesses:
         return data
 
     def fields_of(self, point: int) -> list[int]:
-        """Return the addresses of a point process's variables, in its file's order."""
+        """Return the addresses of a point process's variables in the order of its .mod file."""
         data = self._property(point)
         pointer, whole = ctypes.c_void_p, ctypes.c_int
         count = self._library.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)
@@ -105,19 +105,19 @@ class PointProcesses:
         return [field(data, k, 0) for k in range(count(data))]
 
     def slots_of(self, point: int) -> tuple[int, int, int]:
-        """Return address, width in bytes and number of dparam slots; slot 1 holds the point."""
+        """Return address, width in bytes and number of a point process's dparam slots."""
         data = self._property(point)
         places, kind, sizes = self._of_property
         size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value
         begin = words_at(places(data), 1)[0]
-        words = words_at(begin, 4 * size) if size > 1 else []
+        words = words_at(begin, 4 * size) if size > 1 else []  # slot 1 holds `point`
         if words.count(point) != 1 or words.index(point) < 3:
             raise OSError("the places of a point process are not as expected")
         return begin, 8 * (words.index(point) - POINTER), size
 
     @cached_property
     def _of_property(self) -> tuple[Any, Any, int]:
-        """NEURON's functions for the slots and the type of a Prop, and its slot counts."""
+        """NEURON's functions that return a Prop's slots and type, and the table of slot counts."""
         pointer = ctypes.c_void_p
         places = self._library.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
         kind = self._library.function("_Z23_nrn_mechanism_get_typeP4Prop", ctypes.c_int, pointer)

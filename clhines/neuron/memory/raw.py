@@ -1,4 +1,4 @@
-"""Words of memory, and the records that `memory` reads from them."""
+"""Read and write words (64 bits) of memory, and records for what they mean in NEURON."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def ref(thing: object, name: str, size: int = 1) -> Hoc:
 
 
 class Place(NamedTuple):
-    """Address of a variable: its column, where its row number is, and its index if an array."""
+    """Address of a variable in NEURON's memory."""
 
-    column: int
-    row: int
-    place: int
-    size: int = 1
+    column: int  # address of the word with its column's address; of the variable if `row` is 0
+    row: int  # address of its row number; 0 if it is in no column
+    place: int  # index in an array
+    size: int = 1  # length of the array
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class PlayEntry:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of events (PreSyn): the place of a variable, or None if an object sends events."""
+    """A source of events (PreSyn): a variable with a threshold, or an object that sends events."""
 
     address: int
-    place: Place | None
+    place: Place | None  # of the variable
     object: int  # address of the sending hoc object
     times: int  # address of the Vector that records times, 0 for none
     numbers: int  # address of the Vector that records numbers, 0 for none
@@ -76,12 +76,12 @@ class QueueEvent(NamedTuple):
 
     @property
     def has_statement(self) -> bool:
-        """Whether an event, neither NetCon nor self event, runs hoc or Python code."""
+        """Whether an event runs hoc or Python code."""
         return self.what in ("HocEvent", "other") and bool(words_at(self.address, 2)[1])
 
     @property
     def is_between_steps(self) -> bool:
-        """Whether its code runs at the end of a step, as it belongs to no point process."""
+        """Whether an event's code runs at the end of a step: it belongs to no point process."""
         return self.what == "HocEvent" and not words_at(self.address, 3)[2]
 
 
@@ -95,7 +95,7 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
 
 
 class _WordView:
-    """A run of words at every word, as a NumPy array that reads only what is indexed."""
+    """Memory for NumPy: item k is the `width` words from word k on; only used items are read."""
 
     def __init__(self, address: int, count: int, width: int) -> None:
         self.__array_interface__ = {
@@ -105,7 +105,7 @@ class _WordView:
 
 
 def gather(addresses: np.ndarray, count: int = 1) -> np.ndarray:
-    """(n, count) uint64: `count` words at each address; no address may be 0."""
+    """Return `count` words at each address, (n, count) uint64; no address may be 0."""
     runs, at = _words(addresses, count)
     return runs[at].view(np.uint64).reshape(-1, count)
 
@@ -151,9 +151,9 @@ def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run_in(words: list[int], wanted: list[int]) -> int:
-    """Return the index at which a run of words occurs first; ValueError if it does not.
+    """Return the index at which `wanted` first occurs in `words`; ValueError if it does not.
 
-    Words beyond the end of an object may belong to an earlier one: the first are the object's.
+    `words` may go beyond the end of an object, so only the first occurrence is the object's.
 
     >>> run_in([7, 1, 2, 3, 1, 2], [1, 2])
     1
@@ -177,9 +177,9 @@ def vector_at(address: int) -> list[int]:
 
 
 def word_behind(word: int) -> int:
-    """Return the word at an address that a word may be, or the word itself where it is none.
+    """Return the word at address `word`, or `word` itself if it is no readable address.
 
-    Linux is asked for each word, which is quicker than a list of all addresses (`Readable`).
+    Reading through Linux's /proc is quicker than listing all readable addresses (`Readable`).
     """
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
@@ -190,7 +190,10 @@ def word_behind(word: int) -> int:
 
 
 class Readable:
-    """Addresses from which `room` bytes can be read, by Linux's memory maps; none elsewhere."""
+    """Addresses from which `room` bytes can be read, by Linux's memory maps.
+
+    On other systems it is empty.
+    """
 
     def __init__(self, room: int) -> None:
         self._room = room

@@ -1,4 +1,4 @@
-"""Replace functions of hoc in NEURON's tables."""
+"""Replace hoc's functions by Python functions in NEURON's tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _suspended_in_runs: list[Redirect] = []
 
 
 class HocArguments:
-    """Arguments and result of the function that hoc is calling."""
+    """Arguments and result of a hoc function, for the Python function that hoc calls instead."""
 
     def __init__(self, library: Library) -> None:
         number = ctypes.POINTER(ctypes.c_double)
@@ -46,9 +46,10 @@ class HocArguments:
 
 
 class Redirect:
-    """Make hoc call `function`, which must not raise, in place of its own while `is_on`.
+    """Make hoc call the Python function `function` in place of its own while `is_on`.
 
-    `at` is where hoc finds the function's address; `prototype` is its C type.
+    `function` must not raise. `at` is the word in which hoc finds the function's address;
+    `prototype` is the function's C type.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ def interpreter() -> Hoc:
 
 
 def load_stdrun(h: Hoc) -> None:
-    """Load stdrun.hoc and return to this folder, which NEURON cannot if its path has ``$(``."""
+    """Load stdrun.hoc; stay in this folder, which NEURON leaves if the path contains ``$(``."""
     folder = os.getcwd()
     try:
         h.load_file("stdrun.hoc")
@@ -57,7 +57,7 @@ def load_stdrun(h: Hoc) -> None:
 
 
 def as_flag(name: str) -> bool:
-    """Return whether an environment variable is 1; otherwise it must be 0, empty or unset."""
+    """Return whether an environment variable is 1; InputError unless it is 1, 0, empty or unset."""
     value = os.environ.get(name, "")
     if value not in ("", "0", "1"):
         raise InputError(f"{name} is {shown(value)}; expected 1 or 0")
@@ -73,7 +73,7 @@ def all_sections() -> list[Section]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause Python's garbage collector, which would search the millions of objects of a model."""
+    """Pause Python's garbage collector: each of its searches visits all objects of a model."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -94,7 +94,7 @@ class MemoryRange(NamedTuple):
 
 
 def memory_ranges() -> Iterator[MemoryRange]:
-    """Yield all ranges, in ascending order; none on systems other than Linux."""
+    """Yield this process's ranges of addresses, ascending; none on systems other than Linux."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             for line in maps:

@@ -56,7 +56,7 @@ class EventSources:
         )  # fmt: skip
 
     def words(self) -> np.ndarray:
-        """(s, 11) uint64: addresses of all sources, and the words that define them."""
+        """Return, for each source, its address and the words that define it, (s, 13) uint64."""
         f, address, chosen = self._fields, *self._chosen()
         rank = f["rank"]
         words = gather(address, max(*chosen, rank + f["odd"] // 2 + 1) + 1)
@@ -64,7 +64,7 @@ class EventSources:
         return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
 
     def _chosen(self) -> tuple[np.ndarray, list[int]]:
-        """Return the addresses of all sources, (s,) int64, and the words to compare."""
+        """Return the addresses of all sources, (s,) int64, and which of their words define them."""
         list_, f = self._list(), self._fields
         first = f["place"]
         words = [*range(first, first + 5), f["times"], f["times"] + 1, f["rank"], f["threshold"]]
@@ -74,7 +74,7 @@ class EventSources:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)
 
     def recording(self, address: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
-        """Return the two words with the addresses of a source's Vectors, 0 for none."""
+        """Return the words with the addresses of a source's Vectors of times and numbers, or 0."""
         at = address + 8 * self._fields["times"]
         return WORD.from_address(at), WORD.from_address(at + 8)
 
@@ -105,7 +105,10 @@ class EventSources:
         return columns
 
     def _active_byte(self, thing: Hoc) -> int:
-        """Return the byte of a NetCon that says whether it is active, from one with a target."""
+        """Return the offset, in a NetCon, of the byte that says whether it is active.
+
+        `thing`: a NetCon with a target.
+        """
         was = bool(thing.active())
         both = []
         for active in (not was, was):
@@ -126,7 +129,7 @@ class EventSources:
             raise OSError(f"{thing} is not as expected")
 
     def _calibrate(self) -> None:
-        """Locate a source's variable, threshold and Vectors."""
+        """Find the offsets of variable, threshold and Vectors in a source, by a new NetCon."""
         h = self._h
         reference, netcon, source = self._new_source()
         times, numbers = h.Vector(), h.Vector()
@@ -169,6 +172,6 @@ class EventSources:
         raise OSError("each voltage is a source")
 
     def above(self, source: int) -> ctypes.c_bool:
-        """Whether a source is above its threshold, as a byte to read or set."""
+        """Return the byte, to read or to set, that says whether a source is above its threshold."""
         at = source + 8 * (self._fields["threshold"] - 4)  # in front of the vector of NetCons
         return ctypes.c_bool.from_address(at)

@@ -1,7 +1,8 @@
-"""Instances' random streams (Random123), read from and written to NEURON.
+"""Read and write random streams (Random123) of mechanisms' instances in NEURON.
 
-Python shows the counters of a RANDOM variable. A POINTER that VERBATIM draws from holds the address
-of a stream or of a hoc Random: its counter, the four words drawn with it, and the next one's index.
+Python shows the counter of a RANDOM variable. A POINTER that VERBATIM draws from holds the address
+of a stream or of a hoc Random. A stream has five words: its counter (two), the four 32-bit numbers
+that the counter yields (two), and which of these numbers comes next.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _STATE = 2  # word of a RANDOM variable's C++ object: address of its stream
 
 @dataclass(frozen=True, eq=False)
 class RandomVariable:
-    """Streams of a RANDOM variable."""
+    """The streams of a RANDOM variable, one per instance."""
 
     memory: NeuronMemory
     owner: str
@@ -39,13 +40,13 @@ class RandomVariable:
         return np.array(ids).astype(np.uint32).reshape(-1, 3)
 
     def drawn(self) -> np.ndarray:
-        """(k,) int64: how many numbers each stream has drawn."""
+        """Return how many numbers each stream has drawn, (k,) int64."""
         return np.array([stream.get_seq() for stream in self._each()]).astype(np.int64)
 
     def check(self) -> None:
-        """Raise a RejectedError if drawn words belong to other ids or another global index.
+        """Raise a RejectedError if a stream's numbers are not the ones that its counter yields.
 
-        The words are read, not drawn, because drawing would produce the next four.
+        This happens if ids or the global index were set after NEURON computed the numbers.
         """
         streams = self._each()
         inside = self.memory.insides_of(self.memory.objects_of(streams))
@@ -62,7 +63,7 @@ class RandomVariable:
             stream.set_seq(count)
 
     def distribution(self) -> np.ndarray:
-        """(k, 3) float64: low, width and mean of ``low + width*u - mean*log(u)``."""
+        """Return low, width, mean of ``low + width*u - mean*log(u)``, (k, 3) float64."""
         return np.tile([0.0, 1.0, 0.0], (len(self.things), 1))
 
     def _each(self) -> list[Hoc]:
@@ -70,9 +71,10 @@ class RandomVariable:
 
 
 class PointerStreams:
-    """Streams of a POINTER; `pointers` are the addresses in it, 0 for none.
+    """The streams to which a mechanism's POINTER points, one per instance.
 
-    Raises a RejectedError if an instance has no stream, unless instances may `lack` one.
+    `pointers`: the address that each instance's POINTER holds, 0 for none. RejectedError if an
+    instance has no stream, unless `lack` allows it.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class PointerStreams:
         return self._of_all(_drawn(gather(self._at, _STREAM_WORDS)))
 
     def _of_all(self, values: np.ndarray) -> np.ndarray:
-        """Return values for all instances, 0 for those without a stream."""
+        """Return rows for all instances from rows for instances with a stream; others are 0."""
         rows = np.zeros((len(self._has_stream), *values.shape[1:]), values.dtype)
         rows[self._has_stream] = values
         return rows
@@ -134,14 +136,14 @@ class PointerStreams:
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
 
     def distribution(self) -> np.ndarray:
-        """(k, 4) float64: low, width and mean as above, and 1 if there is a stream."""
+        """Return low, width, mean as `RandomVariable`, and whether there is a stream, (k, 4)."""
         return np.column_stack([self._of_all(self._distribution), self._has_stream])
 
     def _counters(self) -> np.ndarray:
         return _halves(gather(self._at, 2))
 
     def _of_random(self, memory: NeuronMemory, h: Hoc, indices: np.ndarray) -> np.ndarray:
-        """Return the stream addresses of hoc Randoms; store their distributions."""
+        """Return the addresses of the streams of hoc Randoms, and store their distributions."""
         generator, numbers, kind = gather(self._at[indices], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
             raise rejection(self._owner, "neuron.random-generator", name=self._name)
@@ -163,7 +165,7 @@ class PointerStreams:
         return gather(generator + 8)[:, 0].astype(np.int64)
 
     def _distribution_words(self, random: int, *values: float) -> list[int]:
-        """Return a Random distribution's first word, and the offsets of some numbers."""
+        """Return the first word of a Random's distribution, and the offset of each value in it."""
         words = words_at(words_at(random, 2)[1], _DISTRIBUTION_WORDS)
         bits = np.array(values).view(np.uint64).tolist()
         if not all(bit in words for bit in bits):
@@ -172,7 +174,7 @@ class PointerStreams:
 
 
 class Generator:
-    """NEURON's shared generator (scop_random and others), of the one instance that draws."""
+    """NEURON's shared generator (scop_random and others), from which one instance draws."""
 
     def __init__(self, memory: NeuronMemory, h: Hoc, owner: str, count: int) -> None:
         self._owner, self._h, self._count = owner, h, count
@@ -186,7 +188,7 @@ class Generator:
         return np.zeros((self._count, 3))
 
     def drawn(self) -> np.ndarray:
-        """(1,) int64: its state less 1, without advancing it; see `scop`."""
+        """Return the generator's state less 1, (1,) int64 (see `scop`), without advancing it."""
         state = round(self._next() * scop.MOST)
         before = (state - scop.TERM) * pow(scop.FACTOR, -1, scop.MOST + 1) & scop.MOST
         self._set(before)
@@ -208,7 +210,7 @@ def _halves(words: np.ndarray) -> np.ndarray:
 
 
 def _turn(counter: np.ndarray, index: int) -> np.ndarray:
-    """Return the four words that a counter yields."""
+    """Return the four 32-bit numbers that each counter yields."""
     return philox(counter.T, (np.uint32(index), np.uint32(0))).T
 
 
@@ -217,16 +219,16 @@ def _ids(counter: np.ndarray) -> np.ndarray:
 
 
 def _drawn(words: np.ndarray) -> np.ndarray:
-    """Return how many numbers streams have drawn, from their words in memory."""
+    """Return how many numbers streams with these words have drawn."""
     return _halves(words[:, :1])[:, 0].astype(np.int64) * 4 + _next(words)
 
 
 def _next(words: np.ndarray) -> np.ndarray:
-    """Return which of a counter's four words comes next."""
+    """Return which of its four numbers each stream draws next."""
     return words[:, 4].astype(np.int64) & 255
 
 
 def _in_turn(words: np.ndarray, index: int) -> bool:
-    """Return whether all streams' stored words belong to their present counters."""
+    """Return whether all streams hold the numbers that their counters yield."""
     same = np.array_equal(_halves(words[:, 2:4]), _turn(_halves(words[:, :2]), index))
     return same and bool((_next(words) <= 3).all())

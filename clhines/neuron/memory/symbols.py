@@ -1,4 +1,4 @@
-"""Symbols of NEURON's library, and hoc's functions, procedures and templates."""
+"""Find symbols of NEURON's library, and hoc's functions, procedures and templates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Library:
             raise OSError(str(error)) from None
 
     def function(self, name: str, result: Any, *arguments: Any) -> Any:
-        """Return a C function with the ctypes of its result and arguments."""
+        """Return a C function of the library; `result` and `arguments` are its ctypes."""
         if name not in self._functions:
             function = self._functions[name] = self.symbol(name)
             function.argtypes, function.restype = arguments, result
@@ -50,12 +50,12 @@ class Library:
         return WORD.from_address(self.address(name)).value
 
     def table_of_class(self, name: str) -> int:
-        """Return the first word of a C++ class's objects: its virtual table's address."""
+        """Return the address of a C++ class's virtual table, the first word of its objects."""
         return self.address(f"_ZTV{len(name)}{name}") + 16
 
     @contextmanager
     def printed(self) -> Iterator[list[str]]:
-        """Collect what NEURON prints, in parts, instead of printing it."""
+        """Collect the pieces of text that NEURON would print."""
         lines = list[str]()
 
         def take(_: int, text: bytes) -> int:
@@ -72,30 +72,30 @@ class Library:
 
 
 class HocSymbols(Library):
-    """Hoc's symbols."""
+    """Find hoc's symbols; OSError if one is missing."""
 
     def template(self, name: str) -> int:
         return words_at(self.known_symbol(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
-        """Return the word with the address of a method, after checking an example."""
+        """Return the word in which hoc finds the address of a method of a class."""
         self.built_in("fadvance")
         symbol = self.symbol_in(name, words_at(self.template(template), 2)[1])
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def built_in(self, name: str) -> ctypes.c_uint64:
-        """Return the word with the address of a built-in function, after checking that address."""
+        """Return the word in which hoc finds the address of a built-in function, and check it."""
         word = self.function_of_hoc(name)
         if word.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
         return word
 
     def function_of_hoc(self, name: str) -> ctypes.c_uint64:
-        """Return the word with the address of a hoc function."""
+        """Return the word in which hoc finds the address of a function."""
         return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether two hoc procedures have the same code, apart from objects resolved in a run."""
+        """Whether a hoc procedure has an example's code; 0 in the example matches any word."""
         kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
@@ -105,7 +105,7 @@ class HocSymbols(Library):
         return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
-        """Return the code of a hoc procedure, equal for procedures with the same text."""
+        """Return the code of a hoc procedure without addresses that differ for equal texts."""
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
         meaning = dict[int, object]()
@@ -140,14 +140,14 @@ class HocSymbols(Library):
             here.value = kept
 
     def symbol_in(self, name: str, symbols: int = 0) -> int:
-        """Return the address of a symbol in a list of names (default: top level)."""
+        """Return the address of a symbol in a hoc list of symbols (default: top level)."""
         symbols = symbols or self.variable("hoc_top_level_symlist")
         name_and_list = ctypes.c_char_p, ctypes.c_void_p
         find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
         return self._there(name, find(name.encode(), symbols))
 
     def known_symbol(self, name: str) -> int:
-        """Return the address of a symbol, built in or not."""
+        """Return the address of a symbol that hoc knows, built in or defined by a script."""
         look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
         return self._there(name, look(name.encode()))
 
@@ -158,7 +158,7 @@ class HocSymbols(Library):
         return int(symbol)
 
     def class_of(self, name: str) -> int:
-        """Return the kind of a variable, by its symbol; 0 for variables created in hoc."""
+        """Return NEURON's number for the kind of a variable; 0 if a hoc statement created it."""
         return words_at(self.known_symbol(name), 2)[1] >> 16 & 0xFFFF
 
 
@@ -166,7 +166,7 @@ class HocSymbols(Library):
 
 
 def standard(h: Hoc, name: str) -> str:
-    """Return a procedure's text in stdrun.hoc; empty if there is none."""
+    """Return the text of a procedure in stdrun.hoc; empty if it is not there."""
     text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     procedure = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
     return procedure[0] if procedure else ""

@@ -1,7 +1,7 @@
 """Read static variables of mechanism libraries: FUNCTION_TABLEs, filled TABLEs, file-level LOCALs.
 
-Only the libraries' ELF symbols name them. Each FUNCTION_TABLE is read as knots and values, some of
-which are compared with hoc's function. TABLEs are read with the DEPEND values at their filling.
+Only the libraries' ELF symbols name them. A FUNCTION_TABLE is read as knots and values, and some of
+its values are compared with hoc's function.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ _SAMPLES = 8
 
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
-    """Return the table of a FUNCTION_TABLE; None if it has none or too large a one."""
+    """Return the table of a FUNCTION_TABLE with `count` arguments; None if it has none, or > 8000.
+
+    `call` is hoc's function, with which the table is compared.
+    """
     wanted = _mangled(f"_ptable_{name}")
     tables = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
     return next((t for t in tables if t is not None and _is_of(t, call)), None)
 
 
 def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
-    """(rows, columns): a mechanism's TABLE as NEURON filled it; None if it is not found.
+    """Return the values of a mechanism's TABLE as NEURON filled it; None if they are not found.
 
-    Columns are named as C variables: `COLUMN`, or ``COLUMN.0`` for an array element.
+    (rows, columns) float64. A column is a C variable, or ``NAME.0`` for an element of an array.
     """
     parts = [column.partition(".") for column in columns]
     readable, columns_read = Readable(8), []
@@ -53,7 +56,7 @@ def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray |
 
 
 def depended(mechanism: int, block: str) -> dict[str, float] | None:
-    """Return the DEPEND values with which NEURON filled a TABLE; None if it is not filled."""
+    """Return the DEPEND values with which NEURON filled a block's TABLE; None if it is unfilled."""
     made, saved = _kept_at(mechanism, block)
     if not made or any(ctypes.c_int.from_address(at).value for at in made):
         return None
@@ -62,7 +65,7 @@ def depended(mechanism: int, block: str) -> dict[str, float] | None:
 
 @cache
 def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
-    """Return the addresses of a TABLE's refill flags and last DEPEND values."""
+    """Return the addresses of a TABLE's flags (fill it again), and of its last DEPEND values."""
     name = f"_check_{block}"
     begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():
@@ -100,7 +103,7 @@ def _mangled(name: str) -> bytes:
 
 
 def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
-    """Yield each mechanism library's base address with the variables of a C++ file."""
+    """Yield the variables of each C++ file with mechanisms, and its library's base address."""
     for part in memory_ranges():
         if part.offset == 0 and ("nrnmech" in part.file or part.file.endswith("special")):
             yield from ((part.begin, file) for file in _symbols(part.file))
@@ -108,7 +111,7 @@ def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
 
 @cache
 def _symbols(path: str) -> list[dict[bytes, int]]:
-    """Return the symbol values in a 64-bit ELF file by name, for each C++ file."""
+    """Return offsets of static variables in a 64-bit ELF file, by name, for each C++ file."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -163,7 +166,7 @@ def _numbers(address: int, count: int) -> tuple[float, ...]:
 
 
 def _is_of(table: FunctionTable, call: Callable[..., float]) -> bool:
-    """Whether hoc's function agrees with a table at some of its knots."""
+    """Whether hoc's function `call` agrees with a table at some of its knots."""
     for k in np.unique(np.linspace(0, len(table.values) - 1, _SAMPLES).astype(int)).tolist():
         index = np.unravel_index(k, [len(axis) for axis in table.axes])
         x = [axis[j] for axis, j in zip(table.axes, index, strict=True)]

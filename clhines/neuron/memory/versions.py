@@ -1,9 +1,9 @@
 """Self-tests of NEURON versions: private memory is read only after the exact version passed.
 
-There are two self-tests. `switch.selftest` tests the hooks that the switch needs before it decides
-a call; it takes half a second. `selftest` tests these and everything that is read of a model. The
-first use of a version runs them in a separate process, which may crash. The default device is
-tested at the same time. Results are kept in clhines' cache folder.
+There are two self-tests. `switch.selftest` takes half a second: it tests the hooks that the switch
+needs before it decides who takes a call. `selftest` tests the hooks and everything that is read
+from a model. The first use of a version runs a self-test in a separate process, which may crash.
+The default device is tested at the same time. Results are kept in clhines' cache folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def supported(test: str = "neuron") -> Hoc:
     Parameters
     ----------
     test : {"neuron", "hooks"}
-        All that a model needs, or the hooks alone.
+        The self-test of everything that a model needs, or of the switch's hooks alone.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _result(key: dict[str, object], version: str, test: str) -> str:
 
 
 def _tested(version: str, test: str) -> str:
-    """Run the self-test; return the fault, empty if none. InputError: it did not run."""
+    """Run a self-test and return the fault, empty if none; InputError if it did not run."""
     import signal  # imported here, as these three take longer than the rest of the module
     import subprocess
     import tempfile
@@ -122,7 +122,7 @@ def _tested(version: str, test: str) -> str:
 
 
 def child_command(module: str) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment of a process (no MPI rank) that calls a module's `main`."""
+    """Return command and environment of a process, no MPI rank, that calls `main` of a module."""
     path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
     environment[ANY] = os.environ.get(ANY, "")
@@ -130,7 +130,7 @@ def child_command(module: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _key(h: Hoc, version: str) -> dict[str, object]:
-    """Return everything that a result depends on."""
+    """Return everything on which a self-test's result depends."""
     return {
         "neuron": version,
         "machine": f"{platform.system()} {h.nrnversion(8)}",
@@ -140,7 +140,7 @@ def _key(h: Hoc, version: str) -> dict[str, object]:
 
 
 def report(find_wrong: Callable[[], str]) -> None:
-    """Print the fault that a test in this process finds, for the process that started it."""
+    """Print the fault that `find_wrong` returns, in a line for the process that started this."""
     try:
         wrong = find_wrong()
     except Exception as error:  # any error of a version is a result
