@@ -101,13 +101,9 @@ class Fields:
         if (raw.gather(owner[has_data], 2)[:, 1].astype(np.int64) != points[has_data]).any():
             raise OSError("a point process is not as expected")
         at = data[has_data]
-        columns = (
-            node[has_data],
-            node[has_data] * 0,
-            self._half(at, self.type_half),
-            *self._places(at),
-        )
-        rows[has_data] = np.column_stack(columns)
+        row, places = (self._word(at, k) for k in (self.row_of_data, self.places))
+        nodes, type_ = node[has_data], self._half(at, self.type_half)
+        rows[has_data] = np.column_stack((nodes, 0 * nodes, type_, row, places))
         return Data(*rows.T)
 
     @staticmethod
@@ -116,9 +112,6 @@ class Fields:
 
     def _half(self, addresses: np.ndarray, place: int) -> np.ndarray:
         return (self._word(addresses, place // 2) >> (32 * (place % 2))) & _COUNT
-
-    def _places(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._word(data, self.row_of_data), self._word(data, self.places)
 
 
 class Data(NamedTuple):
@@ -144,7 +137,7 @@ def find_fields(memory: NeuronMemory) -> Fields:
     """Find the offsets by one section, and by one section with a parent; OSError on failure."""
     try:
         return _fields_of_example(memory, all_sections()[0], _parent_word(memory))
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, StopIteration):
         raise OSError("sections are not as expected") from None
 
 
@@ -161,12 +154,6 @@ def _nodes_of(node_at: Callable[[float], int], nseg: int, far: float) -> list[in
     """Return a section's nodes from its parent's end to the `far` end, 0 or 1."""
     nodes = [node_at((k + 0.5) / nseg) for k in range(nseg)]
     return [*(nodes if far else nodes[::-1]), node_at(far)]
-
-
-def _first(places: Iterable[int]) -> int:
-    for place in places:
-        return place
-    raise ValueError
 
 
 def _only(places: Iterable[int]) -> int:
@@ -186,7 +173,7 @@ def _fields_of_example(memory: NeuronMemory, section: Section, parent: int) -> F
     nodes = _nodes_of(partial(node_at, address), nseg, far)
     words, readable = raw.words_at(address, _SECTION), raw.Readable(8 * (nseg + 1))
     likely = (k for k, w in enumerate(words) if readable.likely(w))
-    at_nodes = _first(k for k in likely if raw.words_at(words[k], nseg + 1) == nodes)
+    at_nodes = next(k for k in likely if raw.words_at(words[k], nseg + 1) == nodes)
     counts = [half & _COUNT for half in raw.halves(words)]
     node, segment = nodes[0], next(iter(section)) if far else list(section)[-1]
     of_node = raw.words_at(node, _NODE)
@@ -209,7 +196,7 @@ def _fields_of_example(memory: NeuronMemory, section: Section, parent: int) -> F
         rinv=_only(k for k, w in enumerate(of_node) if abs(int(w) - int(ri)) <= 1),
         data=_only(k for k, w in enumerate(of_node) if w in addresses),
         next=_only(k for k in range(_DATA) if any(words[k] in addresses for words in following)),
-        type_half=_first(k for k, kind in enumerate(zip(*kinds, strict=True)) if kind == every),
+        type_half=next(k for k, kind in enumerate(zip(*kinds, strict=True)) if kind == every),
         row_of_data=row_of_data,
         places=offset // 8,
         is_point=memory.are_points(),

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from clhines.neuron.memory import raw
-from clhines.neuron.memory.objects import Objects, PointProcesses
+from clhines.neuron.memory.objects import Handle, Objects, PointProcesses
 from clhines.neuron.memory.session import Hoc, Segment, all_sections
 from clhines.neuron.memory.symbols import HocSymbols
 
@@ -35,12 +35,6 @@ _SCALAR, _BUILT_IN = 5, 2  # name_declared() of hoc's scalars; symbol type of NE
 _INDEX = 11  # word of "VecPlayStep" with its position
 _ALL = np.ones(16, np.uint64)
 _LISTS = 4  # words of NEURON's object with the lists of fixed-step recorders and players
-
-
-class _VariableHandle(ctypes.Structure):
-    """NEURON's handle of a variable: row, holder of the row, column, and more."""
-
-    _fields_ = (("words", ctypes.c_uint64 * 8),)
 
 
 class NeuronMemory(Objects):
@@ -101,7 +95,7 @@ class NeuronMemory(Objects):
         word = ctypes.c_void_p
         node_at = self.function("_Z10node_exactP7Sectiond", word, word, ctypes.c_double)
         data_at = self.function("_Z13nrn_mechanismiP4Node", word, ctypes.c_int, word)
-        first = self.function(_FIRST, _VariableHandle, word, ctypes.c_int64)
+        first = self.function(_FIRST, Handle, word, ctypes.c_int64)
         node = node_at(self.object_of(segment.sec), segment.x)
         row, _, column, *_ = first(data_at(type_, node), 0).words
         with self._pointing(row, column) as reference:
@@ -214,10 +208,10 @@ class NeuronMemory(Objects):
         """Whether NEURON's steps of `dt` ms have this `secondorder`, or are still to be set up."""
         _, step, factor = self.clock()
         never = step != dt or not dt or not factor  # it will set them, or has not yet
-        return never or factor == _factor(order, dt)
+        return never or factor == (2.0 if order else 1.0) / dt
 
     def clock(self) -> ctypes.Array[ctypes.c_double]:
-        """Return NEURON's thread time (ms), the thread's dt (ms), and its `_factor`."""
+        """Return NEURON's thread time and dt (ms), and its factor of capacitances (1/ms)."""
         return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
 
 
@@ -291,8 +285,3 @@ class VectorLists:
             begin = self._memory.place(raw.ref(vector, "x")[0]).column
             self._vector_word = raw.words_at(self._memory.object_address(vector), 8).index(begin)
         return address + 8 * self._vector_word
-
-
-def _factor(order: float, dt: float) -> float:
-    """Return the factor of capacitances in NEURON's equations of a step, 1/ms."""
-    return (2.0 if order else 1.0) / dt

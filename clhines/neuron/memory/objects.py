@@ -16,8 +16,10 @@ from clhines.neuron.memory.symbols import Library
 POINTER = 2  # word of a dparam slot that holds an address
 
 
-class _Handle(ctypes.Structure):
-    _fields_ = [("words", WORD * 4)]
+class Handle(ctypes.Structure):
+    """NEURON's handle of a variable: row, holder of the row, column, index, and more."""
+
+    _fields_ = (("words", WORD * 8),)
 
 
 class Objects(Library):
@@ -56,7 +58,7 @@ class Objects(Library):
 
     def area(self, node: int) -> Place:
         name = "_Z30_nrn_mechanism_get_area_handleP4Node"
-        return self.place_of(self.function(name, _Handle, ctypes.c_void_p)(node).words[:])
+        return self.place_of(self.function(name, Handle, ctypes.c_void_p)(node).words[:])
 
     @staticmethod
     def place_of(words: list[int]) -> Place:
@@ -70,13 +72,9 @@ class Objects(Library):
         """Return the number at a place; it is valid until NEURON moves its column."""
         at = place.column
         if place.row:
-            entry = self.row(place) * place.size + place.place
+            entry = WORD.from_address(place.row).value * place.size + place.place
             at = WORD.from_address(place.column).value + 8 * entry
         return ctypes.c_double.from_address(at)
-
-    @staticmethod
-    def row(place: Place) -> int:
-        return WORD.from_address(place.row).value
 
     def set_value(self, place: Place, value: float) -> None:
         self.number(place).value = value

@@ -106,7 +106,7 @@ class _WordView:
 
 def gather(addresses: np.ndarray, count: int = 1) -> np.ndarray:
     """Return `count` words at each address, (n, count) uint64; no address may be 0."""
-    runs, at = _words(addresses, count)
+    runs, at = words_in(addresses, count)
     return runs[at].view(np.uint64).reshape(-1, count)
 
 
@@ -132,15 +132,10 @@ def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return words.view(np.float64), at
 
 
-def words_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of uint64, and the addresses' indices in it."""
-    return _words(addresses, 1)
+def words_in(addresses: np.ndarray, width: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return memory as an array of uint64, and the addresses' indices in it.
 
-
-def _words(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of word runs, and the addresses' indices in it.
-
-    Each run is one item, so that NumPy copies it as a whole.
+    Several words (`width`) are one item, so that NumPy copies them as a whole.
     """
     addresses = np.asarray(addresses, np.int64)
     if not addresses.size:

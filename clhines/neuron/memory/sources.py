@@ -40,8 +40,7 @@ class EventSources:
         self._calibrate()
 
     def every(self) -> list[Source]:
-        list_ = self._list()
-        return [self._source(a) for a in vector_at(list_)] if list_ else []
+        return [self._source(a) for a in vector_at(self._list() or 0)]
 
     def _source(self, address: int) -> Source:
         f = self._fields
@@ -57,18 +56,12 @@ class EventSources:
 
     def words(self) -> np.ndarray:
         """Return, for each source, its address and the words that define it, (s, 13) uint64."""
-        f, address, chosen = self._fields, *self._chosen()
-        rank = f["rank"]
+        f, address = self._fields, np.array(vector_at(self._list() or 0), np.int64)
+        first, rank = f["place"], f["rank"]
+        chosen = [*range(first, first + 5), f["times"], f["times"] + 1, rank, f["threshold"]]
         words = gather(address, max(*chosen, rank + f["odd"] // 2 + 1) + 1)
         halves_ = words.view(np.uint32)[:, 2 * rank + f["odd"] + np.arange(3)]
         return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
-
-    def _chosen(self) -> tuple[np.ndarray, list[int]]:
-        """Return the addresses of all sources, (s,) int64, and which of their words define them."""
-        list_, f = self._list(), self._fields
-        first = f["place"]
-        words = [*range(first, first + 5), f["times"], f["times"] + 1, f["rank"], f["threshold"]]
-        return np.array(vector_at(list_) if list_ else [], np.int64), words
 
     def threshold(self, address: int) -> float:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)

@@ -109,19 +109,13 @@ class HocSymbols(Library):
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
         meaning = dict[int, object]()
-        for at in self.own_symbols(proc):
-            _, kind, value = words_at(at, 3)
-            meaning[at] = kind & 0xFFFF, word_behind(value)
-        return [meaning.get(word, word) for word in words_at(begin, size)]
-
-    @staticmethod
-    def own_symbols(procedure: int) -> Iterator[int]:
-        """Yield a procedure's private symbols: its numbers, strings and LOCAL variables."""
-        names = words_at(procedure, 3)[2]
+        names = words_at(proc, 3)[2]
         at = WORD.from_address(names).value if names else 0
-        while at:
-            yield at
-            at = words_at(at, _SYMBOL_WORDS)[-1]
+        while at:  # private symbols: numbers, strings and LOCAL variables
+            _, kind, value, *_, following = words_at(at, _SYMBOL_WORDS)
+            meaning[at] = kind & 0xFFFF, word_behind(value)
+            at = following
+        return [meaning.get(word, word) for word in words_at(begin, size)]
 
     @contextmanager
     def example(self, name: str, text: str) -> Iterator[None]:
