@@ -13,7 +13,7 @@ from clhines.simulator.simulation import Simulation
 
 
 class Counters:
-    """Record APCount's counts and times in a simulation, and fill its Vectors."""
+    """Record counts and times of APCounts in a simulation, and fill their Vectors."""
 
     def __init__(self, sim: Simulation, imported: NeuronNetwork) -> None:
         model = self._model = imported.model
@@ -29,7 +29,7 @@ class Counters:
                     self._counters.append((address, instances, k, n, time))
 
     def fill(self, result: Result, first: int) -> None:
-        """Add a run's times to all Vectors, while NEURON still has the counts from its begin."""
+        """Append a run's spike times, without `first` rows; NEURON still has the counts before."""
         for address, instances, k, n, time in self._counters:
             vector = self._model.plays.vectors[address]
             counts = np.append(instances.values("n")[k], result[n][first:, 0])

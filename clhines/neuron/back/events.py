@@ -15,7 +15,7 @@ from clhines.simulator.simulation import Simulation
 
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
-    """Return the time, ms, up to which NEURON has delivered: the middle of the last step."""
+    """Return the middle of the last of `steps` steps from `t`: NEURON delivers events up to it."""
     if not steps:
         return t - 0.5 * dt
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
@@ -30,7 +30,7 @@ def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> No
 
 
 def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: float) -> None:
-    """Replace NEURON's pending events by a simulation's; VecStims have sent up to `last`, ms."""
+    """Replace NEURON's pending events by a simulation's, which are due after time `last` (ms)."""
     model = imported.model
     queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
@@ -66,7 +66,7 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
-    """Return sources that crossed their threshold in the last step; NEURON notices them later."""
+    """Return the sources whose crossing in the last step NEURON detects in its next step."""
     first, size = rings_of(sim.model)
     sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]
@@ -75,7 +75,7 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Clear the slots of events for net_move; return them by mechanism, 0 for none."""
+    """Return the addresses of slots for net_move by mechanism, 0 for none, and clear the slots."""
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net

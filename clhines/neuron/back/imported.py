@@ -37,7 +37,7 @@ class ImportedModel:
     def __getitem__(
         self, thing: Hoc | tuple[Hoc, int]
     ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
-        """Return where an object of NEURON is in the simulation.
+        """Return the place of an object of NEURON in the simulation.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class ImportedModel:
 
     @property
     def stimuli(self) -> np.ndarray:
-        """(num_sources,) bool: sources that are stimuli (NetStim, VecStim), not cells.
+        """Which sources are stimuli (NetStim, VecStim), not cells, (num_sources,) bool.
 
         A stimulus is an artificial cell with ``Stim`` in its name, or one that no source drives.
         """

@@ -1,4 +1,4 @@
-"""Recording Vectors: a simulation records their variables, and a run fills them."""
+"""Record the variables of NEURON's recording Vectors in a simulation, and fill the Vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks that no 
 
 
 def changes(mechanism: Mechanism, output: str) -> bool:
-    """Whether a block that runs in steps sets an output."""
+    """Whether any block of a mechanism that runs in steps sets an output."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks
@@ -37,10 +37,10 @@ def changes(mechanism: Mechanism, output: str) -> bool:
 def due_times(
     recorder: Recorder, first: float, count: int, last: float
 ) -> tuple[np.ndarray, float]:
-    """Return when a Vector at intervals or times records up to `last`, and the next time.
+    """Return the times at which a Vector records from `first` to `last`, and the next time, in ms.
 
-    `first`, ms: time of its event; `count`: numbers that it holds by then. Returns times (k,)
-    float64, ms, and inf if there is no next time.
+    The Vector records at intervals or at given times; `count`: how many numbers it holds already.
+    Returns (k,) float64, and inf if there is no next time.
     """
     if recorder.times is not None:
         every = recorder.times[count:]
@@ -56,9 +56,9 @@ def due_times(
 def sampled(
     recorder: Recorder, due: np.ndarray, t: np.ndarray, values: np.ndarray, dt: float
 ) -> np.ndarray:
-    """Return the numbers recorded at times `due`, (k,) float64.
+    """Return the numbers that a Vector records at times `due` (ms) of a run, (k,) float64.
 
-    `values` (steps,) of a run are at times `t` (steps + 1,), ms, after the first.
+    `values`: the variable at the steps' ends, (steps,). `t`: ms, (steps + 1,) with the begin.
     """
     if recorder.variable is not None:
         return np.concatenate([[recorder.now], values])[np.searchsorted(t + 0.5 * dt, due)]
@@ -68,7 +68,7 @@ def sampled(
 
 
 class Records:
-    """Record the variables of NEURON's Vectors (or of `recorders`) in a simulation; fill them."""
+    """Record the variables of `recorders` (default: NEURON's) in a simulation, and fill Vectors."""
 
     def __init__(
         self, sim: Simulation, imported: NeuronNetwork, recorders: Sequence[Recorder] | None = None
@@ -100,7 +100,10 @@ class Records:
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
     ) -> Variable | None:
-        """Replace a variable that `target_var` sets in each step by the transferred voltage."""
+        """Return the voltage that `target_var` copies into a variable, or else the variable.
+
+        `gaps`: the voltage's node by owner, name and instance of the variable.
+        """
         if (
             variable is None
             or (key := (variable.owner, variable.name, variable.number)) not in gaps
@@ -111,7 +114,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Replace a layer's potential by the voltage of that layer's node."""
+        """Return the voltage of a layer's node if a variable is vext, or else the variable."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable
@@ -120,7 +123,7 @@ class Records:
         return Variable("", "v", int(layers.at(node, variable.place or 0)))
 
     def _key(self, variable: Variable | None) -> tuple[str, str] | None:
-        """Return owner and name of a recorded variable; None for the time and for constants."""
+        """Return owner and name under which a variable is recorded; None for time and constants."""
         if variable is None or variable.owner == OF_HOC:
             return None
         imported = self._imported
@@ -138,7 +141,7 @@ class Records:
         return self._changing(variable)
 
     def _changing(self, variable: Variable) -> tuple[str, str] | None:
-        """Return owner and name of a variable that a run may change; None if it is constant."""
+        """Return owner and quantity of a mechanism's variable; None if no run changes it."""
         group, model = self._imported.groups[variable.owner], self._sim.model
         mechanism, (kind, _) = group.mechanism, model.instances[group.number]
         program = mechanism.program
@@ -151,7 +154,7 @@ class Records:
         return None
 
     def _kept(self, recorder: Recorder) -> float:
-        """Return a constant; of an outside potential, its value from the first step on."""
+        """Return the value of a variable that is constant in a run."""
         variable = recorder.variable
         if variable is None or variable.owner != OUTSIDE:
             return recorder.now
@@ -160,10 +163,10 @@ class Records:
     def _set_by(
         self, recorder: Recorder, at: tuple[tuple[str, str], int] | None
     ) -> tuple[int, int] | None:
-        """Record value and time of the last event, if a Vector samples a variable that events set.
+        """If a Vector samples a variable that events set, record the last event's value and time.
 
-        NEURON samples by events in its queue. Events of WATCH conditions come first; among other
-        events at the same time, rounding decides the order.
+        NEURON samples by events of its queue. Events of WATCH conditions come before them; rounding
+        decides about other events at the same time. Returns the numbers of both records.
         """
         variable = recorder.variable
         if not recorder.event or variable is None or at is None:
@@ -200,13 +203,13 @@ class Records:
         return self._sim.record(name, nodes)
 
     def voltages(self, result: Result) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nodes whose voltage is recorded, (k,) int64, and their rows, mV."""
+        """Return the nodes whose voltage is recorded, (k,) int64, and voltages (mV, steps, k)."""
         at = self._records.get(_V)
         nothing = np.zeros(0, np.int64), np.zeros((0, 0))
         return nothing if at is None else (self._nodes, result[at])
 
     def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
-        """Return each recorder's values in a run without its `first` rows; None for the time."""
+        """Return the values of each recorder, without the run's `first` rows; None for the time."""
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if _MEMBRANE in rows:  # nA
             rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
@@ -221,7 +224,7 @@ class Records:
         ]
 
     def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run from `begin`, ms, to all Vectors, without its `first` rows."""
+        """Append a run from `begin` (ms) to all Vectors, without the run's `first` rows."""
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
         every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
         for k, (recorder, at, row) in enumerate(every):
@@ -256,7 +259,7 @@ class Records:
             vector.as_numpy()[size:] = values
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
-        """(k,) float64, ms: times at which a Vector records in this run; moves its event on."""
+        """Return the times at which a Vector records in this run, ms; move its event in NEURON."""
         queue = self._imported.model.queue
         events = [e for e in queue.events() if e.address == recorder.event]
         if not events:
@@ -269,7 +272,7 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append a run's event times, ms, to Vectors; NEURON has recorded up to `after` itself."""
+        """Append a run's events to the Vectors of NEURON's sources; see `spikes` for arguments."""
         h, vectors = self._imported.model.h, self._imported.model.plays.vectors
         for vector, _, values in self.spikes(result, begin, after, last):
             vectors[vector].append(h.Vector(values))
@@ -277,10 +280,11 @@ class Records:
     def spikes(
         self, result: Result, begin: float, after: float, last: float
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return, for each Vector's address, the times (ms) and the numbers to append.
+        """Return (address of a Vector, times of events, numbers to append to the Vector), in ms.
 
-        NEURON detects a crossing at the begin of the next step. So crossings in the step before the
-        run count, and crossings in its last step do not count yet.
+        The run began at `begin`, NEURON has recorded events until `after`, and has delivered events
+        until `last` (ms). NEURON detects a crossing at the begin of the next step. So crossings in
+        the step before the run count, and crossings in its last step do not count yet.
         """
         vectors = self._imported.model.plays.vectors
         every: dict[int, list[tuple[float, int]]] = {}
@@ -309,7 +313,7 @@ class Records:
 
     @property
     def _may_lack(self) -> bool:
-        """Whether NEURON may have recorded only some of the events at its present time.
+        """Whether NEURON may have recorded some but not all events at its present time.
 
         WATCH conditions send at the begin of a step, and NEURON's bins hold events until then.
         """
@@ -318,7 +322,7 @@ class Records:
     def _sent(
         self, result: Result, begin: float, after: float, wanted: Sequence[Origin]
     ) -> Iterator[tuple[Origin, np.ndarray]]:
-        """Yield sources in `wanted` with their event times, ms, that NEURON has not sent itself."""
+        """Yield each source in `wanted` with its event times, ms, that NEURON has not recorded."""
         imported = self._imported
         trains, order = imported.model.trains.times, np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]
@@ -341,9 +345,9 @@ class Records:
     def _unrecorded(
         self, vector: int, identifiers: int, events: list[tuple[float, int]], after: float
     ) -> list[tuple[float, int]]:
-        """Return events (time, number) without those at time `after` that NEURON has recorded.
+        """Return events (time, number) except events at time `after` that NEURON has recorded.
 
-        `vector` and `identifiers` (0 for none) are the addresses of the Vectors.
+        `vector` and `identifiers`: addresses of the Vectors of times and numbers, 0 for none.
         """
         vectors = self._imported.model.plays.vectors
         times = np.array(vectors[vector])

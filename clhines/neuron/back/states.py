@@ -26,7 +26,7 @@ _SAME = 1e-9  # ms: rounding of equal sending times
 
 
 class OneCopy:
-    """One of several equal copies, from which their `Simulation` starts."""
+    """The model of one copy, whose arrays start a `Simulation` of several equal copies."""
 
     def __init__(self, sim: Simulation) -> None:
         self.model, self.of_all = sim.model.once, sim
@@ -36,7 +36,7 @@ class OneCopy:
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Return the step that begins at NEURON's time; negative before 0 ms."""
+    """Return the number of the step that begins at NEURON's time; negative before 0 ms."""
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
         raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
@@ -44,7 +44,7 @@ def step_of(h: Hoc, dt: float) -> int:
 
 
 def _start_of(h: Hoc, dt: float) -> int:
-    """Return the step at which a simulation starts."""
+    """Return the number of a simulation's first step."""
     step = step_of(h, dt)
     if step < 0:
         raise InputError(refusal("neuron.time-below-zero", t=h.t))
@@ -56,7 +56,10 @@ def _variables(
 ) -> Iterator[
     tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | SharedVariables]
 ]:
-    """Yield (array, hoc's name, element, indices, owner) of each state of a mechanism."""
+    """Yield (array, hoc's name, element, indices, owner) of each state of mechanism `name`.
+
+    The simulation has the state at `indices` of `array`; `owner` reads and writes it in NEURON.
+    """
     instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
@@ -76,7 +79,7 @@ def _variables(
 def _states(
     sim: Simulation | OneCopy, group: Group, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, Quantity, np.ndarray]]:
-    """Yield (the kind's array, quantity, the group's indices in it) of each state."""
+    """Yield (array, quantity, indices of the group in the array) of each state of a group."""
     k, place = sim.model.instances[group.number]
     states = sim.model.schema.named(arrays, "state", k)
     for quantity in group.mechanism.program.states:
@@ -87,7 +90,7 @@ def _states(
 def _elements(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
-    """Yield (array, indices in it, places in NEURON's memory) of Vector elements."""
+    """Yield (array, indices in it, places in NEURON's memory) of elements that POINTERs write."""
     for group, addresses in imported.elements:
         for values, _, place in _states(sim, group, arrays):
             yield values, place, [Place(n, 0, 0) for n in addresses]
@@ -96,7 +99,7 @@ def _elements(
 def _ions(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, str, Instances]]:
-    """Yield (array by node, hoc's name, instances) of each ion variable."""
+    """Yield (array of all nodes, hoc's name, instances) of each ion variable."""
     ion_arrays = sim.model.schema.named(arrays, "ion")
     for ion in imported.model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
@@ -107,7 +110,10 @@ def _ions(
 def take_values(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays | None = None
 ) -> None:
-    """Set a simulation to NEURON's present values; changes `arrays` of its start in place."""
+    """Set a simulation to NEURON's present values.
+
+    `arrays`: the simulation's arrays at its start (default: present ones), changed in place.
+    """
     model, copies = imported.model, imported.copies
     if arrays is None:
         arrays = sim.arrays() if isinstance(sim, OneCopy) else sim.runner.save()
@@ -144,7 +150,7 @@ def take_values(
 
 
 def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
-    """Raise an InputError if present values take a branch that is not supported."""
+    """Raise an InputError if a group's present values lead to code that is not supported."""
     k, place = sim.model.instances[group.number]
     kind = sim.model.kinds[k]
     parameters = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
@@ -157,7 +163,7 @@ def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
 def _take_played(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
 ) -> None:
-    """Read played parameters, because events see them before the next value is played."""
+    """Read parameters that Vectors play: events use them before the next value is played."""
     instances, group = imported.model.every[name], imported.groups[name]
     k, place = sim.model.instances[group.number]
     played = sim.model.schema.named(arrays, "played", k)
@@ -170,7 +176,7 @@ def _take_played(
 def _take_globals(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
 ) -> None:
-    """Read variables that all instances share and that INITIAL sets."""
+    """Read GLOBAL variables and file-level LOCALs that a mechanism sets."""
     entry = imported.model.every[name].entry
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
@@ -184,9 +190,10 @@ def _take_globals(
 
 
 def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Mark pending events as sent by their sources if they change weights of their NetCons.
+    """Add pending events that change weights to their sources' lists of sent events.
 
-    A source has one list of sent events; each connection has received a first part of it.
+    A source has one list of sent events. Each of its connections has received the first events of
+    the list, up to a cursor.
     """
     wires, due = sim.model.netcons, dict[int, list[float]]()
     for netcon, t in waiting(imported):
@@ -213,7 +220,7 @@ def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Array
 
 
 def _take_crossed(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Send the events of voltages that crossed their threshold in NEURON's last step."""
+    """Send events for voltages that crossed their threshold in NEURON's last step."""
     model, t = sim.model, imported.model.h.t
     first, size = rings_of(sim.model)
     count = arrays["count"]
@@ -236,14 +243,17 @@ def voltages(imported: NeuronNetwork) -> np.ndarray:
 
 
 def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return NEURON's voltages, the rows of its nodes, and our node numbers; inner nodes last."""
+    """Return NEURON's column of voltages, the row of each node of NEURON, and its number here.
+
+    Nodes with membrane come last.
+    """
     tree = model.tree
     values, rows = model.fields.rows(tree.v, np.concatenate([tree.addresses, tree.inner]))
     return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
 
 
 def _weights(imported: NeuronNetwork, sim: Simulation | OneCopy) -> np.ndarray:
-    """(w,) float64: present weights of all connections in NEURON."""
+    """Return NEURON's present weights of all connections, (w,) float64."""
     netcons = sim.model.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     wires = imported.model.wires
@@ -292,7 +302,7 @@ def _take_self_events(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays
 
 
 def _connections_of(imported: NeuronNetwork) -> dict[int, np.ndarray]:
-    """Return each NetCon's connections (one per copy) if it has pending self events."""
+    """Return the connections (one per copy) of each NetCon with pending self events."""
     connections = {}
     for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
         of_netcon = np.flatnonzero(imported.connections == netcon)
@@ -327,7 +337,7 @@ def _take_watches(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Ar
 
 
 def check_numbers(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Refuse a variable that became NaN during a run."""
+    """Refuse a run in which a variable of a mechanism became NaN."""
     for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             lost = np.flatnonzero(np.isnan(values[place]))
@@ -336,7 +346,7 @@ def check_numbers(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> N
 
 
 def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Write a simulation's values, except events and records, into NEURON's memory."""
+    """Write a simulation's values into NEURON's memory, except events and records."""
     model = imported.model
     for instances in (*model.every.values(), *model.contents.others):
         instances.columns.refresh()
@@ -363,7 +373,7 @@ def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None
 
 
 def _put_globals(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    """Write the variables that all instances share and that they set."""
+    """Write GLOBAL variables and file-level LOCALs that a mechanism sets."""
     last = sim.model.kinds[sim.model.instances[imported.groups[name].number][0]].last
     for values, quantity, _ in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
