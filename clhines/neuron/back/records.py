@@ -94,8 +94,7 @@ class Records:
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
         self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
         self._nodes = np.array(wanted.get(_V, []), np.int64)
-        set_by = map(self._set_by, self._recorders, self._at)
-        self._set = dict(enumerate(set_by))
+        self._set = [*map(self._set_by, self._recorders, self._at)]
 
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
@@ -226,9 +225,9 @@ class Records:
     def fill(self, result: Result, begin: float, first: int) -> None:
         """Append a run from `begin` (ms) to all Vectors, without the run's `first` rows."""
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
-        every = zip(self._recorders, self._at, self.rows(result, first), strict=True)
-        for k, (recorder, at, row) in enumerate(every):
-            set_rows = self._set[k]
+        rows = self.rows(result, first)
+        every = zip(self._recorders, self._at, rows, self._set, strict=True)
+        for recorder, at, row, set_rows in every:
             after = None if set_rows is None else tuple(result[n][first:, 0] for n in set_rows)
             values = t[1:] if row is None else row
             if at is not None and recorder.place is not None and recorder.place.row and len(values):

@@ -43,14 +43,6 @@ def step_of(h: Hoc, dt: float) -> int:
     return step
 
 
-def _start_of(h: Hoc, dt: float) -> int:
-    """Return the number of a simulation's first step."""
-    step = step_of(h, dt)
-    if step < 0:
-        raise InputError(refusal("neuron.time-below-zero", t=h.t))
-    return step
-
-
 def _variables(
     sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
 ) -> Iterator[
@@ -137,16 +129,17 @@ def take_values(
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
     _take_watches(sim, imported, arrays)
-    emitted = np.concatenate([[-1], *compiled.sources.emitted.values()])
-    cells = np.isin(compiled.netcons.source, emitted)
-    sent = arrays["count"][compiled.netcons.source]  # by INITIAL; already in NEURON's queue
-    arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
-    is_detector = np.isin(compiled.netcons.source, compiled.sources.detector_source)
-    arrays["cursor"] = np.where(is_detector, sent, arrays["cursor"])
+    sources, source = compiled.sources, compiled.netcons.source
+    senders = np.concatenate([sources.detector_source, *sources.emitted.values()])
+    has_sent = np.isin(source, senders)
+    sent = arrays["count"][source]  # by INITIAL; already in NEURON's queue
+    arrays["cursor"] = np.where(has_sent, sent, arrays["cursor"])
     _take_sent(sim, imported, arrays)
     _take_crossed(sim, imported, arrays)
-    whole = sim.of_all if isinstance(sim, OneCopy) else sim
-    take_state(whole, _start_of(model.h, sim.model.dt), arrays, 1.0)
+    step = step_of(model.h, sim.model.dt)
+    if step < 0:
+        raise InputError(refusal("neuron.time-below-zero", t=model.h.t))
+    take_state(sim.of_all if isinstance(sim, OneCopy) else sim, step, arrays, 1.0)
 
 
 def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
@@ -348,8 +341,6 @@ def check_numbers(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> N
 def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Write a simulation's values into NEURON's memory, except events and records."""
     model = imported.model
-    for instances in (*model.every.values(), *model.contents.others):
-        instances.columns.refresh()
     values, rows, numbers = _voltages(model)
     v = arrays["v"].astype(np.float64)
     values[rows] = v[numbers]
