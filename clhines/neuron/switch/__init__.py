@@ -1,7 +1,7 @@
 """The switch: NEURON's own calls run a model on the device, or in NEURON if that ends sooner.
 
-Words: a *call* is one of ``run``, ``continuerun``, ``psolve`` and ``batch_run``; the *device* takes
-it as a whole, or NEURON does.
+Words: a *call* is one of ``run``, ``continuerun``, ``psolve`` and ``batch_run``. Either the
+*device* takes a call, which means all its steps but the last one, or NEURON does.
 
 Who owns what
     `enabled`: `enable`, `disable`. `hooks`: replacements of NEURON's functions while the switch is

@@ -2,8 +2,8 @@
 
 A model's first call on the device compiles kernels, and the first use of a NEURON version runs its
 self-test. If later calls would profit, a child process does both and leaves the results in the
-caches. It gets the network in a file and never sees the script's NEURON. It ends with the script:
-the script's exit kills it, or else the end of its standard input does.
+caches. The child gets the network in a file and never sees the script's NEURON. When the script
+ends, it kills the child; if it cannot, the child ends itself at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NICE = 19  # lowest priority
 
 
 class BackgroundWork:
-    """The child process of a script, if there is one."""
+    """The child process of a script, which tests NEURON or compiles; at most one at a time."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()  # a forked process starts no child
@@ -50,7 +50,7 @@ class BackgroundWork:
         return self._process is None and os.getpid() == self._owner
 
     def check(self) -> None:
-        """Call `finish` of `compile` if the child has finished."""
+        """Call the child's `finish` function if the child has ended without an error."""
         if self._process is None or not self.is_running or self._process.poll() is None:
             return
         done = self._process.returncode == 0
@@ -59,7 +59,7 @@ class BackgroundWork:
             self._finish()
 
     def test_neuron(self) -> None:
-        """Run the self-test of this NEURON version, once per script."""
+        """Start a child that runs the self-test of this NEURON version, once per script."""
         if not self._is_tested:
             self._is_tested = True
             self._start([], bool)
@@ -70,7 +70,10 @@ class BackgroundWork:
         request: RunOptions,
         finish: Callable[[], object],
     ) -> None:
-        """Compile the kernels of a network that `save` writes to a file."""
+        """Start a child that compiles the kernels of the network that `save` writes to a file.
+
+        `finish` is called later if the child succeeds.
+        """
         if not isinstance(request.device, str | None):
             return
         path = files.cache_folder() / f"network-{os.getpid()}.npz"
@@ -95,7 +98,7 @@ class BackgroundWork:
             atexit.register(self.end)
 
     def end(self) -> None:
-        """End the child and remove its file."""
+        """Kill the child, if it still runs, and remove its file."""
         if self._process is not None and self.is_running:
             atexit.unregister(self.end)
             with suppress(OSError):  # already ended
@@ -107,7 +110,7 @@ class BackgroundWork:
 
 
 def main() -> None:
-    """Do the work of the child."""
+    """Do the child's work; with arguments compile, without run the self-test."""
     threading.Thread(target=_end_with_script, daemon=True).start()
     os.nice(_NICE)
     _, _, *arguments = sys.argv[1:]
@@ -118,13 +121,13 @@ def main() -> None:
 
 
 def _end_with_script() -> None:
-    """Wait for the end of the standard input, which the script holds open."""
+    """Kill this process when the script ends, and with it this process's standard input."""
     os.read(0, 1)
     os.killpg(0, signal.SIGKILL)
 
 
 def _compile(path: str, device: str | None, dtype: str, engine: str) -> None:
-    """Take a few steps of a network in a file, as a call on the device would."""
+    """Take a few steps with the network in a file, so that all its kernels are compiled."""
     from clhines.simulator.importing import state_follows
     from clhines.simulator.network import Network
     from clhines.simulator.simulation import Simulation

@@ -1,7 +1,7 @@
 """Estimate who ends a call sooner, NEURON or the device, before its first step.
 
-The estimate uses counts from NEURON's public interface. It reads nothing of the model and does not
-import PyOpenCL. It has three parts:
+The estimate uses counts from NEURON's public interface. It does not read NEURON's memory or import
+PyOpenCL. It adds:
 
 NEURON
     Steps times the time of a step: a constant, a time per segment, and a time per instance of a
@@ -9,14 +9,14 @@ NEURON
 Device, once
     Importing modules, reading and planning the model, compiling kernels.
 Device, each call and each step
-    Comparing and writing back NEURON's values; launches, and the work of a step.
+    Comparing NEURON's values and writing them back; launches, and the work of a step.
 Pauses within a call
     NEURON's own steps for `CVode.event`. Only an earlier run tells how many there are.
 
 clhines' cache folder holds a record for each model, with the counts and the mechanisms' texts as
-key: the time of a step in NEURON and on the device, the time to begin on the device, the number of
-steps of the whole script, and its pauses. Recorded times replace estimates. They only ever fall,
-and by half at least, so that a script is soon decided in the same way in each run.
+key. It has the time of a step in NEURON and on the device, the time to begin on the device, the
+number of steps of the whole script, and its pauses. Recorded times replace estimates. A recorded
+time only changes to less than half of it, so that decisions soon stay the same in each run.
 
 Constants are seconds on one core of 2023; `machine_factor` scales them.
 """
@@ -70,7 +70,7 @@ class Counts:
 
     @cached_property
     def work(self) -> float:
-        """Seconds of a step in NEURON on one core, without the constant part."""
+        """Estimated seconds of a step in NEURON on one core, without `_STEP`."""
         if self.of_ranks:
             return self.of_ranks
         mechanisms = sum(
@@ -80,7 +80,7 @@ class Counts:
         return (self.segments * _SEGMENT + mechanisms) * machine_factor()
 
     def begin(self, is_compiled: bool) -> float:
-        """Seconds to read and plan the model, and to compile its kernels."""
+        """Return the estimated seconds to read and plan the model, and to compile its kernels."""
         parts = _MODEL + self.segments * _PER_SEGMENT + len(self.texts) * _PER_MECHANISM
         if not is_compiled:
             parts += _COMPILE + len(self.texts) * _COMPILE_MECHANISM
@@ -88,14 +88,14 @@ class Counts:
 
 
 def first_use() -> float:
-    """Seconds to import modules and to run self-tests, as far as they are still to be done."""
+    """Return the estimated seconds of imports and self-tests that are still to be done."""
     is_trusted = any(files.cache_folder().glob("trust-*.json"))
     tests = 0.0 if is_trusted else _TRUST, 0.0 if is_tested() else _SELF_TEST  # side by side
     return max(tests) * machine_factor() + import_seconds()
 
 
 def is_tested() -> bool:
-    """Whether NEURON's self-test is done or skipped."""
+    """Whether the self-test of this NEURON version is done or skipped."""
     return as_flag(SWITCH) or any(files.cache_folder().glob("neuron-*.json"))
 
 
@@ -105,7 +105,7 @@ def import_seconds() -> float:
 
 
 def count(h: Hoc) -> Counts:
-    """Count segments, instances and NetCons; mechanisms in a sample of many sections."""
+    """Count segments, NetCons and instances of mechanisms; instances in a sample of sections."""
     sections = all_sections()
     every = 1 + len(sections) // _SAMPLES
     numbers = dict[str, int]()
@@ -135,7 +135,7 @@ def count(h: Hoc) -> Counts:
 
 @lru_cache(maxsize=1)
 def machine_factor() -> float:
-    """Return this machine's time relative to the constants' machine; measured once and kept."""
+    """Return this machine's times relative to the constants here; measured once, then stored."""
     key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
     seconds = files.kept_entry("calibration", _SCHEMA, key).get("seconds")
     if not isinstance(seconds, float) or not seconds > 0:
@@ -153,20 +153,20 @@ def _calibration() -> float:
 
 @dataclass
 class Times:
-    """Times of a model, s; None if not measured."""
+    """The stored record of a model: measured times, s, and numbers of steps."""
 
-    neuron_step: float | None = None
+    neuron_step: float | None = None  # None: not measured
     device_begin: float | None = None
     device_step: float | None = None
     device_call: float | None = None
-    steps: float = 0  # in the last script
-    first: float = 0  # in its first call
+    steps: float = 0  # of the script's last run
+    first: float = 0  # of its first call
     compiled: float = 0  # 1 if a process in the background has compiled the kernels
     device_pause: float | None = None
-    pauses: float = 0  # per step on the device, in the last script
+    pauses: float = 0  # per step on the device, in the script's last run
 
     def fall(self, name: str, seconds: float) -> None:
-        """Replace a time by one that is well below it."""
+        """Replace a time if `seconds` is below half of it, or if there is none."""
         old = getattr(self, name)
         if old is None or seconds < _FALL * old:
             setattr(self, name, seconds)
@@ -187,7 +187,7 @@ def _is_time(value: object) -> bool:
 
 @dataclass
 class Ledger:
-    """Estimates and measured times of one model's calls in this process."""
+    """Estimate and count the calls of one model in this process; `record` is stored later."""
 
     counts: Counts
     key: dict[str, object]
@@ -231,23 +231,23 @@ class Ledger:
 
     @property
     def pauses_per_step(self) -> float:
-        """NEURON's own steps within a call, in this script or in its last run."""
+        """Steps that NEURON takes within calls per step on the device, now or in the last run."""
         if self.has_begun:
             return self.pauses / max(self.steps - self.neuron_steps, 1)
         return self.record.pauses if self.record.first == self.first else 0.0
 
     @cached_property
     def device_begin(self) -> float:
-        """Seconds until the first step, given this process's modules and the caches."""
+        """Estimated seconds until the device's first step, with the present modules and caches."""
         guess = self.counts.begin(self.is_compiled) + first_use()
         return min(self.record.device_begin or guess, guess)
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Decide who takes a call of `steps` steps.
+        """Return whether the device ends a call of `steps` steps sooner than NEURON.
 
-        If the script's first call has as many steps as in the last run, the script is expected to
-        have as many steps in all. Otherwise the device begins once NEURON has run for as long as
-        the device takes to begin.
+        If the script's first call has as many steps as in its last run, the whole script is
+        expected to have as many steps as then. Otherwise the device begins when NEURON has run for
+        as long as the device takes to begin.
         """
         self.first = self.first or steps
         is_again = self.record.first == self.first
@@ -267,7 +267,7 @@ class Ledger:
         return is_sooner
 
     def _gain(self, steps: int) -> float:
-        """Seconds that a call on the device saves once it has begun there."""
+        """Return the seconds that a call on the device saves if the device has begun before."""
         return _MARGIN * steps * self.neuron_step - self._device_seconds(steps)
 
     def _device_seconds(self, steps: int) -> float:
@@ -275,11 +275,11 @@ class Ledger:
         return self.device_call + steps * (self.device_step + self.pauses_per_step * pause)
 
     def may_compile_ahead(self, steps: int, is_due: bool) -> bool:
-        """Whether to compile kernels for later calls while NEURON takes this one.
+        """Return whether to compile kernels for later calls while NEURON takes this call.
 
-        True if calls repeat and would gain, but this one alone does not pay for the compilation,
-        and either the device is to begin now (`is_due`) or reading the model takes a small part of
-        NEURON's time.
+        This is so if calls repeat and gain on the device, this call alone does not pay for the
+        compilation, and the device is to begin now (`is_due`) or reading the model is cheap
+        compared with NEURON's time.
         """
         is_settled = self.is_compiled or self.has_begun or self.is_refused
         if is_settled or not self.neuron_steps or not 0 < self._gain(steps) <= self.device_begin:
@@ -289,12 +289,12 @@ class Ledger:
         return is_due or reading <= _SHARE_AHEAD * by_neuron + _AHEAD
 
     def set_compiled(self) -> None:
-        """Note that a process in the background has compiled the kernels."""
+        """Store that a process in the background has compiled the kernels."""
         self.is_compiled, self.record.compiled = True, 1
         self.__dict__.pop("device_begin", None)  # it is shorter now
 
     def add_neuron(self, steps: int, seconds: float) -> None:
-        """Note a call that NEURON took."""
+        """Count the steps of a call that NEURON took, and store its time."""
         self.steps += steps
         self.neuron_steps += steps
         if steps:
@@ -303,7 +303,10 @@ class Ledger:
     def add_device(
         self, steps: int, seconds: float, run_seconds: float, pauses: Sequence[float] = ()
     ) -> None:
-        """Note a call on the device; `run_seconds` of it were steps, and each pause some more."""
+        """Count the steps of a call on the device, and store its times.
+
+        Of `seconds`, the device's steps took `run_seconds`, and each pause took `pauses[k]`.
+        """
         self.steps += steps
         self.pauses += len(pauses)
         if pauses:
@@ -315,7 +318,7 @@ class Ledger:
         self.has_begun = True
 
     def save(self) -> None:
-        """Save the record if this process has changed it."""
+        """Write the record to the cache folder if it differs from the stored one."""
         before, record = _read(self.key), self.record
         for name in _TIMES:
             if (value := getattr(before, name)) is not None:
@@ -327,7 +330,7 @@ class Ledger:
 
 
 class Accounts:
-    """Who took the calls of this process, and who takes the next one."""
+    """Decide who takes each call of this process, and count who took how many steps."""
 
     def __init__(self, h: Hoc) -> None:
         self._h = h
@@ -342,18 +345,18 @@ class Accounts:
         self.refused_steps = 0  # taken by NEURON because the device cannot
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Decide who takes a call; all MPI ranks that exchange events call it."""
+        """Return whether the device takes a call; all MPI ranks that exchange events call this."""
         context = self._ranks()
         ledger = self._ledger = self._current(steps, context)
         sooner = not ledger.is_refused and ledger.device_is_sooner(steps)
-        if context is not None:  # its record decides
+        if context is not None:  # rank 0 decides
             sooner = bool(context.allreduce(float(sooner and context.id() == 0), 2))
         return sooner
 
     def ledger_to_compile(self, steps: int, is_due: bool) -> Ledger | None:
-        """Return the present call's ledger if its kernels are to be compiled meanwhile.
+        """Return the ledger of the present call if a child is to compile its kernels meanwhile.
 
-        MPI ranks that exchange events compile in a call; of others only the first compiles.
+        No child is started for MPI ranks that exchange events; of other ranks only for rank 0.
         """
         ledger = self._ledger
         if ledger is None or not ledger.may_compile_ahead(steps, is_due):
@@ -370,11 +373,11 @@ class Accounts:
         return context if on_ranks(self._h) else None
 
     def begin_call(self) -> None:
-        """Forget the model of the last call."""
+        """Begin a call: its model, and so its ledger, is not known yet."""
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:
-        """Return the ledger of the model that NEURON has now; `context`: sum over MPI ranks."""
+        """Return the ledger of NEURON's present model; with `context`, of all MPI ranks' models."""
         change = float(self._h.CVode().structure_change_count())
         if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()
@@ -388,7 +391,7 @@ class Accounts:
         return ledger
 
     def _summed(self, counts: Counts, context: Hoc) -> Counts:
-        """Return the counts of all MPI ranks that exchange events."""
+        """Return the sums of all MPI ranks' counts."""
         ranks = int(context.nhost())
         sums = self._h.Vector([counts.segments, counts.netcons, counts.work])
         context.allreduce(sums, 1)
@@ -412,7 +415,7 @@ class Accounts:
             self._ledger.add_device(steps, seconds, run_seconds, pauses)
 
     def refuse(self) -> None:
-        """Note that the device cannot run this model."""
+        """Remember that the device cannot run the present call's model."""
         if self._ledger is not None:
             self._ledger.is_refused = True
 

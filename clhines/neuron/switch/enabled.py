@@ -25,7 +25,7 @@ _process = os.getpid()  # a forked process does not report
 
 
 class NoSwitch:
-    """Replacement of the switch if NEURON runs all models, as its memory cannot be read."""
+    """A switch that leaves all calls to NEURON, for versions whose memory cannot be read."""
 
     def __init__(self, reason: str) -> None:
         self.state, self._reason = SwitchState(Accounts(None)), reason
@@ -37,7 +37,7 @@ class NoSwitch:
 
 
 class SwitchHandle(AbstractContextManager["SwitchHandle"]):
-    """The switch as `enable` turned it on; the end of a ``with`` block restores it."""
+    """What `enable` returns: counts and reasons since then; ends ``with enable():`` blocks."""
 
     def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
         self._switch, self._state = switch, switch.state
@@ -60,13 +60,13 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
         return self._since()[0]
 
     def _since(self) -> tuple[int, int]:
-        """Return the steps on the device, and the steps by NEURON as sooner, in the block."""
+        """Return counts since the switch was turned on: steps on the device, and `neuron_steps`."""
         device, neuron = self._last or self._state.counts
         return device - self._first[0], neuron - self._first[1]
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why NEURON took calls itself since the switch was turned on."""
+        """Reasons why NEURON took calls since the switch was turned on."""
         return tuple(self._reasons)
 
     def __exit__(self, *_: object) -> None:
@@ -168,7 +168,7 @@ def _report(is_quiet: bool) -> None:
 
 @contextmanager
 def skipping(ends: bool = False) -> Iterator[SwitchState]:
-    """Skip the runs of a block: each only sets NEURON's clock, or the first raises ScriptEnd."""
+    """Skip all runs in the block: each only sets NEURON's clock; with `ends` it ends the script."""
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False
@@ -183,7 +183,7 @@ def disable() -> None:
 
 
 def enable_as(value: str) -> None:
-    """Turn the switch on as the environment variable ``CLHINES_NEURON`` says."""
+    """Turn the switch on as `value` of the environment variable ``CLHINES_NEURON`` says."""
     if value not in ("1", *WHEN):
         raise InputError(
             f"CLHINES_NEURON is {shown(value)}; expected 1, 0, faster, always or never"

@@ -1,4 +1,4 @@
-"""Exceptions in calls made by hoc: hoc stops, and Python raises them when hoc has returned."""
+"""Exceptions in calls that hoc makes: hoc stops, and Python raises them when hoc has returned."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SHOWN = 400  # characters of a message that hoc prints
 
 
 class ErrorRelay:
-    """Keep the exception of a call until hoc has returned to Python, then raise it.
+    """Keep an exception of a call that hoc made; raise it when hoc has returned to Python.
 
-    If no Python function has called hoc, hoc prints `message`.
+    If Python has not called hoc, hoc prints `message`.
     """
 
     def __init__(self, h: Hoc, library: Library) -> None:
@@ -33,7 +33,7 @@ class ErrorRelay:
         self._in_python = integer(library.address("nrn_is_python_extension"))
 
     def install(self) -> None:
-        """Make Python raise the exception after its calls of hoc."""
+        """Make each of Python's calls of hoc raise the exception at its end."""
         self._hoc_class.__call__ = self._wrapper()
 
     def remove(self) -> None:
@@ -48,7 +48,7 @@ class ErrorRelay:
         return self._error is None
 
     def keep(self, error: BaseException) -> None:
-        """Keep an exception; an earlier one that is still pending comes first."""
+        """Keep an exception to raise later, unless there is one already."""
         self._error = error = self._take() or error
         self._initial_aborts = self._aborts.value
         if self._depth:  # Python raises it, only on the ranks that have it
@@ -66,7 +66,7 @@ class ErrorRelay:
         return error
 
     def _wrapper(self) -> Callable[..., Any]:
-        """Return a replacement of Python's hoc calls."""
+        """Return the function with which Python calls hoc while the switch is on."""
         call_hoc = self._call_hoc
 
         def call(function: Hoc, *arguments: object, **named: object) -> object:

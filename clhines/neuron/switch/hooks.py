@@ -34,11 +34,14 @@ LOOP = "a loop around fadvance(), in place of h.continuerun()"
 
 
 class ScriptEnd(BaseException):  # no `except Exception` of the script catches it
-    """Ends a script at its first run; the text says why NEURON would take that run, if so."""
+    """Ends a script at its first run; its text says why NEURON would take the run, or is empty."""
 
 
 class Switch:
-    """Hooks that NEURON calls while the switch is on; hoc prints `message` of an exception."""
+    """The functions that NEURON calls in place of its own while the switch is on.
+
+    hoc prints `message` if one of them fails.
+    """
 
     def __init__(self, h: Hoc) -> None:
         self._h = h
@@ -94,7 +97,7 @@ class Switch:
     # -- what NEURON calls -----------------------------------------------------------------------
 
     def continuerun(self, stop: float) -> int:
-        """Run until a time, ms, for hoc; return 1 if the run failed."""
+        """Run until time `stop` (ms) for hoc; return 1 if the run failed."""
         h = self._h
         h.stoprun = 0
         done = self._left_out(stop)
@@ -132,7 +135,7 @@ class Switch:
         return 0.0
 
     def _solve(self, _: int) -> float:
-        """Take the steps of ``CVode.solve``."""
+        """Let NEURON take ``CVode.solve``, and say so."""
         arguments, results = self._arguments.all(), list[float]()
         stop = arguments[0] if arguments else self._h.t + self._h.dt
 
@@ -160,7 +163,7 @@ class Switch:
         self._arguments.give(1.0)
 
     def _fadvance(self) -> None:
-        """Take the first step of a loop around ``fadvance``; NEURON takes the others."""
+        """Leave a loop around ``fadvance`` to NEURON: say so, and turn this hook off."""
         h = self._h
         left_out = self._left_out(float(h.t) + float(h.dt), LOOP)
         self._leave_to_neuron(LOOP, h.fadvance, left_out)
@@ -170,7 +173,7 @@ class Switch:
     def _leave_to_neuron(
         self, reason: str, neuron_call: Callable[[], object], left_out: bool | None
     ) -> None:
-        """Let NEURON take a call, unless it was skipped, and say why."""
+        """Let NEURON take a call and print `reason`, unless the call is skipped (`left_out`)."""
         if left_out is None:
             self._runner.say(reason)
             left_out = self._runner.in_neuron(neuron_call)
@@ -182,10 +185,10 @@ class Switch:
             self._errors.stop_hoc()
 
     def _left_out(self, stop: object, reason: str = "") -> bool | None:
-        """Skip a run and set NEURON's clock to its end, if the options ask for it.
+        """Skip a run until time `stop`: set NEURON's clock, or end the script, as options say.
 
-        Return None if they do not, and False if the script ends here. `reason` says why NEURON
-        would take the run.
+        Return None if the run is not skipped, and False if the script ends here. `reason`: why
+        NEURON would take the run.
         """
         options = self.state.options
         if options is None or not options.skips:

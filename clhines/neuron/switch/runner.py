@@ -32,14 +32,14 @@ _SHORT = 2.0  # s: shorter runs show no bar, as a script may have many
 
 @dataclass(frozen=True)
 class SwitchOptions:
-    """Options of the switch. `skips`: runs only set the clock; `ends`: the first ends a script."""
+    """Options of the switch, as in `enable`."""
 
     request: RunOptions
     strict: bool = False
     fixed_step: float | None = None
     progress: bool = False
-    skips: bool = False
-    ends: bool = False
+    skips: bool = False  # runs only set NEURON's clock
+    ends: bool = False  # the first run ends the script
     when: str = "always"
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class SwitchOptions:
         as_switch("progress", self.progress)
 
     def within(self, before: SwitchOptions | None) -> SwitchOptions:
-        """Return these options with `skips` and `ends` of an enclosing block."""
+        """Return these options with `skips` and `ends` of the options `before`, if any."""
         if before is None:
             return self
         return replace(self, skips=before.skips, ends=before.ends)
@@ -86,9 +86,9 @@ class CallRunner:
     def attempt(
         self, count: Callable[[], int], neuron_call: Callable[[], object], **call: bool
     ) -> bool:
-        """Run `count()` steps, or let NEURON do so; `call` are fields of `RunOptions`.
+        """Run `count()` steps on the device, or let NEURON run them by `neuron_call`.
 
-        Return False if the call raised an exception.
+        `call` are fields of `RunOptions`. Return False if the call raised an exception.
         """
         options = self._state.options
         # a call made by code inside NEURON's own call belongs to NEURON, too
@@ -126,7 +126,7 @@ class CallRunner:
         return done
 
     def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
-        """Start or keep a child process for later calls on the device; whether it is running."""
+        """Start a child process for later calls if useful; return whether one is running."""
         background = self._background
         ledger = self._state.accounts.ledger_to_compile(steps, is_due)
         if ledger is None:
@@ -177,7 +177,7 @@ class CallRunner:
             self._is_running = False
 
     def _add(self, steps: int, kept: KeptModel) -> None:
-        """Add a stretch of steps that a run has taken, and its time."""
+        """Count a stretch of steps that a run has taken, and measure its time."""
         self._state.steps += steps
         begin, self._stretch_begin = self._stretch_begin, time.perf_counter()
         self._stretches.append(self._stretch_begin - begin - kept.run_seconds)
@@ -195,5 +195,5 @@ class CallRunner:
 
 
 def _without_numbers(reason: str) -> str:
-    """Return a reason without its numbers (such as times), to print it once."""
+    """Return a reason without numbers: reasons that differ by a time are printed once."""
     return re.sub(r"[-+.\d]+", "", reason)

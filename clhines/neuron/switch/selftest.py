@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def wrong_calls() -> str:
-    """Return which call of NEURON does not behave as expected; empty if all do."""
+    """Return how a hooked call of NEURON misbehaves; empty if all are right."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
@@ -52,7 +52,7 @@ def wrong_calls() -> str:
 
 
 def _calls(h: Hoc) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield each hooked call, from Python and from hoc."""
+    """Yield name and function of each call that the switch hooks."""
     context, cvode = h.ParallelContext(), h.CVode()
     context.set_maxstep(10)
 
