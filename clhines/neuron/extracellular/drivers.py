@@ -1,9 +1,8 @@
 """Mechanisms that set e_extracellular through a POINTER before each step, as xtra.mod does.
 
-The potential they set depends only on parameters and the time. So a copy of the instance is added
-at each node where a segment's potential drives a current; it computes the potential itself, and no
-instance waits for another. Variables that depend on a POINTER to i_membrane are left to NEURON's
-last step.
+Such a potential depends only on parameters and the time. A segment's potential drives currents into
+several nodes. So each of these nodes gets a copy of the instance, which computes the potential
+itself. Variables that depend on a POINTER to i_membrane are set by NEURON in its last step.
 """
 
 from __future__ import annotations
@@ -31,21 +30,18 @@ _KNOWN = {_BEFORE, "BREAKPOINT", "INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "
 
 @dataclass(frozen=True, eq=False)
 class Driver:
-    """A mechanism whose instances set the potentials of extracellular segments `of`, (n,) int64.
+    """A mechanism whose instances set potentials of extracellular segments."""
 
-    `copy` is an electrode with current `CURRENT`, nA: `FACTOR`, µS, times the potential.
-    """
-
-    copy: Mechanism
-    of: np.ndarray
+    copy: Mechanism  # an electrode with current `CURRENT` (nA) = `FACTOR` (µS) times potential
+    of: np.ndarray  # (n,) int64: the extracellular instance of each of its instances
 
     @property
     def parameters(self) -> list[Quantity]:
-        """Parameters that the copy shares with the mechanism."""
+        """Parameters that the copy and the mechanism have in common."""
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
-        """List what a potential depends on besides parameters and the time."""
+        """Reject dependences of a potential on anything but parameters and the time."""
         program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
         names = {(q.public or q.name) for q in program.states}
         names |= {q.public or q.name for q in self.parameters if q.name not in parameters}
@@ -58,11 +54,11 @@ class Driver:
 
 @dataclass(frozen=True, eq=False)
 class OutsidePointers:
-    """A mechanism's POINTERs to extracellular, by name; empty for none."""
+    """A mechanism's POINTERs to variables of extracellular."""
 
     every: tuple[str, ...]
-    sets: str
-    reads: str
+    sets: str  # the POINTER to e_extracellular; empty if there is none
+    reads: str  # the POINTER to i_membrane; empty if there is none
     of: np.ndarray  # (n,) int64: the extracellular instances that `sets` points to
     unknown: frozenset[str]  # variables that depend on `reads`
     refused: Sentence | None  # why the POINTERs are not supported
@@ -71,7 +67,10 @@ class OutsidePointers:
 def pointing_of(
     instances: Instances, variable: Callable[[int, str], Variable | None]
 ) -> OutsidePointers | None:
-    """Return a mechanism's POINTERs to extracellular; None if it has none."""
+    """Return a mechanism's POINTERs to extracellular; None if it has none.
+
+    `variable` returns the target of an instance's POINTER.
+    """
     try:
         file = parse(instances.entry.text, instances.entry.file)
     except Refused:
@@ -102,12 +101,15 @@ def pointing_of(
 
 
 def _names_of(targets: Sequence[Variable | None]) -> list[tuple[str, str]]:
-    """Return owner and name of each distinct target in order; empty for an unknown target."""
+    """Return the distinct (owner, name) of targets in order; empty strings for unknown targets."""
     return [*dict.fromkeys((v.owner, v.name) if v is not None else ("", "") for v in targets)]
 
 
 def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | None:
-    """Return why a mechanism with such POINTERs is not supported; None if it is."""
+    """Return why a mechanism's POINTERs are not supported; None if they are.
+
+    `sets` and `reads` name its POINTERs to e_extracellular (of instances `of`) and to i_membrane.
+    """
     if _does_more(file):
         which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"
         return refusal("neuron.potential-of-channel", which=which)
@@ -121,7 +123,7 @@ def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | No
 
 
 def _does_more(file: File) -> bool:
-    """Whether a mechanism does more than set its own variables and its POINTERs' targets."""
+    """Whether a mechanism does more than set its variables and the targets of its POINTERs."""
     kinds = {block.sort for block in file.blocks.values()} - {"FUNCTION", "PROCEDURE"}
     if kinds or {*file.main} - _KNOWN:
         return True
@@ -155,7 +157,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 
 
 def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
-    """Return an entry whose POINTERs to extracellular are ordinary variables."""
+    """Return the entry with its POINTERs to extracellular turned into ordinary variables."""
     ranged = (pointing.sets,) if pointing.sets else ()
     return replace(entry, changes=replace(entry.changes, unpointed=pointing.every, ranged=ranged))
 
@@ -165,7 +167,7 @@ def _list(word: str, names: Sequence[str]) -> str:
 
 
 def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
-    """Return an electrode whose current is driven by the potential; `entry` is the mechanism's."""
+    """Return an electrode (`Driver.copy`) that computes the potential as `entry` does."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
     code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)
     kept, calls = list[str](), list[str]()
@@ -191,7 +193,7 @@ def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
 
 
 def _parts(code: str) -> Iterator[tuple[str, str]]:
-    """Yield each outermost block with the text before it."""
+    """Yield (text before a block, the block in braces) for each outermost block of a .mod text."""
     depth, begin, opened = 0, 0, 0
     for bracket in re.finditer(r"[{}]", code):
         depth += 1 if bracket[0] == "{" else -1

@@ -1,4 +1,4 @@
-"""Layers of `extracellular` with non-default xraxial, xg or xc: one node of the tree per layer.
+"""Layers of `extracellular` with non-default xraxial, xg or xc, as further nodes of the tree.
 
 As in NEURON (extcelln.cpp), outside potentials are unknowns of a step, like the inside one:
 
@@ -30,7 +30,7 @@ _HALF = 0.5e-4  # half of 1 µm, in cm
 
 
 def are_own(instances: Instances) -> bool:
-    """Whether any layer has non-default parameters."""
+    """Whether any layer has parameters other than NEURON's defaults."""
     layers = _layers(instances)
     parameters = (
         (instances.values(name, k), default) for name, default in OWN.items() for k in range(layers)
@@ -43,7 +43,7 @@ def _layers(instances: Instances) -> int:
 
 
 def _values(instances: Instances, name: str, n: int) -> np.ndarray:
-    """(layers, n) float64: a parameter of each layer at each node; 0 at ends."""
+    """Return a parameter of each layer at each of `n` nodes, (layers, n); 0 at section ends."""
     values = np.zeros((_layers(instances), n))
     for layer, row in enumerate(values):
         row[instances.nodes] = instances.values(name, layer)
@@ -51,7 +51,7 @@ def _values(instances: Instances, name: str, n: int) -> np.ndarray:
 
 
 def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
-    """Return a tree with outer nodes around the nodes of sections with `extracellular`."""
+    """Return the tree with outer nodes around the nodes of sections with `extracellular`."""
     n, layers = tree.num_nodes, _layers(instances)
     sections = np.zeros(len(tree.nseg) + 1, bool)
     sections[tree.owner[instances.nodes]] = True
@@ -105,7 +105,7 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
 
 
 def _lengths(tree: Tree) -> np.ndarray:
-    """(n,) float64, µm: lengths of segments; 0 for ends."""
+    """Return the lengths of the nodes' segments, (n,) float64, µm; 0 for section ends."""
     lengths = np.zeros(tree.num_nodes)
     each = np.array([s.L for s in tree.sections]) / tree.nseg
     lengths[tree.inner_numbers] = np.repeat(each, tree.nseg)
@@ -113,7 +113,7 @@ def _lengths(tree: Tree) -> np.ndarray:
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:
-    """Return where segments and ends have vext[0], (k,) uint64, and their inner nodes."""
+    """Return addresses of vext[0] of segments and section ends, (k,) uint64, and inner nodes."""
     segments, nodes = [*instances.things], instances.nodes.tolist()
     for s in np.unique(tree.owner[instances.nodes]).tolist():
         section, turned = tree.sections[s], bool(tree.turned[s])

@@ -4,9 +4,9 @@ With NEURON's default xg, xc and xraxial the node outside of a segment has the p
 e_extracellular after each step, to about 1e-9 mV: a membrane current of 1 mA/cm² through two layers
 of 1e9 S/cm² causes 2e-9 mV. So the outside potential is prescribed. The membrane voltage then obeys
 the equations of a cell without the mechanism, plus one current into each node: axial conductances
-times the differences of outside potentials between its neighbours and itself. At nodes without
-membrane only the outside path along the section fixes the potential: it is the mean of the
-neighbours' potentials, weighted by 1/length of their segments.
+times the differences of outside potentials between its neighbours and the node. At a node without
+membrane the outside potential is the mean of the neighbours' potentials, weighted by 1/length of
+their segments, because there only the outside path along the section fixes it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NONE = 1e-6  # mV: rounding of a potential of 0
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """Currents into nodes, nA: `g`, µS, times the potential of instance `of`, mV; (k,) each."""
+    """Currents (nA) into nodes: `g` (µS) times the outside potential (mV) of instance `of`."""
 
     node: np.ndarray
     of: np.ndarray
@@ -51,7 +51,7 @@ class Coupling:
 
 
 def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
-    """Return the currents along cells that outside potentials at `nodes`, (n,) int64, drive."""
+    """Return the currents along cells that outside potentials of instances at `nodes` drive."""
     row, of, weight = _potentials(tree, nodes)
     first = offsets(np.bincount(row, minlength=tree.num_nodes))
     below = np.flatnonzero(tree.parent >= 0)
@@ -67,7 +67,10 @@ def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
 
 
 def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ascending nodes, and the instances and weights that sum to their potentials."""
+    """Return outside potentials of nodes as weighted sums over instances of extracellular.
+
+    Three arrays (k,): node, ascending; instance; its weight in the node's sum.
+    """
     count, owner = tree.num_nodes, tree.owner
     section, instance = np.full(count, -1), np.full(count, -1)
     section[tree.inner_numbers] = owner[tree.inner_numbers]
@@ -89,14 +92,14 @@ def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 class Outside:
-    """Outside potentials of segments; `acts`: any of them is, or will become, non-zero."""
+    """The outside potentials of segments, and everything that reads or sets them."""
 
     def __init__(self, tree: Tree, contents: Contents, played: Sequence[Player]) -> None:
         self._tree, self.instances = tree, contents.outside
         every = (player.variable for player in played)
         owned = [v for v in every if v.owner == OUTSIDE and v.name == POTENTIAL]
         self.played = {v.number for v in owned}
-        self.acts = bool(self.played) or self._differs()
+        self.acts = bool(self.played) or self._differs()  # a potential is or may become non-zero
         self.pointing = dict[str, OutsidePointers]()  # by mechanism
         self.drivers = dict[str, Driver]()
 
@@ -107,7 +110,7 @@ class Outside:
         return bool(self.potentials().any()) or any(before)
 
     def potentials(self) -> np.ndarray:
-        """(n,) float64, mV: present e_extracellular of all segments with the mechanism."""
+        """Return the present e_extracellular of all segments that have it, (n,) float64, mV."""
         if self.instances is None:
             return np.zeros(0)
         return self.instances.values(POTENTIAL)
@@ -123,7 +126,7 @@ class Outside:
     def find_drivers(
         self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
     ) -> list[Rejected]:
-        """Find mechanisms with POINTERs to extracellular, and remove these from their entries."""
+        """Find mechanisms with POINTERs to extracellular; their entries lose these POINTERs."""
         rejected = list[Rejected]()
         for name, instances in every.items() if self.instances is not None else ():
 
@@ -163,7 +166,10 @@ class Outside:
         order: int,
         transfers: bool,
     ) -> list[Rejected]:
-        """List constructs around extracellular that are not supported."""
+        """List unsupported constructs that involve extracellular.
+
+        `order`: `secondorder`; `transfers`: whether steps transfer voltages.
+        """
         instances, layers = self.instances, self._tree.layers
         if instances is None:
             return []
@@ -229,7 +235,7 @@ class Outside:
         return rejected
 
     def _at_joints(self, around: np.ndarray) -> np.ndarray:
-        """(n,) bool: nodes on either side of a joint between sections with and without layers."""
+        """Return the nodes at which a section with layers meets one without, (n,) bool."""
         tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))

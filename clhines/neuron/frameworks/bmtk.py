@@ -1,8 +1,8 @@
 """BMTK, whose `advance()` calls Python modules after each step.
 
-Reports and `ecp` only read variables in each step, so they get the values of a block of steps at
-once. NEURON takes the last step of a block, in which any module may change the model. Modules of
-other classes may change the model in every step and are refused.
+BMTK's reports and its module `ecp` only read variables in each step, so they get the values of a
+block of steps at once. NEURON takes the last step of a block, after which any module may change the
+model. Other modules may change the model in every step and are refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_loaded(h: Hoc) -> bool:
 
 
 def step_code(model: NeuronModel) -> StepCode:
-    """Return BMTK's step function; raise an InputError if it cannot be supported."""
+    """Return BMTK's code of each step; InputError if one of its modules is not supported."""
     h, memory = model.h, model.memory
     try:
         variables = _variables(model)
@@ -58,9 +58,9 @@ def step_code(model: NeuronModel) -> StepCode:
 
 
 def _check(model: NeuronModel, variables: Iterable[Variable]) -> None:
-    """Refuse variables whose value in BMTK may differ from the recorded one.
+    """Refuse variables whose recorded value may differ from the value that BMTK reads.
 
-    NEURON records before it delivers the events of the second half of a step.
+    BMTK reads after the events of the second half of a step, but NEURON records before them.
     """
     played = {(p.variable.owner, p.variable.name, p.variable.number): p for p in model.players}
     for variable in variables:
@@ -80,7 +80,7 @@ def _check(model: NeuronModel, variables: Iterable[Variable]) -> None:
 
 
 def set_by_events(program: Program) -> set[str]:
-    """Return the variables that NET_RECEIVE sets."""
+    """Return the names of the variables that NET_RECEIVE sets."""
     set_ = {
         argument.name
         for block, arguments in program.blocks.items()
@@ -92,7 +92,7 @@ def set_by_events(program: Program) -> set[str]:
 
 
 def steps_of_block(h: Hoc) -> int:
-    """Return the number of steps until BMTK's block or run ends."""
+    """Return the number of steps until BMTK's present block, or its run, ends."""
     sim = h.pysim
     ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
     return min(n for n in ends if n > 0)
@@ -113,7 +113,7 @@ def _variables(model: NeuronModel) -> dict[raw.Place, Variable]:
 
 
 def _take(h: Hoc, memory: NeuronMemory, places: list[raw.Place], values: np.ndarray) -> None:
-    """Give the modules the values of the variables at `places` in the next steps."""
+    """Give BMTK's modules the values, (steps, variables), of the variables at `places`."""
     sim, n, columns = h.pysim, len(values), {place: k for k, place in enumerate(places)}
     for module in _reading_modules(sim):
         name, things = _read_by(sim, module)
@@ -141,7 +141,7 @@ def _modules() -> Any:
 
 
 def _reading_modules(sim: Any) -> Iterator[Any]:
-    """Yield the modules that read the model in each step."""
+    """Yield BMTK's modules that read the model in each step; InputError if one may change it."""
     modules, idle = _modules(), [sys.modules[name].SimulatorMod.step for name in _BASES]
     readers = [modules.MembraneReport, modules.SomaReport, modules.NetconReport]
     readers += [modules.ClampReport, modules.EcpMod]
@@ -185,8 +185,8 @@ def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
 def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None:
     """Fill a report with the values of the next `steps` steps, by gid, (steps, segments).
 
-    A table of the report holds a window of steps. BMTK writes it to a file and moves it when
-    the first step after it is recorded.
+    A table of the report holds a window of steps. When the first step after the window is recorded,
+    BMTK writes the table to a file and moves the window.
     """
     recorder, pool = private(module, "var_recorder"), private(module, "gid_map")
     cells = {gid: pool.get_pool_id(gid) for gid in values}
@@ -207,7 +207,7 @@ def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None
 
 
 def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) -> None:
-    """Add the potentials at electrodes from membrane currents by gid, (steps, segments) nA."""
+    """Add potentials at electrodes, which membrane currents cause; (steps, segments) nA by gid."""
     begin = private(module, "block_step")
     rows, of_cells = slice(begin, begin + steps), private(module, "saved_gids")
     for gid, of_segments in currents.items():

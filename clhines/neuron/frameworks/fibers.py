@@ -1,7 +1,8 @@
 """PyFibers' `ScaledStim.run_sim`, whose loop sets `e_extracellular` by Python code in each step.
 
-While the switch is on, Vectors play the potentials, and `psolve` runs from one call of the script's
-`exit_func` to the next. PyFibers' own code prepares a run and counts action potentials afterwards.
+While the switch is on, Vectors play the potentials instead, and `psolve` takes all steps between
+two calls of the script's `exit_func`. PyFibers itself prepares the run, and counts action
+potentials afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MOST = 1 << 25  # potentials of all sections and steps, 256 MB; above, PyFibers'
 
 
 def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Run a fiber with one amplitude of the stimulus, as `ScaledStim.run_sim`."""
+    """Run a fiber with one amplitude of the stimulus, in place of `ScaledStim.run_sim`."""
     from neuron import h
     from pyfibers import ScaledStim
 
@@ -66,7 +67,7 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def _ends_at_zero(stim: Any) -> bool:
-    """Whether no step before 0 ms, in which the fiber settles, delivers events after 0 ms."""
+    """Whether steps that begin before 0 ms, in which the fiber settles, deliver no later event."""
     count = int(abs(stim.t_init_ss) / stim.dt_init_ss) + 1
     halves = half_steps(-abs(stim.t_init_ss), stim.dt_init_ss, 2 * count)
     middles = halves[1::2][halves[:-1:2] < 0]

@@ -76,7 +76,7 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
     late, at = times[~early].tolist(), h.Vector(times[early])  # `at` must outlive the recording
 
     def add_late() -> None:
-        """Let NetPyNE take the last samples, whose events NEURON delivers after its last step."""
+        """Let NetPyNE's own events take the samples that come after NEURON's last record."""
         for t in late:
             sim.cvode.event(t, sim.calculateLFP)
 
@@ -94,10 +94,10 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
 
 
 def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return times of NetPyNE's events, ms, and NEURON's clock in them, until after `stop`.
+    """Return the times of NetPyNE's events until after `stop`, and NEURON's clock in them, in ms.
 
-    An event belongs to the step whose middle comes next, and sees the clock of the step's begin. It
-    schedules the next event one interval after that clock.
+    NEURON delivers an event in the step whose middle comes next; the clock is at the step's begin.
+    The event schedules the next one an interval after that clock.
     """
     halves = half_steps(0.0, dt, 2 * round(stop / dt) + 4)
     begins, middles = halves[:-1:2], halves[1::2]
@@ -109,7 +109,7 @@ def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.nda
 
 
 def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
-    """Add the potentials of a cell's currents, (samples, segments) nA, to NetPyNE's rows."""
+    """Add currents of a cell, (samples, segments) nA, and their potentials to NetPyNE's rows."""
     cfg, data = sim.cfg, sim.simData
     if cfg.saveIMembrane and gid in data["iMembrane"]:
         data["iMembrane"][gid][row] = currents
@@ -124,7 +124,7 @@ def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
 
 
 def _recording(segments: Iterable[Any], at: object) -> list[Any]:
-    """Return Vectors that record segments' `i_membrane_` at an interval, ms, or at times."""
+    """Return Vectors that record `i_membrane_` of segments at interval or times `at`, ms."""
     from neuron import h
 
     return [h.Vector().record(ref(segment, "i_membrane_"), at) for segment in segments]
@@ -138,7 +138,7 @@ _ADAPTERS: dict[str, tuple[str, _Adapter]] = {
 
 
 class _Finder(MetaPathFinder):
-    """Adapt modules when a script imports them."""
+    """Replace functions of the frameworks' modules when a script imports these modules."""
 
     def __init__(self, is_on: Callable[[], bool]) -> None:
         self._is_on = is_on
@@ -160,7 +160,7 @@ class _Finder(MetaPathFinder):
         return spec
 
     def adapt(self, module: ModuleType) -> None:
-        """Replace the function in its module or class, and in the package that re-exports it."""
+        """Replace a module's function, also in the package that exports it under the same name."""
         path, adapter = _ADAPTERS[module.__name__]
         of_class, _, name = path.rpartition(".")
         owner = getattr(module, of_class, None) if of_class else module
@@ -181,7 +181,7 @@ class _Finder(MetaPathFinder):
 
 
 def install(is_on: Callable[[], bool]) -> None:
-    """Replace the frameworks' functions; the replacements act while `is_on()`."""
+    """Replace the frameworks' functions, also in modules imported later, while `is_on()`."""
     finder = _Finder(is_on)
     for name in _ADAPTERS.keys() & sys.modules.keys():
         finder.adapt(sys.modules[name])

@@ -14,19 +14,15 @@ from clhines.neuron.read.played import steps_at_once
 
 @dataclass(eq=False)
 class StepCode:
-    """Code that reads only the variables in `reads`, by place.
-
-    `call` runs it after a step of NEURON's. `take` runs it for a block of steps at once, with the
-    values of `reads`, (steps, variables) float64.
-    """
+    """Python code that only reads some variables of a model after each step."""
 
     name: str
     reads: dict[Place, Variable]
-    call: Callable[[], object]
-    take: Callable[[np.ndarray], object]
-    block: Callable[[], int]  # number of steps until it may change the model
+    call: Callable[[], object]  # run the code after a step that NEURON took
+    take: Callable[[np.ndarray], object]  # run it for (steps, variables) values of `reads`
+    block: Callable[[], int]  # number of steps until the code may change the model
 
     @property
     def most_steps(self) -> int:
-        """Number of steps to run at once, including NEURON's last one."""
+        """Largest number of steps to take at once, including the last one, taken by NEURON."""
         return min(steps_at_once(len(self.reads)) + 1, self.block())

@@ -1,7 +1,7 @@
 """Hooks in NEURON's Python classes that check what a function reads, sets and calls.
 
-A function of `CVode.extra_scatter_gather(0, f)` may read voltages, `i_membrane_`, constants of a
-run, and its own Vectors. The first other access becomes the hooks' `problem`.
+A function f of `CVode.extra_scatter_gather(0, f)` may read voltages, `i_membrane_`, and what no
+step changes. It may use Vectors that the model does not use. Any other access is not supported.
 """
 
 from __future__ import annotations
@@ -49,19 +49,17 @@ _PLACE_WORDS = 4  # per PtrVector element
 
 
 class GatherError(ClhinesError):
-    """A function accesses something in a later step that it did not access in the first."""
+    """A function has an unsupported access that it did not have in the run's first step."""
 
 
 class AccessHooks:
-    """Note the first unsupported access while the hooks are `on`.
-
-    With `raises`, it raises an error. `in_psolve`: h.t does not move. `before_change` is called
-    before the list of functions changes.
-    """
+    """Check accesses while the hooks are `on`; `problem` describes the first unsupported one."""
 
     def __init__(self, model: NeuronModel) -> None:
-        self.on = self.raises = self.in_psolve = False
+        self.on = self.raises = False  # whether a problem raises a GatherError
+        self.in_psolve = False  # h.t does not move there
         self.problem = ""
+        # called before the list of extra_scatter_gather's functions changes
         self.before_change: Callable[[], None] = lambda: None
         self._model = model
         self._vector, self._hoc = type(model.h.Vector()), type(model.h)
@@ -76,7 +74,7 @@ class AccessHooks:
 
     @contextmanager
     def installed(self, raises: bool) -> Iterator[None]:
-        """Install the hooks, switched off, into NEURON's classes until the end of the block."""
+        """Put the hooks, still off, into NEURON's classes until the end of the block."""
         self.raises, self.on = raises, False
         originals = list[tuple[type, str, Any]]()
         try:
@@ -91,7 +89,7 @@ class AccessHooks:
                 setattr(kind, name, original)
 
     def _hooks(self) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-        """Yield (class, method name, function that wraps the method)."""
+        """Yield (class, name of a method, function that wraps the method) of each hook."""
         from neuron import nrn
 
         # classes of hoc objects define methods of their own, equal to the base class's
@@ -153,7 +151,7 @@ class AccessHooks:
         return item
 
     def _use(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a Vector method, which must not touch Vectors that the model uses."""
+        """Wrap a method of Vector so that it checks its arguments by `_check`."""
 
         def use(*arguments: Any) -> Any:
             if self.on:
@@ -163,7 +161,7 @@ class AccessHooks:
         return use
 
     def _check(self, *things: object) -> None:
-        """Note a Vector that records or plays or that a mechanism uses."""
+        """Report Vectors among `things` that record, play or belong to a mechanism."""
         with self._off():
             names = [str(x) for x in things if isinstance(x, self._vector)]
         for name in names:
@@ -193,7 +191,7 @@ class AccessHooks:
         return call
 
     def _problem_of(self, function: Hoc) -> str:
-        """Return why a call is not supported; empty if it is."""
+        """Return why a call of a hoc function is not supported; empty if it is."""
         text, (owner, name) = str(function), _class_and_name(function)
         thing = text.rpartition(".")[0]
         if name not in _METHODS.get(owner, ()):
@@ -205,7 +203,7 @@ class AccessHooks:
         return ""
 
     def _has_read_pointers(self, function: Hoc) -> bool:
-        """Whether a PtrVector points to voltages and `i_membrane_` only."""
+        """Whether the PtrVector of a method points to voltages and `i_membrane_` only."""
         memory, places = self._model.memory, self._model.places
         address = memory.object_address(function)
         words = vector_at(address + 8)  # after its virtual table
@@ -221,13 +219,13 @@ class AccessHooks:
 
 
 def _array_classes() -> list[type]:
-    """Return NEURON's class of array variables, which no module exports."""
+    """Return NEURON's class of array variables, which no module exports, as a list of 0 or 1."""
     segments = (section(0.5) for section in all_sections())
     variables = (v for segment in segments for mechanism in segment for v in mechanism)
     return [type(v) for v in islice(variables, 1)]
 
 
 def _class_and_name(function: Hoc) -> tuple[str, str]:
-    """Return the class ("" at the top level) and the name of a hoc function."""
+    """Return class and name of a hoc function; the class is empty at the top level."""
     owner, _, name = str(function).removesuffix("()").rpartition(".")
     return owner.partition("[")[0], name

@@ -1,7 +1,7 @@
 """A model's own `advance()`, `step()` and `Plot()`, which ``continuerun()`` calls in each step.
 
-`advance()` is supported if it equals a compiled example: ``fadvance()`` alone, or BMTK's. Calls of
-Graph methods beside it are left out in a run. NEURON steps a model with any other code.
+`advance()` is supported if its code equals that of ``fadvance()`` alone, or of BMTK's `advance()`.
+Calls of Graph methods are left out in a run. A model with any other code is stepped by NEURON.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORDS = {  # instructions of calls with numbers and texts: number of words afte
 
 
 def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Rejected]]:
-    """Return the code of each step, whether Graphs are left out, and the rejections."""
+    """Return the model's Python code of each step, whether Graphs are left out, and rejections."""
     h, memory = model.h, model.memory
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
     replaced = [name for name in names if not is_standard(h, memory.symbols, name)]
@@ -63,7 +63,7 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
 
 
 def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
-    """Return a function whose result changes when the model's code of each step does."""
+    """Return a function whose result changes if the model's code of each step changes."""
     h, memory = model.h, model.memory
 
     def read() -> list[object]:
@@ -75,14 +75,14 @@ def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
 
 
 def _is_as(name: str, text: str, h: Hoc, symbols: HocSymbols) -> bool:
-    """Whether a hoc procedure has the same code as a text."""
+    """Whether a hoc procedure has the same code as the body `text`."""
     example = f"clhines_example_of_{name}"
     with symbols.example(example, f"proc {example}() {text}"):
         return symbols.is_same(name, example)
 
 
 def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
-    """Whether a procedure takes one step (`Plot()`: none) and else only calls Graph methods."""
+    """Whether a procedure calls nothing but methods of Graphs and one step (`Plot()`: none)."""
     taking, steps = {"fadvance", "advance"} - {name}, int(name != "Plot")
     operations = {
         ctypes.cast(memory.symbol(f"_Z{len(n)}{n}v"), ctypes.c_void_p).value: n for n in _WORDS
@@ -120,7 +120,7 @@ def _class_of(thing: int) -> str:
 
 
 def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
-    """Yield the addresses of objects in a top-level objref or array."""
+    """Yield the addresses of the objects in a top-level objref, or in an array of objrefs."""
     words = words_at(symbol, 5)
     if memory.symbols.symbol_in(_name_of(symbol)) != symbol:
         return  # a member of a class

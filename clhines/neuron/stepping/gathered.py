@@ -1,9 +1,10 @@
 """Functions of `CVode.extra_scatter_gather(0, f)`, which NEURON calls within each step.
 
 When NEURON calls them, voltages and `i_membrane_` belong to the step's end, states and h.t to its
-begin, and Vectors have not recorded the step yet. A function that only reads voltages and
-`i_membrane_` is called after a block of steps, once for each step with its values. NEURON takes the
-first step of a run, in which `AccessHooks` check what the functions access.
+begin, and Vectors have not recorded the step yet. Functions that only read voltages and
+`i_membrane_` are called after a block of steps on the device: once for each step, with the step's
+values in NEURON's memory. NEURON takes the first step of a run, in which `AccessHooks` check what
+the functions access.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ _tried = [(False, b"")]  # in psolve; and the functions that NEURON's own step c
 
 
 class Gathering:
-    """Call the functions for the steps of a model."""
+    """Call the functions of extra_scatter_gather for the steps of a model."""
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self._hooks = model, AccessHooks(model)
         self._values: StepValues | None = None
 
     def begin(self, in_psolve: bool) -> None:
-        """Prepare for the steps of a run or psolve."""
+        """Begin a run or psolve."""
         self._hooks.in_psolve = in_psolve
         if not self._model.h.t:
             _tried[:] = [(False, b"")]
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON's own step has called the functions in this run."""
+        """Whether NEURON has called the present functions in a step of this run."""
         return self._present == _tried[0]
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps to take at once, including NEURON's own."""
+        """Largest number of steps to take at once, including the last one, taken by NEURON."""
         return steps_at_once(len(READ) * self._model.tree.num_nodes) + 1
 
     @property
@@ -59,14 +60,14 @@ class Gathering:
         return self._hooks.in_psolve, gather(gathering()).tobytes()
 
     def start(self, sim: Simulation, imported: NeuronNetwork) -> None:
-        """Record in a simulation what the functions may read."""
+        """Record all voltages and `i_membrane_` in a simulation."""
         reads, model = of_nodes(self._model, "v"), self._model
         if model.h.CVode().use_fast_imem():
             reads |= of_nodes(model, "i_membrane")
         self._values = StepValues(sim, imported, reads)
 
     def play(self, result: Result, first: int, begin: float, dt: float) -> None:
-        """Call the functions for each step of a run from `begin`, ms, without its `first` rows."""
+        """Call the functions for each step of a run from `begin` (ms), without `first` rows."""
         if self._values is None:
             raise RuntimeError("play() before start()")
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()
@@ -85,7 +86,7 @@ class Gathering:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Check what the functions access while NEURON takes a step."""
+        """Check what the functions access while NEURON takes a step in the block."""
         at = gathering()
         words = gather(at)[:, 0].copy()
         calls = [self._guarded(_object_at(word)) for word in words.tolist()]
@@ -107,14 +108,14 @@ class Gathering:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """List unsupported accesses."""
+        """The first unsupported access, if there is one."""
         if not self._hooks.problem:
             return []
         what = refusal("neuron.scatter-gather-function", line=self._hooks.line)
         return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
 
     def _guarded(self, function_and_arguments: Any) -> Callable[[], None]:
-        """Return a call, with the hooks on, of a function or (function, arguments) tuple."""
+        """Return a function that calls an entry of NEURON's list with the hooks on."""
         function, arguments = function_and_arguments, ()
         if isinstance(function, tuple):
             function, arguments = function

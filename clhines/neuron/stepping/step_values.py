@@ -21,7 +21,7 @@ from clhines.simulator.simulation import Simulation
 
 
 class StepValues:
-    """Record variables in a simulation, and put each step's values into NEURON's memory."""
+    """Record variables in a simulation, and put the values of each step into NEURON's memory."""
 
     def __init__(
         self, sim: Simulation, imported: NeuronNetwork, reads: dict[Place, Variable]
@@ -34,7 +34,7 @@ class StepValues:
         ])  # fmt: skip
 
     def rows(self, result: Result, first: int) -> np.ndarray:
-        """Return the variables in each step of a run after its `first` rows, (steps, variables)."""
+        """Return the variables in each step of a run, (steps, variables), without `first` rows."""
         rows = np.empty((len(result.t) - first, len(self._places)))
         for k, row in enumerate(self._records.rows(result, first)):
             rows[:, k] = row
@@ -44,9 +44,9 @@ class StepValues:
     def put_in_turn(
         self, result: Result, first: int, t: np.ndarray
     ) -> Iterator[Callable[[], None]]:
-        """Yield a function that puts the next step's values into memory.
+        """Yield a function that puts the next step's values, and its time as h.t, into memory.
 
-        It also sets h.t to the step's time in `t`, (steps,) ms. Memory is restored at the end.
+        `t`: (steps,), ms. Memory has its earlier values at the end of the block.
         """
         rows = np.column_stack([self.rows(result, first), t])
         places = [*self._places, self._memory.place(ref(self._h, "t"))]
@@ -65,7 +65,7 @@ class StepValues:
 
 
 def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
-    """Return ``v`` or ``i_membrane`` of all nodes that have it, by place."""
+    """Return the variable ``v`` or ``i_membrane`` of all nodes by its place in memory."""
     tree = model.tree
     column, addresses, numbers = tree.v, tree.addresses, tree.numbers
     if name != "v":
@@ -79,7 +79,7 @@ def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
 
 
 def held_vectors(model: NeuronModel) -> set[int]:
-    """Return the Vectors that point processes may hold in VERBATIM, by address."""
+    """Return the addresses of Vectors to which point processes with VERBATIM refer."""
     vectors, addresses = model.memory.vectors.by_address(), set[int]()
     for instances in model.contents.points.values():
         if "VERBATIM" in instances.entry.text:
@@ -88,7 +88,7 @@ def held_vectors(model: NeuronModel) -> set[int]:
 
 
 def used_vectors(model: NeuronModel) -> set[int]:
-    """Return the Vectors that record, play or belong to mechanisms, by C++ address."""
+    """Return the addresses of Vectors that record, play or belong to mechanisms."""
     used = {*model.plays.in_use} | held_vectors(model)
     for origin in model.wires.origins:
         used |= {origin.times, origin.numbers}
