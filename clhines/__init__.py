@@ -104,7 +104,7 @@ __all__ = sorted(_HOME_OF)
 
 
 class _SameModule:
-    """Loader that gives a second name to a module, which keeps its own spec."""
+    """Loader that imports a loaded module under a second name; the module keeps its spec."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
@@ -117,7 +117,7 @@ class _SameModule:
 
 
 class _PublicModules:
-    """Finder of ``clhines.device.timing`` and other public modules in the part that holds them."""
+    """Finder that imports ``clhines.device.timing`` from ``clhines.solver.device``, and so on."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

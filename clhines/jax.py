@@ -36,10 +36,10 @@ def simulate(
     *values: ArrayLike,
     surrogate: float | None = None,
 ) -> JaxArrays:
-    """Run from t = 0 with these values; return the rows of each record, differentiable once.
+    """Run from t = 0 with `values`; return the rows of each record, differentiable once.
 
-    Arguments as in `clhines.torch.simulate`. The run is a callback to the host; its gradient is one
-    more run, forward and backward.
+    For the arguments see `clhines.torch.simulate`. The run is a callback to the host. A gradient
+    takes one more run, forward and backward.
     """
     from clhines.simulator.gradients.outside import check_settable
 

@@ -26,7 +26,7 @@ __all__ = ["Factors", "TorchFactors", "factor", "simulate", "solve"]
 
 
 class _Simulate(torch.autograd.Function):
-    """Rows of records as a function of values."""
+    """A simulation as a function that PyTorch differentiates: values to rows of records."""
 
     @staticmethod
     def forward(
@@ -66,20 +66,20 @@ def simulate(
     *values: torch.Tensor,
     surrogate: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """Run from t = 0 with these values; return the rows of each record, differentiable once.
+    """Run from t = 0 with `values`; return the rows of each record, differentiable once.
 
     Parameters
     ----------
     simulation : Simulation
-        Its records are returned; the values stay set in it.
+        The function returns its records; `values` stay set in it.
     duration : float, ms
     of : sequence
-        As in `Simulation.gradient`, but only values that `set` accepts: ``(group, parameter)``,
-        ``v_init`` and ``weight``.
+        Quantities that `values` set: ``(group, parameter)``, ``v_init`` or ``weight``, as in
+        `Simulation.gradient`.
     *values : tensors
-        One for each of `of`: () for all instances, or (count,).
+        One for each quantity: () for all instances, or (count,).
     surrogate : float, optional, mV
-        As in `Simulation.gradient`.
+        See `Simulation.gradient`.
     """
     from clhines.simulator.gradients.outside import check_settable
 

@@ -1,9 +1,10 @@
-"""NEURON models: read from NEURON's memory as a `Network`, with results written back.
+"""Read NEURON models from NEURON's memory as a `Network`, and write results back.
 
 A script, in hoc or Python, builds its model as usual. clhines then reads NEURON's memory, including
 the NMODL texts that NEURON keeps. Words: *tree*, the compartments of all sections; *instances*, all
 copies of one mechanism; *origin*, a source of events; *place*, the address of a variable;
-*rejected*, a construct that is not supported.
+*rejected*, a construct that is not supported; *stretch*, steps that the device takes at once, and
+one more step, which NEURON takes.
 
 Who owns what
     `memory`: NEURON's private memory, by ctypes. `read`: the parts of a model; `model`: the whole
@@ -12,9 +13,9 @@ Who owns what
     to mechanisms), `importer` (model to network), `connections` (sources and NetCons). `back`:
     results into NEURON's memory.
     `kept`: a model between two calls of `run`; its `fingerprint` detects changes in NEURON.
-    `stepping`: hoc and Python code that runs in each step, `frameworks`: BMTK and LFPy. `entry`:
-    `run`, `from_neuron`, `check`; `rank_calls`: agreements of MPI ranks; `calls`: how many steps a
-    call takes.
+    `stepping`: hoc and Python code that runs in each step; `frameworks`: adapters for BMTK, LFPy,
+    NetPyNE and PyFibers. `entry`: `run`, `from_neuron`, `check`; `rank_calls`: agreements of MPI
+    ranks; `calls`: how many steps a call takes.
     `switch`: `enable` and `disable`, which redirect hoc's functions by `memory.redirect`, and the
     estimate of who ends a call sooner.
 

@@ -1,4 +1,4 @@
-"""How many steps NEURON's calls (`continuerun`, `psolve`, `batch_run`) take, and their options."""
+"""Count the steps of NEURON's calls (`continuerun`, `psolve`, `batch_run`); their options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunOptions(NamedTuple):
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
-        """Return options with the dtype's name; `Simulation` checks it."""
+        """Return options with the name of a dtype, which `Simulation` checks later."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
         except (TypeError, ValueError):
@@ -35,13 +35,13 @@ class RunOptions(NamedTuple):
 
 
 class NeuronError(InputError):
-    """NEURON itself would never end the call, or would end the process."""
+    """A call that NEURON itself would never end, or in which NEURON would end the process."""
 
     is_refusal = False
 
 
 def clock(t: float, dt: float, steps: int) -> np.ndarray:
-    """Return NEURON's times, (steps + 1,) float64, ms; NEURON adds two half steps for each step."""
+    """Return the times of steps on NEURON's clock, which adds half steps, (steps + 1,), ms."""
     return half_steps(t, dt, 2 * steps)[::2]
 
 
@@ -70,7 +70,7 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 
 
 def check_dt(h: Hoc) -> None:
-    """Raise a NeuronError if NEURON would never end with this `h.dt`."""
+    """Raise a NeuronError if no call would end with NEURON's present `h.dt`."""
     if not 0 < h.dt < math.inf:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
@@ -78,7 +78,7 @@ def check_dt(h: Hoc) -> None:
 def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
     """Return a function that counts the remaining steps of ``continuerun(tstop)``.
 
-    continuerun ends half a step before `tstop`, by the step length with which it began.
+    continuerun ends half a step before `tstop`, with the value that h.dt had at its begin.
     """
     first_dt = list[float]()
 
@@ -115,7 +115,7 @@ def num_steps(h: Hoc, tstop: float, first_dt: float | None = None) -> int:
 def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
     """Return the number of steps of ``ParallelContext.psolve(tstop)``.
 
-    `t` and `dt` (ms) belong to NEURON's last step, from which psolve continues.
+    `t` and `dt` (ms) are the end and the length of NEURON's last step, from which psolve continues.
     """
     end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
     if h.CVode().active():

@@ -72,9 +72,10 @@ def connect(
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Give each pending event a source of its own, except the events in `waiting`.
+    """Connect a source of its own for each pending event; return the NetCons of connections.
 
-    If events change weights, all pending events of a NetCon without a source share one source.
+    If events to a mechanism change weights, a pending event stays with its NetCon: its source
+    counts it as sent (`importer.waiting`), or one new source sends all events of the NetCon.
     """
     netcons = list[int]()
     pending = model.pending.netcons if model.bins is None else model.pending.binned
@@ -105,7 +106,7 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
 def steer(
     model: NeuronModel, network: Network, groups: dict[str, Group], connections: np.ndarray
 ) -> None:
-    """Let events set weights of other NetCons through POINTERs."""
+    """Tell the network which weights NET_RECEIVE sets through POINTERs."""
     for (name, pointer), targets in model.steered.items():
         at = place_of(connections, targets[:, 0])
         inside(network).added.steered.append((groups[name].number, pointer, at, targets[:, 1]))
@@ -122,7 +123,7 @@ def changes_weights(model: NeuronModel, group: Group) -> bool:
 
 
 def _silent(model: NeuronModel, name: str) -> list[int]:
-    """Return the NetCons without a source to a mechanism; FOR_NETCONS visits them, too."""
+    """Return the NetCons without a source that target a mechanism: FOR_NETCONS visits them, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
     is_target = wires.senders.name[wires.target] == number
@@ -136,7 +137,10 @@ def _connect_alone(
     chosen: Sequence[tuple[int, float]],
     silent: Sequence[int],
 ) -> list[int]:
-    """Connect each NetCon without a source to a source of its pending events (or of none)."""
+    """Connect each NetCon without a source to a new source, which sends its pending events.
+
+    `chosen`: pending events (NetCon, ms); `silent`: NetCons without a source.
+    """
     wires, times = model.wires, {k: list[float]() for k in silent}
     if model.bins is not None and chosen:
         raise rejected_on_way(model, group.mechanism.name)
@@ -170,7 +174,7 @@ def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:
 
 
 def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
-    """Connect POINTERs that are read (also by ``target_var``): to voltages or variables."""
+    """Connect POINTERs that mechanisms read, and targets of ``target_var``, to their variables."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))
@@ -193,9 +197,10 @@ def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Gro
 def write_by_pointers(
     model: NeuronModel, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Group, list[int]]]:
-    """Connect POINTERs that are written: to mechanism variables or Vector elements.
+    """Connect POINTERs that mechanisms write to mechanism variables or Vector elements.
 
-    Each Vector element becomes an instance of a mechanism that keeps one number.
+    Each Vector element becomes an instance of a mechanism that keeps one number. Returns the groups
+    of these instances, with the addresses of the elements.
     """
     written = model.written
     added = list[tuple[Group, list[int]]]()
@@ -223,7 +228,7 @@ def write_by_pointers(
 def _to_variables(
     network: Network, groups: dict[str, Group], key: tuple[str, str], targets: Sequence[Variable]
 ) -> None:
-    """Point a POINTER, `key` = (mechanism, name), to a variable of another mechanism."""
+    """Connect a POINTER, `key` = (mechanism, POINTER), to variables of a mechanism."""
     first, numbers = targets[0], np.array([v.number for v in targets], np.int64)
     shown = first.name if first.place is None else f"{first.name}[{first.place}]"
     network.set_pointer(groups[key[0]], key[1], (groups[first.owner], shown, numbers))

@@ -43,6 +43,7 @@ class Rejected:
     mechanism : str
         Empty if the construct belongs to no mechanism.
     construct : str
+        A sentence of the catalogue of refusals.
     way_out : str
         What to do instead; empty if there is nothing.
     file : str
@@ -72,7 +73,7 @@ class Rejected:
 
 
 def reject(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> Rejected:
-    """Return a sentence of the catalogue about a mechanism, or about the model if empty."""
+    """Return a rejection with the sentence `id_` of the catalogue; no mechanism: of the model."""
     return Rejected(mechanism, refusal(id_, **fields), way_out)
 
 
@@ -92,7 +93,7 @@ class RejectedError(InputError):
 
 
 def rejection(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> RejectedError:
-    """Return an error with one sentence of the catalogue, see `reject`."""
+    """Return an error with one rejection; arguments as of `reject`."""
     return RejectedError([reject(mechanism, id_, way_out, **fields)])
 
 
@@ -106,7 +107,11 @@ def converted(
     kept: Sequence[str] = (),
     draws: bool = False,
 ) -> Mechanism:
-    """Return the mechanism; a RejectedError lists its constructs that are not supported."""
+    """Return the mechanism of an entry; RejectedError if it has unsupported constructs.
+
+    `pointers`: variables that ``target_var`` sets; `kept`: variables that other mechanisms read;
+    `queue`: pending self events of an instance, at most; `draws`: see `convert_mechanism`.
+    """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
         options = use_tables, secondorder, function_tables, queue, kept, draws, changes
@@ -129,7 +134,7 @@ def _way_out(r: Rejection) -> str:
 
 
 def split_name(quantity: Quantity) -> tuple[str, int | None]:
-    """Return the name of a variable in hoc, and the index if it is an array element."""
+    """Return hoc's name of a variable, and the index if it is an element of an array."""
     name = quantity.public or quantity.name
     if not name.endswith("]"):
         return name, None
@@ -138,7 +143,7 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 
 
 def function_tables_of(text: str) -> dict[str, int]:
-    """Return the number of arguments by FUNCTION_TABLE in an NMODL text."""
+    """Return the number of arguments of each FUNCTION_TABLE in an NMODL text."""
     try:
         blocks = parse(text).blocks if "FUNCTION_TABLE" in text else {}
     except Refused:
@@ -148,24 +153,19 @@ def function_tables_of(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A TABLE of an NMODL file: C names of columns, DEPEND variables, row count.
+    """A TABLE of an NMODL text, which NEURON fills when it is first used."""
 
-    `settled`: a FUNCTION of GLOBAL variables that only INITIAL sets. `beyond`: inputs that DEPEND
-    does not list; `begun`: inputs that INITIAL sets. `aside`: other variables that filling the
-    TABLE sets and other blocks use. `early`: INITIAL calls the block.
-    """
-
-    columns: tuple[str, ...]
-    depends: tuple[str, ...]
+    columns: tuple[str, ...]  # C names
+    depends: tuple[str, ...]  # variables in DEPEND
     rows: int
-    settled: bool
-    beyond: frozenset[str]
-    begun: frozenset[str]
-    aside: frozenset[str]
-    early: bool
+    settled: bool  # a FUNCTION whose inputs are GLOBAL variables that only INITIAL sets
+    beyond: frozenset[str]  # inputs that DEPEND does not list
+    begun: frozenset[str]  # inputs that INITIAL sets
+    aside: frozenset[str]  # variables besides columns that filling sets and other blocks use
+    early: bool  # INITIAL calls the block
 
     def with_values(self, values: np.ndarray) -> FunctionTable:
-        """Return the table with values (rows, columns) as a mechanism's FunctionTable."""
+        """Return values (rows, columns) of the TABLE as a FunctionTable of a mechanism."""
         axes = tuple(tuple(map(float, range(n))) for n in values.shape)
         return FunctionTable(axes, tuple(values.ravel().tolist()))
 
@@ -206,7 +206,7 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
 
 
 def _changing(file: File, block_of_table: Block) -> set[str]:
-    """Return the names that may change during a run, including other blocks."""
+    """Return all names of variables and other blocks whose values may change during a run."""
     changing = {name for name, block in file.blocks.items() if block is not block_of_table}
     changing |= {"v", "t", *file.pointers, *file.range}
     changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
@@ -217,7 +217,7 @@ def _changing(file: File, block_of_table: Block) -> set[str]:
 
 
 def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
-    """Return the variables that a block (or its callees) sets and other blocks use."""
+    """Return the variables that a block, or a block called by it, sets and other blocks use."""
     within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
     declared = (s.names for s in block_of_table.body if s.kind == "local")
     local = {name for names in declared for name, _ in cast("Sequence[tuple[str, object]]", names)}
@@ -230,7 +230,7 @@ def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
 
 
 def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[str]:
-    """Return the names of all blocks that statements call, directly or indirectly."""
+    """Return the names of all blocks that the statements `body` call, directly or indirectly."""
     called, new = set[str](), {name for name in blocks if uses(body, name)}
     while new:
         called |= new
@@ -239,10 +239,10 @@ def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[st
 
 
 def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) -> np.ndarray | None:
-    """Return a TABLE's rows (rows, columns) as a mechanism computes them.
+    """Return the values of a block's TABLE, (rows, columns), as a mechanism computes them now.
 
-    `now(name)` gives the present value of a variable of the file. Returns None if the rows depend
-    on more than parameters.
+    `now(name)` returns the present value of a variable. Returns None if the values depend on more
+    than parameters.
     """
     program = mechanism.program
     table = next(t for t in program.tables if t.name == block)
@@ -272,7 +272,10 @@ def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) ->
 
 
 def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str], float]) -> str:
-    """Return the first variable whose value differs from the one INITIAL sets; empty if none."""
+    """Return the first variable in `names` whose present value is not the one that INITIAL sets.
+
+    `now(name)` returns the present value of a variable. Returns "" if there is no such variable.
+    """
     writes = mechanism.compiled.bodies["initial"].writes
     shared = (q for q in mechanism.program.parameters if q.is_global)
     parameters = {"celsius": now("celsius"), **{q.name: now(split_name(q)[0]) for q in shared}}
@@ -284,7 +287,7 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
 
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:
-    """Return the constant TABLEs with a row so close to 0/0 that rounding decides its value."""
+    """Return the constant TABLEs with a value so close to 0/0 that rounding decides it."""
     rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"
@@ -300,7 +303,7 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
 
 
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
-    """Return each variable's array length by name, 0 for scalars."""
+    """Return the array length of each variable in an entry's NMODL text, 0 for scalars."""
     file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     return {name: variable.length for name, variable in file.variables.items()}
 
@@ -316,7 +319,7 @@ def constructed(
     draws: bool = False,
     changes: FileChanges | None = None,
 ) -> Mechanism:
-    """Return the mechanism of a text; CONSTRUCTOR is ignored, as NEURON has run it."""
+    """Return the mechanism of an NMODL text; its CONSTRUCTOR, which NEURON has run, is ignored."""
     text, language = read(text, path, use_tables, secondorder, function_tables)
     language = replace(language, constructed=True, queue=queue, kept=tuple(kept), draws=draws)
     return Mechanism(text, replace(language, changes=changes or FileChanges()))
@@ -324,7 +327,7 @@ def constructed(
 
 @lru_cache(maxsize=64)  # a fingerprint calls it in each run
 def statics_of(text: str) -> list[str]:
-    """Return the static C ints that VERBATIM declares outside of blocks."""
+    """Return the names of static C ints that VERBATIM declares outside of blocks."""
     try:
         blocks = parse(text).verbatim if "static" in text else []
     except Refused:

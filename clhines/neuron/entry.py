@@ -74,9 +74,9 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
 def _try_start(model: NeuronModel, ranks: Ranks) -> None:
     """Do everything that `run` does before its first step, except compiling kernels.
 
-    Kernels are only printed. Not every engine that `auto` tries delivers events in bins, so a
-    model with bins uses `auto`.
+    Kernels are only printed.
     """
+    # engines that `auto` tries may not deliver events in bins
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)
     _refuse_waiting(kept, ranks)
@@ -138,7 +138,7 @@ def from_neuron(
 
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield constructs that only `run` supports."""
+    """Yield a model's constructs that `run` supports, but not `from_neuron`."""
     for t in model.pending.statements:  # NEURON's queue holds them a quarter of a step earlier
         yield reject("", "neuron.cvode-event-statement", t=t + model.h.dt / 4)
     for used, thing in (
@@ -180,7 +180,7 @@ def _settings_of(h: Hoc) -> dict[str, float]:
 
 
 def save_network(path: Path) -> None:
-    """Save the network of the model in NEURON's memory to a file, with its settings."""
+    """Save the network of NEURON's present model, with its settings, to a file."""
     h = supported()
     with without_redirects(), uncollected():
         model = read_model(h, None)
@@ -248,9 +248,9 @@ def advance(
     vectors: dict[Hoc, Hoc] | None = None,
     tell: Callable[[int, KeptModel], object] = lambda *_: None,
 ) -> None:
-    """Advance by `count()` steps as `run` does, in stretches; call `tell` after each.
+    """Advance by `count()` steps as `run` does; call `tell(steps, kept)` after each stretch.
 
-    NEURON itself takes the last step of a stretch.
+    A stretch is a number of steps at once, of which NEURON itself takes the last one.
     """
     ranks = ranks_of(h)
     if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
@@ -295,7 +295,7 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return how many steps, up to `most`, can be taken before NEURON must act."""
+    """Return the number of steps of the next stretch, at most `most`."""
     if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
         most = 1
@@ -303,7 +303,7 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
 
 
 def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
-    """Return whether NEURON must take the next step itself; on several MPI ranks, refuse that."""
+    """Return whether NEURON must take the next step itself; several MPI ranks then refuse."""
     waits = ranks.any(kept.waits())
     if waits and ranks.size > 1:
         raise rejection("", "neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
@@ -311,12 +311,12 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
 
 
 def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
-    """Return whether the next step begins before 0 ms; NEURON takes it, in a single process."""
+    """Return whether the next step begins before 0 ms, so that NEURON takes it (in one process)."""
     return ranks.size == 1 and h.t < 0 and step_of(h, h.dt) < 0
 
 
 def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
-    """Raise the rejections that came up while NEURON called the model's functions in its step."""
+    """Raise the rejections of functions that NEURON has called in its step."""
     with ranks.agreed():
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
@@ -346,13 +346,13 @@ def kept_or_read(
 
 
 def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield constructs that psolve does not support: it does not advance ``h.t`` until its end."""
+    """Yield constructs that psolve does not support, as it sets ``h.t`` only at its end."""
     if any(r.times is not None and r.variable is None for r in model.plays.recorders):
         yield reject("", "neuron.vector-record-t-in-psolve")
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
-    """Take the steps before NEURON's own; all MPI ranks call it, even for no steps."""
+    """Take the steps of a stretch before NEURON's step; all MPI ranks call it, even for 0 steps."""
     joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
     t = clock(float(h.t), float(h.dt), steps)[:-1]  # when NEURON draws for Random.play
@@ -364,7 +364,7 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> No
 
 
 def begin(kept: KeptModel, joints: Joints) -> Simulation:
-    """Create the simulation of a model from NEURON's present state."""
+    """Create the simulation of a kept model from NEURON's present state."""
     once = network_of(kept.model)
     arguments = joined(joints, once, kept.request)
     sim, imported = _simulation(once, kept.request.dtype, arguments)
@@ -373,7 +373,7 @@ def begin(kept: KeptModel, joints: Joints) -> Simulation:
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:
-    """Let NEURON take the steps that begin before 0 ms; return how many of `rest` remain."""
+    """Let NEURON take the steps that begin before 0 ms; return how many of `rest` steps remain."""
     while rest and h.t < -0.5 * h.dt and not h.stoprun:
         before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
         kept.call(h.fadvance)

@@ -1,8 +1,9 @@
 """Detect changes of a model: compare NEURON's memory and settings with an earlier reading.
 
 `Words` and `Column` compare memory bit by bit without calling NEURON; `ReadValue` compares the
-result of a function. A `Fingerprint` covers the whole model: structure, parameters and values that
-a run changes. It holds no reference to NEURON's objects.
+result of a function. Each has `same`, which compares, and `take`, which stores the present values.
+A `Fingerprint` covers the whole model: structure, parameters and *moving* values, which a run
+changes. It holds no reference to NEURON's objects.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ReadValue:
 
 
 class Words:
-    """Groups of `width` words, one at each address."""
+    """The `width` words at each of some addresses."""
 
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width
@@ -73,13 +74,13 @@ class Words:
 
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
-        """Return parts small enough for the processor's cache."""
+        """Return several `Words`, each small enough for the processor's cache."""
         blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
         return [cls(block, width) for block in blocks]
 
 
 class Column:
-    """NEURON's column of a variable of `count` instances; elements in `played` may change."""
+    """NEURON's column of a variable, with `count` elements; elements in `played` may change."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self.size = WORD.from_address(address), 8 * count
@@ -89,7 +90,7 @@ class Column:
         self.take()
 
     def same(self) -> bool:
-        """Whether the column is at the same address with the same bits."""
+        """Whether the column has the same address and, but for `played` elements, the same bits."""
         if self._begin.value != self._address:
             return False
         if not compare(self._address, self._at, self.size):
@@ -114,7 +115,7 @@ def _take(parts: Sequence[FingerprintPart]) -> None:
 
 
 def _same(parts: Sequence[FingerprintPart]) -> bool:
-    """Whether all parts are unchanged; stops at a change, after which addresses may be stale."""
+    """Whether all parts are unchanged; stops at the first change: later addresses may be stale."""
     return all(part.same() for part in parts)
 
 
@@ -184,7 +185,7 @@ class Fingerprint:
     def _add_columns(
         self, name: str, instances: Instances, program: Program | None
     ) -> dict[str, Column]:
-        """Add the RANGE variables: parameters, moving values and fixed values."""
+        """Add a mechanism's RANGE variables, and return their columns by name."""
         model = self._model
         parameters = {split_name(q)[0] for q in program.parameters} if program else set[str]()
         stays = {*model.beyond.get(name, ())}
@@ -216,7 +217,7 @@ class Fingerprint:
     def _of_program(
         self, name: str, instances: Instances, program: Program
     ) -> Iterator[FingerprintPart]:
-        """Yield values outside of a mechanism that it depends on and that must not change."""
+        """Yield all that a mechanism depends on besides its variables, and that must not change."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))
@@ -230,7 +231,7 @@ class Fingerprint:
             yield ReadValue(partial(model.statics, name))
 
     def _add_globals(self, name: str, instances: Instances, program: Program) -> None:
-        """Add the GLOBAL variables: fixed ones, parameters, and states that blocks set and keep."""
+        """Add a mechanism's GLOBAL variables: fixed ones, parameters, and moving ones."""
         parameters = {split_name(q)[0] for q in program.parameters}
         first = {"usetable", *self._model.beyond.get(name, ())}
         set_here = {split_name(q)[0] for q in program.states} - {*first, *parameters}
@@ -262,7 +263,7 @@ class Fingerprint:
             self._moving += Words.by_blocks(layers.addresses)
 
     def follow_recordings(self) -> None:
-        """Update the Vectors that sources record into, if nothing else of the sources changed."""
+        """Accept other Vectors into which sources record, if nothing else of sources changed."""
         before, now = self._sources.value, self._sources.read()
         assert isinstance(before, np.ndarray) and isinstance(now, np.ndarray)
         if before.shape != now.shape:
@@ -281,13 +282,13 @@ class Fingerprint:
         return self._first.same() and _same(self._fixed)
 
     def take_parameters(self) -> list[str]:
-        """Update the parameters; return the mechanisms whose parameters changed."""
+        """Store the present parameters; return the mechanisms whose parameters changed."""
         changed = {part for _, part in self._parameters if not part.same()}
         _take([*changed])
         return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
 
     def values_are_same(self) -> bool:
-        """Whether moving values, time and pending events are unchanged, in the same structure."""
+        """Whether moving values, time and pending events are unchanged."""
         return _same(self._clock) and self.state_is_same()
 
     def state_is_same(self) -> bool:
@@ -299,7 +300,7 @@ class Fingerprint:
 
 
 def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
-    """Return NEURON's object counters (existing and ever created) of some classes."""
+    """Return NEURON's counters of existing and of ever created objects of some hoc classes."""
     template = memory.symbols.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
     vector = h.Vector(1)
@@ -314,7 +315,7 @@ def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.
 def _columns(
     memory: NeuronMemory, instances: Instances, played: Sequence[Variable] = ()
 ) -> dict[str, Column]:
-    """Return the columns of a mechanism's variables, by name."""
+    """Return the columns of a mechanism's variables by name; elements of `played` may change."""
     numbers = instances.columns.numbers()
     rows = int(numbers.max()) + 1
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}

@@ -45,25 +45,22 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class NeuronNetwork:
-    """A NEURON model as a network, in `copies` one after another.
-
-    `connections` holds the NetCon of each connection, or -1 - k for a pending event of NetCon k.
-    `crossed` lists sources that are above threshold but that NEURON has not noticed yet.
-    """
+    """A NEURON model as a network, which may have several copies of it."""
 
     model: NeuronModel
     network: Network
     groups: dict[str, Group]
     sources: list[tuple[Sources | Group, int]]  # one per origin of the model's wires
-    connections: np.ndarray
+    connections: np.ndarray  # NetCon of each connection, -1 - k for a pending event of NetCon k
     # groups of Vector elements that POINTERs write, and the elements' addresses
     elements: tuple[tuple[Group, list[int]], ...] = ()
     copies: int = 1
+    # sources above threshold whose crossing NEURON has not detected yet
     crossed: list[int] = field(default_factory=list)
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """(k,) int64: the network's source number of each origin."""
+        """The network's source number of each origin, (k,) int64."""
         positions = dict[int, list[int]]()
         for at, (source, _) in enumerate(self.sources):
             positions.setdefault(id(source), []).append(at)
@@ -75,12 +72,12 @@ class NeuronNetwork:
 
     @cached_property
     def netcons(self) -> np.ndarray:
-        """(m,) int64: the NetCon of each connection, pending events included."""
+        """The NetCon of each connection, pending events included, (m,) int64."""
         return np.where(self.connections < 0, -1 - self.connections, self.connections)
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
-        """The source numbers (one per copy) of each origin that is a voltage, by its address."""
+        """Source numbers, one per copy, of each voltage with a threshold, by PreSyn address."""
         detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:
@@ -162,7 +159,7 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
 
 
 def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
-    """Return the address of a file-level LOCAL, (1,) uint64; (0,) if it is none or is not found."""
+    """Return the address of a file-level LOCAL, (1,) uint64; (0,) for others, or if not found."""
     (base, element), entry = split_name(quantity), model.every[name].entry
     at = None
     if quantity.is_global and base not in entry.globals_:
@@ -179,7 +176,7 @@ def _group(model: NeuronModel, network: Network, name: str, instances: Instances
 
 
 def _last_instance(model: NeuronModel, name: str, instances: Instances) -> int | None:
-    """Return the instance that NEURON wrote last, if the mechanism depends on it."""
+    """Return the instance that NEURON calls last, if the mechanism's result depends on it."""
     program = model.mechanisms[name].program
     if not len(instances.nodes) or not (program.last or program.begun):
         return None
@@ -209,10 +206,7 @@ def values_of(
 
 
 def _restore(model: NeuronModel, name: str, table: str) -> None:
-    """Set parameters to the values that a TABLE keeps, as NEURON's next look-up would do.
-
-    All other variables keep their values.
-    """
+    """Set parameters, and nothing else, to the values that a TABLE keeps, as its next use would."""
     instances = model.every[name]
     entry = instances.entry
     held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
@@ -226,7 +220,7 @@ def _restore(model: NeuronModel, name: str, table: str) -> None:
 def _parameter(
     model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
-    """Return a parameter from NEURON's memory; None if the network has it, or memory lacks it."""
+    """Return a parameter in NEURON's memory; None if the network sets it, or it is not found."""
     base, place = split_name(quantity)
     instances = model.every[name]
     entry = instances.entry
@@ -293,7 +287,7 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
 
 
 def _to_come(model: NeuronModel) -> list[Player]:
-    """Return the players from their next values on; past values may have changed since."""
+    """Return all players without the values that NEURON has played."""
     events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
     due = {event.address: event.time for event in events}
     players = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
@@ -303,7 +297,10 @@ def _to_come(model: NeuronModel) -> list[Player]:
 def _drive(
     model: NeuronModel, network: Network, players: Sequence[Player], every: Sequence[Player]
 ) -> None:
-    """Add the currents that outside potentials drive along cells; `every`: all played variables."""
+    """Add the currents that outside potentials drive along cells.
+
+    `players`: of outside potentials; `every`: of all variables.
+    """
     outside = model.outside
     coupling, e = outside.coupling(), outside.potentials()
     stays = e == 0
@@ -320,7 +317,7 @@ def _drive(
 def _copy(
     model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
 ) -> None:
-    """Add a current instance for each coupling whose outside potential a mechanism sets."""
+    """Add an instance of `Driver.copy` for each coupling to a potential that `name` sets."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
     chosen = np.flatnonzero(instance >= 0)
@@ -340,7 +337,10 @@ def _copy(
 
 
 def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence[Player]) -> None:
-    """Add one given current per node and time course, summing the couplings that share both."""
+    """Add the currents of a coupling, with potentials `e` (mV): one per node and time course.
+
+    Couplings with the same node and the same times are summed.
+    """
     alike = dict[tuple[bytes, bool], list[Player]]()
     for player in players:
         alike.setdefault((player.t.tobytes(), player.continuous), []).append(player)
@@ -364,7 +364,10 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
 
 
 def waiting(imported: NeuronNetwork) -> list[tuple[int, float]]:
-    """Return NetCons and times (ms) of pending events that count as sent by their sources."""
+    """Return (NetCon, time in ms) of pending events that count as sent by their sources.
+
+    They are events to mechanisms whose events change weights.
+    """
     model, events = imported.model, list[tuple[int, float]]()
     for k, t in model.pending.netcons if model.bins is None else ():
         name, _ = model.wires.target_of(k)

@@ -1,8 +1,8 @@
 """A model and its simulation, kept from one call of `run` to the next.
 
-A call takes all steps but the last, which NEURON takes itself. If NEURON's memory is unchanged at
-the next call, the simulation continues from its own state. If only values differ, they are read
-again. Otherwise the whole model is read again. No NEURON object is held between calls.
+The device takes all steps of a call but the last, which NEURON takes. If NEURON's memory is
+unchanged at the next call, the simulation continues from its own state. If only values differ, they
+are read again. Otherwise the whole model is read again. No NEURON object is held between calls.
 
     |--- device: steps 1 to n - 1 ---|- NEURON: step n -|--- device ---|- NEURON -| ...
     read, or compare        write back         compare         write back
@@ -40,11 +40,7 @@ _MOST_START = 1 << 26  # bytes; a larger initial state is not kept
 
 
 class ModelRun:
-    """A model's simulation, with writers of its results to NEURON's memory.
-
-    `lag`: steps that NEURON has taken since the simulation's last; `delivered`: the time (ms) up to
-    which NEURON has delivered events.
-    """
+    """Run the simulation of a model, and write its results to NEURON's memory."""
 
     def __init__(
         self, model: NeuronModel, sim: Simulation, imported: NeuronNetwork, joints: Joints
@@ -57,10 +53,11 @@ class ModelRun:
         code = model.step_code
         self._step_values = None if code is None else StepValues(sim, imported, code.reads)
         self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
-        self.lag, self.delivered = 0, -np.inf
+        self.lag = 0  # steps that NEURON has taken since the simulation's last step
+        self.delivered = -np.inf  # time (ms) up to which NEURON has delivered events
 
     def begin(self) -> None:
-        """Continue from NEURON's values, which the simulation now has."""
+        """Begin to take steps, after the simulation has got NEURON's values."""
         if (exchange := self._joints.exchange) is not None:
             crossed = np.array(self._imported.crossed, np.int64)
             times = np.full(len(crossed), float(self._model.h.t) + SPIKE_LATE)
@@ -68,7 +65,10 @@ class ModelRun:
         self.lag, self.delivered = 0, -np.inf
 
     def restart(self, changed: list[str]) -> bool:
-        """Restart from NEURON's values and parameters of `changed`; False if not possible."""
+        """Start again from NEURON's present values; return False if that is not possible.
+
+        `changed`: mechanisms whose parameters have changed.
+        """
         if not self._can_restart(bool(changed)) or not all(map(self._set, changed)):
             return False
         start = self._start
@@ -83,7 +83,7 @@ class ModelRun:
         return True
 
     def _can_restart(self, has_changed: bool) -> bool:
-        """Whether the run can start again at 0 ms, also with changed parameters."""
+        """Whether the simulation can start again at 0 ms; `has_changed`: with other parameters."""
         model, imported = self._model, self._imported
         if any((float(imported.network.settings["t"]), float(model.h.t))):
             return False
@@ -96,7 +96,7 @@ class ModelRun:
         return exchange is None or (exchange.can_restart and not has_changed)
 
     def _set(self, name: str) -> bool:
-        """Give the simulation the parameters of a mechanism; False if that is not possible."""
+        """Set a mechanism's parameters in the simulation; return False if that is not possible."""
         model = self._model
         if any(p.variable.owner == name for p in model.plays.players):
             return False  # some of them are played values
@@ -115,7 +115,7 @@ class ModelRun:
     ) -> float:
         """Take steps and write the results back; return the seconds that the simulation took.
 
-        `calls`: run the model's own code of each step.
+        `calls`: run the model's own `advance()`; `gathering`: call its functions.
         """
         sim, h = self.sim, self._model.h
         begin, dt = float(h.t), sim.model.dt
@@ -166,7 +166,7 @@ class KeptModel:
         self.run_seconds = 0.0  # that the simulation took
 
     def is_of(self, request: RunOptions) -> bool:
-        """Whether NEURON still has this model; reads again the parts that a run changes."""
+        """Whether NEURON still has this model, and the request is the same; read changed values."""
         if self.fingerprint is None or request[:3] != self.request[:3]:
             return False
         self.fingerprint.follow_recordings()
@@ -188,7 +188,7 @@ class KeptModel:
 
     @property
     def lag(self) -> int:
-        """Steps by which the simulation is behind NEURON; -1 if there is no simulation."""
+        """Number of steps by which the simulation is behind NEURON; -1 without a simulation."""
         return -1 if self._run is None else self._run.lag
 
     def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints) -> None:
@@ -199,7 +199,7 @@ class KeptModel:
         self._run.begin()
 
     def drop_run(self) -> None:
-        """Drop the simulation, so that the next one starts from NEURON's values."""
+        """Drop the simulation; the next steps create one from NEURON's values."""
         self._run = None
 
     def advance(self, steps: int, progress: bool) -> None:
@@ -217,7 +217,10 @@ class KeptModel:
         return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
-        """Return the number of steps to take at once; NEURON takes those with event code."""
+        """Return the number of steps, at most `most`, until NEURON must take a step itself.
+
+        Its step is included. NEURON takes steps in which code of `CVode.event` runs.
+        """
         if self.model.memory.transfers and self.model.waits_for_transfer():
             self._run = None  # it would start from the present voltages
             return 1
@@ -237,11 +240,11 @@ class KeptModel:
         return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
-        """Take one step with NEURON, including the model's own code of each step."""
+        """Let NEURON take one step, and run the model's own code of the step."""
         self.call(self._step)
 
     def call(self, step: Callable[[], object]) -> None:
-        """Take one step, then run the model's own code."""
+        """Call `step`, which lets NEURON take a step, and run the model's own code of the step."""
         if self.gathering is not None:
             with self.gathering.watched():
                 step()
@@ -252,11 +255,11 @@ class KeptModel:
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON has called the functions of extra_scatter_gather in this run."""
+        """Whether NEURON has called all functions of extra_scatter_gather in this run."""
         return self.gathering is None or self.gathering.is_tried
 
     def _step(self) -> None:
-        """Take one step, which sets all ASSIGNED variables and runs event code at its end."""
+        """Let NEURON take one step, which sets ASSIGNED variables and runs event code."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]
@@ -278,7 +281,10 @@ class KeptModel:
             self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
-        """Return a function that tells, after the step, whether statements changed anything."""
+        """Return a function that tells, after the step, whether event code changed anything.
+
+        `due`: times of the code, `begin`: begin of the step, in ms.
+        """
         queue, acted, before = self.model.queue, [True], list[np.ndarray]()
         alone = np.sum(queue.columns().time == min(due)) == 1
         if not alone or min(due) <= begin:  # an earlier event would reorder the others
@@ -301,7 +307,7 @@ class KeptModel:
         return lambda: acted[0]
 
     def _take_print(self) -> None:
-        """Update the fingerprint from NEURON's present memory, or create it."""
+        """Store NEURON's present values in the fingerprint, or create it."""
         if self.fingerprint is not None:
             self.fingerprint.take_values()
         elif self._is_free:
@@ -310,7 +316,7 @@ class KeptModel:
 
     @property
     def _is_late(self) -> bool:
-        """Whether NEURON's bins of events are only right after a step of its own."""
+        """Whether NEURON's bins of events are wrong until NEURON takes a step (`Bins.late`)."""
         return self.model.bins is not None and self.model.bins.late
 
     @property
@@ -321,13 +327,13 @@ class KeptModel:
 
     @property
     def can_stay(self) -> bool:
-        """Whether the model can be kept: the fingerprint covers all of it."""
+        """Whether the model can be kept, because the fingerprint covers all of it."""
         return self._is_free and self.fingerprint is not None and self.fingerprint.covers_all
 
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Raise any error as a ClhinesError: memory is partly written, so it is not a refusal."""
+    """Raise any error as a ClhinesError, which is no refusal: memory is partly written."""
     try:
         yield
     except Exception as error:

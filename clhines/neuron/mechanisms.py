@@ -58,10 +58,10 @@ def convert_all(model: NeuronModel) -> None:
 def convert_mechanism(
     model: NeuronModel, name: str, kept: Sequence[str] = (), draws: bool = False
 ) -> None:
-    """Convert a mechanism for a model, or add the reasons why not to the model's rejections.
+    """Convert a mechanism of a model, or add the reasons why not to the model's rejections.
 
-    `kept` names variables that POINTERs of other mechanisms read. `draws`: it draws from NEURON's
-    shared generator, whatever its parameters say.
+    `kept`: variables that POINTERs of other mechanisms read. `draws`: the mechanism draws from
+    NEURON's shared generator because of its parameters.
     """
     try:
         model.mechanisms[name] = _mechanism_of(model, name, kept, draws)
@@ -100,7 +100,10 @@ def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: boo
 def _take_table(
     model: NeuronModel, name: str, tables: dict[str, FunctionTable], error: RejectedError
 ) -> None:
-    """Add NEURON's own TABLE if `error` refuses it for a changing variable; else raise it."""
+    """Add a TABLE as NEURON filled it to `tables` if `error` says that an input changes.
+
+    Otherwise raise the error.
+    """
     first, *others = error.rejected
     if first.id != "mod.table":
         raise error
@@ -114,19 +117,22 @@ def _take_table(
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
-    """Return NEURON's own values of TABLEs with a row near 0/0, where rounding decides."""
+    """Return, as NEURON filled them, the TABLEs with a value near 0/0 that rounding decides."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {MADE.format(block): table for block, table in made.items() if table is not None}
 
 
 def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
-    """Return an entry with the present values of its static C variables."""
+    """Return a mechanism's entry with the present values of its static C variables."""
     entry, statics = model.every[name].entry, tuple(model.statics(name).items())
     return replace(entry, changes=replace(entry.changes, statics=statics))
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:
-    """Whether parameters make a mechanism draw from the generator, and nothing else bars it."""
+    """Whether present parameters make a mechanism draw from NEURON's shared generator.
+
+    False if they have other effects that are not supported, too.
+    """
     mechanism = model.mechanisms[name]
     said, numbers = mechanism.program.unless, set[int]()
     for block in UNLESS:
@@ -140,7 +146,7 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return NEURON's values of a block's inputs; raise a LookupError if one is hidden."""
+    """Return NEURON's values of a block's inputs; LookupError if hoc does not show one."""
     program, instances = model.mechanisms[name].program, model.every[name]
     entry, values = instances.entry, dict[str, np.ndarray]()
     wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
@@ -161,7 +167,7 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
 
 
 def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
-    """Return TABLEs whose rows in NEURON differ from rows computed now.
+    """Return, as NEURON filled them, the TABLEs whose values would differ if computed now.
 
     NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
     """
@@ -200,7 +206,7 @@ def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[s
 def _differing(
     model: NeuronModel, name: str, block: str, depends: Sequence[str]
 ) -> Iterator[Rejected]:
-    """Yield the DEPEND variables that differ between instances."""
+    """Reject the DEPEND variables of a block's TABLE that differ between instances."""
     entry = model.every[name].entry
     for variable in sorted({*depends} & {*entry.ranges}):
         if np.ptp(model.every[name].values(variable)):
@@ -210,7 +216,7 @@ def _differing(
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
-    """Return the size of an instance's self-event queue: some for each connection."""
+    """Return the size of an instance's queue of self events: `_EACH` per connection."""
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
     if "net_send" not in model.every[name].entry.text or name not in senders.names:
@@ -242,14 +248,17 @@ def find_external(model: NeuronModel) -> None:
 
 
 def _set_in_steps(entry: CatalogueEntry) -> set[str]:
-    """Return the variables that blocks other than INITIAL set."""
+    """Return the variables of a mechanism that blocks other than INITIAL set."""
     file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
     return {name for body in bodies for name in set_by(body, file.blocks)}
 
 
 def find_pointed(model: NeuronModel) -> None:
-    """Find the targets of POINTERs that are read; their mechanisms then keep these variables."""
+    """Find the targets of POINTERs that mechanisms read, and convert the targets' mechanisms again.
+
+    These mechanisms then keep the variables.
+    """
     gap_nodes = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
     model.pointed, rejected = read_pointed(*read, gap_nodes)
@@ -261,7 +270,7 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Convert mechanisms again so that they keep variables which others read."""
+    """Convert the mechanisms of variables again, so that they keep the variables."""
     kept = dict[str, set[str]]()
     for variable in variables:
         kept.setdefault(variable.owner, set()).add(variable.name)
@@ -270,7 +279,7 @@ def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
 
 
 def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) -> Iterator[Rejected]:
-    """Yield reasons why a POINTER cannot read a variable of a mechanism."""
+    """Yield the reasons why a mechanism's POINTER cannot read `target`."""
     owner, variable = target.owner, target.name
     pointing = model.outside.pointing.get(owner)
     if pointing is not None and variable in pointing.unknown:
@@ -286,7 +295,7 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
 
 
 def find_written(model: NeuronModel) -> None:
-    """Find the targets of POINTERs that are written; reject records of other Vectors' elements."""
+    """Find the targets of POINTERs that mechanisms write; reject records of other elements."""
     plays = model.plays
     parts = model.memory, model.places, model.every, model.mechanisms
     model.written = read_written(*parts, plays.in_use)
@@ -305,7 +314,7 @@ def find_written(model: NeuronModel) -> None:
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:
-    """Reject Vectors that play into a DEPEND variable of a TABLE with NEURON's own values."""
+    """Reject Vectors that play into a DEPEND variable of a TABLE that NEURON has filled."""
     rejected, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
     made = [(name, block) for name, blocks in model.made.items() for block in blocks]
     for name, block in [*made, *model.aside]:
@@ -318,7 +327,7 @@ def check_made(model: NeuronModel) -> list[Rejected]:
 
 
 def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:
-    """Find where NEURON keeps self events and WATCH conditions; reject the mechanism on failure."""
+    """Find NEURON's self events and WATCH conditions of a mechanism; reject it on failure."""
     net, instances = mechanism.program.net, model.every[name]
     if net is None or not (net.watches or net.sends):
         return []

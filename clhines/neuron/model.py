@@ -46,7 +46,7 @@ from clhines.simulator.mechanisms.nmodl import GIVEN, MADE, FunctionTable
 
 @dataclass(eq=False)
 class NeuronModel:
-    """Everything read from NEURON's memory; `watched` lists the armed WATCH conditions."""
+    """Everything that is read from NEURON's memory."""
 
     h: Hoc
     memory: NeuronMemory
@@ -68,6 +68,7 @@ class NeuronModel:
     all_nodes: int = 0
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
+    # armed WATCH conditions by mechanism: instance, index of the WATCH, whether it is true
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     written: PointerTargets = field(default_factory=PointerTargets)
     # by mechanism and POINTER that events set, (count, 2): NetCons and their weight indices
@@ -75,18 +76,17 @@ class NeuronModel:
     # by mechanism and POINTER that is read: the target of each instance
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # NEURON's event bins (``CVode.queue_mode(1, 0)``)
-    hidden: dict[str, HiddenVariables] = field(default_factory=dict)  # that hoc does not show
-    point_names: tuple[str, ...] = ()  # all that NEURON knows, artificial cells included
+    hidden: dict[str, HiddenVariables] = field(default_factory=dict)  # by mechanism
+    point_names: tuple[str, ...] = ()  # of all point processes and artificial cells in NEURON
     made: dict[str, list[str]] = field(default_factory=dict)  # blocks of TABLEs NEURON has filled
     beyond: dict[str, set[str]] = field(default_factory=dict)  # inputs of TABLEs outside DEPEND
     # mechanism and block of TABLEs that also set variables which other blocks use
     aside: list[tuple[str, str]] = field(default_factory=list)
     step_code: StepCode | None = None  # runs after each step of continuerun()
     draws_graphs: bool = False  # its own advance() or Plot() draws; a run leaves that out
-    uncalled: list[Rejected] = field(
-        default_factory=list
-    )  # why advance(), step() or Plot() cannot run
-    gathers: bool = False  # functions are called in the middle of each step
+    # reasons why its own advance(), step() or Plot() is not supported
+    uncalled: list[Rejected] = field(default_factory=list)
+    gathers: bool = False  # CVode.extra_scatter_gather has functions
     lone: Hoc | None = None  # section created for a model of artificial cells alone
 
     @property
@@ -95,7 +95,7 @@ class NeuronModel:
         return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:
-        """Whether `target_var` holds voltages of an earlier step; all MPI ranks call it."""
+        """Whether variables of `target_var` hold earlier voltages; all MPI ranks call this."""
         names = {(gap.owner, gap.name) for gap in self.gaps}
         before = {(o, n): self.every[o].values(n).copy() for o, n in names}
         self.memory.transfer()
@@ -107,7 +107,7 @@ class NeuronModel:
     def waits_for_tables(self, begun: bool = False) -> bool:
         """Whether the next step fills a TABLE again and so sets variables that other blocks use.
 
-        `begun`: INITIAL may have filled it before.
+        `begun`: count a TABLE as filled if INITIAL fills it.
         """
         for name, block in self.aside:
             entry = self.every[name].entry
@@ -121,7 +121,7 @@ class NeuronModel:
         return False
 
     def is_behind(self) -> bool:
-        """Whether an event is due before the next step; it may send others that are due, too."""
+        """Whether an event is due before the next step; it may send further due events."""
         pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
         return self.bins is None and min(times, default=np.inf) < begin
@@ -143,7 +143,7 @@ class NeuronModel:
         return tables
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
-        """Return a TABLE as NEURON filled it; None if it is not filled or would be filled again."""
+        """Return a TABLE as NEURON filled it; None if its next use would fill it."""
         instances = self.every[name]
         entry, number = instances.entry, instances.entry.number
         table = tables_of(entry.text, entry.file)[block]
@@ -162,7 +162,7 @@ class NeuronModel:
         return None if values is None else table.with_values(values)
 
     def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
-        """Call a TABLE's block for the first instance, and restore the instance's variables."""
+        """Call a TABLE's block for the first instance to fill it, and restore all variables."""
         instances, before = self.every[name], list[Callable[[], None]]()
         for column in columns:
             variable, _, place = column.partition(".")
@@ -182,12 +182,12 @@ class NeuronModel:
             restore()
 
     def _is_hidden(self, name: str, variable: str) -> bool:
-        """Whether a variable of instances is hidden from hoc."""
+        """Whether hoc does not show a variable of a mechanism's instances."""
         seen = self.every[name].entry.ranges
         return variable not in seen and variable in self.hidden_of(name).columns
 
     def first_of(self, name: str, variable: str) -> float:
-        """Return a variable of a mechanism's first instance; NaN if there is none."""
+        """Return a variable of a mechanism's first instance; NaN if it is not found."""
         return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
@@ -202,7 +202,7 @@ class NeuronModel:
         return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
 
     def statics(self, name: str) -> dict[str, int]:
-        """Return the values of a mechanism's static C variables that are found."""
+        """Return the values of a mechanism's static C variables, as far as they are found."""
         entry = self.every[name].entry
         at = {n: static_at(n, entry.number) for n in statics_of(entry.text)}
         return {n: ctypes.c_int.from_address(a).value for n, a in at.items() if a}
@@ -230,11 +230,11 @@ class NeuronModel:
             ) from None
 
     def pointers(self, name: str) -> np.ndarray:
-        """(k,) int64: the address in each instance's POINTER that VERBATIM draws from."""
+        """Return the address in each instance's POINTER that VERBATIM draws from, (k,) int64."""
         return self.slots.pointers(self.every[name], self._width())
 
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
-        """Return the POINTERs that VERBATIM draws from and that are empty in some instances."""
+        """Return the POINTERs in `variables` that some instances have not set."""
         try:
             pointers = [self.pointers(name) for _ in variables]
         except OSError:
@@ -258,12 +258,12 @@ class NeuronModel:
 
     @property
     def remote(self) -> np.ndarray:
-        """(r,) int64: nodes of other MPI ranks whose voltages are transferred here, ascending."""
+        """Nodes of other MPI ranks whose voltages are transferred here, ascending, (r,) int64."""
         nodes = {gap.node for gap in self.gaps} - {-1}
         return np.array(sorted(n for n in nodes if n not in self.nodes), np.int64)
 
     def refresh(self, values: bool) -> None:
-        """Read again the parts that change in a run: Vectors, and with `values` everything else."""
+        """Read Vectors again, and with `values` everything else that a run changes."""
         h, memory = self.h, self.memory
         self.plays.refresh()
         if values or self.trains.names:

@@ -1,4 +1,4 @@
-"""Agreements between NEURON's MPI ranks before a run, and joining their networks."""
+"""Agree with NEURON's other MPI ranks before a run, and join the ranks' networks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clhines.simulator.ranks import ONE_PROCESS, Joints, Ranks, world
 
 
 def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
-    """Return NEURON's MPI ranks if they exchange anything; otherwise this process alone."""
+    """Return NEURON's MPI ranks if they exchange events or voltages, or else this process alone."""
     if not on_ranks(h):
         return ONE_PROCESS
     comm, size = world(), int(h.ParallelContext().nhost())
@@ -31,7 +31,7 @@ def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
 
 
 def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
-    """Return the number of steps; it and NEURON's clock must be the same on all ranks."""
+    """Return `count()`; raise an error unless it and NEURON's clock agree on all ranks."""
     with ranks.agreed():
         steps = count()
     ranks.same(lambda: {"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
@@ -39,7 +39,7 @@ def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
 
 
 def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
-    """Return the kept model if every rank has one and the transferred voltages are the same."""
+    """Return the kept model if every rank has one with unchanged ``target_var``; otherwise None."""
     if ranks.all(kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
         same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
@@ -51,7 +51,10 @@ def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
 
 
 def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
-    """Return the steps that all ranks take; all continue their runs, or all start again."""
+    """Return the number of steps that all ranks take, the least of their `steps`.
+
+    All ranks continue their simulations, or all start new ones.
+    """
     if ranks.size == 1:
         return steps
     t, dt = float(kept.model.h.t), float(kept.model.h.dt)
@@ -68,7 +71,7 @@ def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
 
 
 def joined(joints: Joints, once: NeuronNetwork, request: RunOptions) -> dict[str, object]:
-    """Return the arguments of `Simulation` that depend on whether ranks are joined."""
+    """Join the ranks' networks; return the arguments of `Simulation` that depend on it."""
     if joints.ranks.size == 1:
         return {"device": request.device, "engine": request.engine}
     source_number, origins = once.numbers, once.model.wires.origins

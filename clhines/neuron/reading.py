@@ -52,7 +52,10 @@ from clhines.simulator.refusals import refusal
 def read_model(
     h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool = False, ranks: Ranks = ONE_PROCESS
 ) -> NeuronModel:
-    """Read the model and its rejections; `every`: include Vectors that record or play later."""
+    """Read NEURON's present model and list its rejections.
+
+    `every`: read also Vectors that record or play only after ``h.finitialize()``.
+    """
     with ranks.agreed():
         if vectors is not None and not isinstance(vectors, dict):
             raise InputError(f"vectors is {shown(vectors)}; expected a dict of VecStim to Vector")
@@ -98,7 +101,7 @@ def read_model(
 
 
 def _number_nodes(model: NeuronModel, ranks: Ranks) -> None:
-    """Assign node numbers across ranks; either all ranks transfer voltages, or none does."""
+    """Give nodes numbers across ranks; InputError if only some ranks transfer voltages."""
     count = model.tree.num_nodes
     counts = ranks.gather_numbers([count, model.memory.transfers])
     if np.ptp(counts[:, 1]):
@@ -182,7 +185,7 @@ def _branches(tree: Tree) -> list[Rejected]:
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
-    """Reject mechanisms that draw from a played Random, and Random.play on MPI ranks."""
+    """Reject mechanisms that draw from a Random that plays, and Random.play on MPI ranks."""
     if not model.draws:
         return
     if ranks.size > 1:
@@ -196,7 +199,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
 
 
 def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
-    """Convert the one instance that draws from NEURON's shared generator; reject several."""
+    """Convert the mechanism that draws from NEURON's shared generator; reject several instances."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
     asking = [name for name in programs if asks_generator(model, name)]
     drawing = [name for name, p in programs.items() if GENERATOR in p.random or name in asking]
@@ -211,7 +214,7 @@ def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
 
 
 def _late(model: NeuronModel) -> list[Rejected]:
-    """Reject bins of events that need a step by NEURON first, on several MPI ranks."""
+    """Reject, on several MPI ranks, bins of events that need a step by NEURON (`Bins.late`)."""
     if model.bins is None or not model.bins.late or not on_ranks(model.h):
         return []
     return [reject("", "neuron.old-bins-on-ranks", what=LATE)]

@@ -1,8 +1,8 @@
 """Self-test: compare small models with NEURON, in a process that `versions` starts.
 
 The models use everything that the importer reads from NEURON's private memory, as far as built-in
-mechanisms have it. Each runs in NEURON alone, and then by turns here and in NEURON, which also
-tests what is written back.
+mechanisms have it. Each model runs in NEURON alone, and then by turns here and in NEURON, which
+also tests the values that are written back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clhines.neuron.memory.versions import report
 from clhines.neuron.switch.selftest import wrong_calls
 
 STOP = 6.0  # ms
-_PIECES = (True, 2.0), (False, 2.5), (True, STOP)  # whether by `run`, and until when, ms
+_PIECES = (True, 2.0), (False, 2.5), (True, STOP)  # whether by `run`, and the end, ms
 _NEAR = 1e-7  # relative to the largest value: rounding, which grows in the upstroke of a spike
 
 
@@ -35,7 +35,7 @@ class Case:
 
 
 def cells(h: Any) -> Case:
-    """Build branched cells with channels, ions, synapses, events, plays and random numbers."""
+    """Build branched cells with channels, ions, synapses, events, Vector.play and Random.play."""
     sections = {name: h.Section(name=name) for name in "abcde"}
     a, b, c, d, e = sections.values()
     b.connect(a(1))
@@ -92,7 +92,7 @@ def cells(h: Any) -> Case:
 
 
 def currents(h: Any) -> Case:
-    """Build cells with i_membrane_, a function called in each step, and a transfer."""
+    """Build cells with i_membrane_, a function called in each step, and a voltage transfer."""
     a, b = h.Section(name="a"), h.Section(name="b")
     for section in (a, b):
         section.L = section.diam = 20
@@ -133,7 +133,7 @@ def outside(h: Any) -> Case:
 
 
 def channels(h: Any) -> Case:
-    """Build a cell with a channel made in hoc (KSChan), with the rates of hh's n."""
+    """Build a cell with a KSChan that has the rates of hh's n."""
     made = h.KSChan(0)
     made.name("selftest_channel")
     made.ion("k")
@@ -164,7 +164,7 @@ def main() -> None:
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:
-    """Return how a model's results differ from NEURON's; empty if they agree."""
+    """Return how the results of a model here differ from NEURON's; empty if they agree."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
