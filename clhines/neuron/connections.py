@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from clhines.core.arrays import place_of
-from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.convert import RejectedError, rejection
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.simulator.mechanisms import KEPT_NUMBER, Mechanism
 from clhines.simulator.network import Group, Network, Sources, inside
-from clhines.simulator.refusals import refusal
 
 
 def add_sources(
@@ -164,9 +163,8 @@ def _connect_alone(
 
 
 def rejected_on_way(model: NeuronModel, name: str) -> RejectedError:
-    construct = refusal("neuron.pending-event-weights")
     way_out = "start from h.finitialize()" if model.h.t > 0 else "send it by a VecStim"
-    return RejectedError([Rejected(name, construct, way_out)])
+    return rejection(name, "neuron.pending-event-weights", way_out)
 
 
 def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:

@@ -17,9 +17,7 @@ from clhines.simulator.mechanisms.nmodl import (
     MAX_QUEUE,
     Block,
     File,
-    FileChanges,
     FunctionTable,
-    FunctionTables,
     Includes,
     NmodlError,
     Refused,
@@ -114,14 +112,14 @@ def converted(
     """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
-        options = use_tables, secondorder, function_tables, queue, kept, draws, changes
-        return constructed(entry.text, entry.file, *options)
+        text, language = read(entry.text, entry.file, use_tables, secondorder, function_tables)
+        language = replace(language, queue=queue, kept=tuple(kept), draws=draws, changes=changes)
+        # NEURON has run CONSTRUCTOR
+        return Mechanism(text, replace(language, constructed=True))
     except NmodlError as error:
+        name, every = entry.name, error.rejections
         raise RejectedError(
-            [
-                Rejected(entry.name, r.construct, _way_out(r), r.file, r.line)
-                for r in error.rejections
-            ]
+            [Rejected(name, r.construct, _way_out(r), r.file, r.line) for r in every]
         ) from None
     except InputError as error:
         raise RejectedError([Rejected(entry.name, sentence_of(error), file=entry.file)]) from None
@@ -306,23 +304,6 @@ def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the array length of each variable in an entry's NMODL text, 0 for scalars."""
     file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
     return {name: variable.length for name, variable in file.variables.items()}
-
-
-def constructed(
-    text: str,
-    path: str,
-    use_tables: bool = True,
-    secondorder: bool = False,
-    function_tables: FunctionTables | None = None,
-    queue: int = MAX_QUEUE,
-    kept: Sequence[str] = (),
-    draws: bool = False,
-    changes: FileChanges | None = None,
-) -> Mechanism:
-    """Return the mechanism of an NMODL text; its CONSTRUCTOR, which NEURON has run, is ignored."""
-    text, language = read(text, path, use_tables, secondorder, function_tables)
-    language = replace(language, constructed=True, queue=queue, kept=tuple(kept), draws=draws)
-    return Mechanism(text, replace(language, changes=changes or FileChanges()))
 
 
 @lru_cache(maxsize=64)  # a fingerprint calls it in each run

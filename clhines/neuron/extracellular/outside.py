@@ -203,8 +203,7 @@ class Outside:
             if program.electrode:
                 of_v = any(a.role == "v" for each in program.blocks.values() for a in each)
                 if self.acts and of_v and np.isin(nodes, np.append(ends, at)).any():
-                    what = refusal("neuron.electrode-depends-on-v", potential=POTENTIAL)
-                    rejected.append(Rejected(name, what))
+                    rejected += [reject(name, "neuron.electrode-depends-on-v", potential=POTENTIAL)]
             elif "current" in program.blocks and np.isin(nodes, ends).any():
                 rejected.append(reject(name, "neuron.extracellular-current-at-end"))
         return rejected

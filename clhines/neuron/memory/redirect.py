@@ -46,7 +46,7 @@ class HocArguments:
 
 
 class Redirect:
-    """Make hoc call the Python function `function` in place of its own while `is_on`.
+    """Make hoc call the Python function `function` in place of its own while turned on.
 
     `function` must not raise. `at` is the word in which hoc finds the function's address;
     `prototype` is the function's C type.
@@ -63,12 +63,7 @@ class Redirect:
         self._address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         self._is_on, self._suspensions = False, 0
 
-    @property
-    def is_on(self) -> bool:
-        return self._is_on
-
-    @is_on.setter
-    def is_on(self, on: bool) -> None:
+    def turn(self, on: bool) -> None:
         self._is_on = on
         self._set()
 

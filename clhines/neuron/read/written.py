@@ -64,8 +64,7 @@ def read_written(
                 if sets:
                     set_by.add(variable.number)
         if len({(v.owner, v.name) for v in targets}) > 1:
-            what = refusal("neuron.pointer-written-to-several", pointer=pointer)
-            result.rejected.append(Rejected(name, what))
+            result.rejected += [reject(name, "neuron.pointer-written-to-several", pointer=pointer)]
         result.targets[name, pointer] = targets
     if elements.keys() - set_by:
         result.rejected.append(reject("", "neuron.pointer-sum-not-reset"))

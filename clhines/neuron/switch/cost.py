@@ -30,7 +30,7 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 
 from clhines.core import files
@@ -177,8 +177,7 @@ _TIMES = "neuron_step", "device_begin", "device_step", "device_call", "device_pa
 
 def _read(key: dict[str, object]) -> Times:
     entry = files.kept_entry("times", _SCHEMA, key)
-    names = *_TIMES, "compiled", "steps", "first", "pauses"
-    return Times(**{name: entry[name] for name in names if _is_time(entry.get(name))})
+    return Times(**{f.name: entry[f.name] for f in fields(Times) if _is_time(entry.get(f.name))})
 
 
 def _is_time(value: object) -> bool:

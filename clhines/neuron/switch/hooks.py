@@ -70,7 +70,7 @@ class Switch:
         if (options is None) != (self.state.options is None):
             self._turn_off() if options is None else self._turn_on()
         self.state.options, self.state.reasons = options, reasons
-        self._loop.is_on = options is not None
+        self._loop.turn(options is not None)
 
     def _turn_on(self) -> None:
         h = self._h
@@ -83,12 +83,12 @@ class Switch:
             h(_CONTINUERUN)
             self._code = self._library.procedure("continuerun")
         for redirect in (*self._methods, self._batch):
-            redirect.is_on = True
+            redirect.turn(True)
         self._errors.install()
 
     def _turn_off(self) -> None:
         for redirect in (*self._methods, self._batch):
-            redirect.is_on = False
+            redirect.turn(False)
         self._errors.remove()
         if self._code and self._library.procedure("continuerun") == self._code:
             self._h(standard(self._h, "continuerun"))
@@ -167,7 +167,7 @@ class Switch:
         h = self._h
         left_out = self._left_out(float(h.t) + float(h.dt), LOOP)
         self._leave_to_neuron(LOOP, h.fadvance, left_out)
-        self._loop.is_on = left_out is not None
+        self._loop.turn(left_out is not None)
         self._arguments.give(1.0)
 
     def _leave_to_neuron(
