@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 
@@ -26,13 +27,12 @@ def add_sources(
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
     spike_source = network.spike_source([trains.times.get(s, ()) for s in stims])
     sources: list[tuple[Sources | Group, int]] = []
-    detector_of = {k: place for place, k in enumerate(detected)}
-    train_of = {sender: place for place, sender in enumerate(stims)}
-    for k, origin in enumerate(origins):
+    detector_numbers, stim_numbers = count(), count()
+    for origin in origins:
         if origin.sender is None:
-            sources.append((detectors, detector_of[k]))
-        elif origin.sender in train_of:
-            sources.append((spike_source, train_of[origin.sender]))
+            sources.append((detectors, next(detector_numbers)))
+        elif origin.sender[0] in trains.names:
+            sources.append((spike_source, next(stim_numbers)))
         else:
             name, instance = origin.sender
             sources.append((groups[name], instance))

@@ -12,23 +12,7 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.neuron.read.catalogue import CatalogueEntry
-from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, value_of
-from clhines.simulator.mechanisms.nmodl import (
-    MAX_QUEUE,
-    Block,
-    File,
-    FunctionTable,
-    Includes,
-    NmodlError,
-    Refused,
-    Rejection,
-    Statement,
-    parse,
-    read,
-    set_by,
-    statics_in,
-    uses,
-)
+from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, nmodl, value_of
 from clhines.simulator.refusals import Sentence, id_of, refusal, sentence_of, way_out_of
 
 
@@ -100,8 +84,8 @@ def converted(
     pointers: Sequence[str] = (),
     use_tables: bool = True,
     secondorder: bool = False,
-    function_tables: Mapping[str, FunctionTable] | None = None,
-    queue: int = MAX_QUEUE,
+    function_tables: Mapping[str, nmodl.FunctionTable] | None = None,
+    queue: int = nmodl.MAX_QUEUE,
     kept: Sequence[str] = (),
     draws: bool = False,
 ) -> Mechanism:
@@ -112,11 +96,12 @@ def converted(
     """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
-        text, language = read(entry.text, entry.file, use_tables, secondorder, function_tables)
+        options = use_tables, secondorder, function_tables
+        text, language = nmodl.read(entry.text, entry.file, *options)
         language = replace(language, queue=queue, kept=tuple(kept), draws=draws, changes=changes)
         # NEURON has run CONSTRUCTOR
         return Mechanism(text, replace(language, constructed=True))
-    except NmodlError as error:
+    except nmodl.NmodlError as error:
         name, every = entry.name, error.rejections
         raise RejectedError(
             [Rejected(name, r.construct, _way_out(r), r.file, r.line) for r in every]
@@ -125,7 +110,7 @@ def converted(
         raise RejectedError([Rejected(entry.name, sentence_of(error), file=entry.file)]) from None
 
 
-def _way_out(r: Rejection) -> str:
+def _way_out(r: nmodl.Rejection) -> str:
     if id_of(r.construct) != "mod.function-table-without-table":
         return r.way_out
     return f"call its table_{r.construct.split()[1]}() in hoc, with knots that ascend"
@@ -143,8 +128,8 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 def function_tables_of(text: str) -> dict[str, int]:
     """Return the number of arguments of each FUNCTION_TABLE in an NMODL text."""
     try:
-        blocks = parse(text).blocks if "FUNCTION_TABLE" in text else {}
-    except Refused:
+        blocks = nmodl.parse(text).blocks if "FUNCTION_TABLE" in text else {}
+    except nmodl.Refused:
         return {}  # reported when the text is converted
     return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
 
@@ -162,16 +147,20 @@ class MadeTable:
     aside: frozenset[str]  # variables besides columns that filling sets and other blocks use
     early: bool  # INITIAL calls the block
 
-    def with_values(self, values: np.ndarray) -> FunctionTable:
+    def with_values(self, values: np.ndarray) -> nmodl.FunctionTable:
         """Return values (rows, columns) of the TABLE as a FunctionTable of a mechanism."""
         axes = tuple(tuple(map(float, range(n))) for n in values.shape)
-        return FunctionTable(axes, tuple(values.ravel().tolist()))
+        return nmodl.FunctionTable(axes, tuple(values.ravel().tolist()))
+
+
+def file_of(text: str, path: str) -> nmodl.File:
+    return nmodl.parse(text, path, nmodl.Includes(Path(path).parent))
 
 
 @lru_cache(maxsize=64)  # an import calls it several times per text
 def tables_of(text: str, path: str) -> dict[str, MadeTable]:
     """Return the TABLEs of an NMODL text by block name."""
-    file, tables = parse(text, path, Includes(Path(path).parent)), dict[str, MadeTable]()
+    file, tables = file_of(text, path), dict[str, MadeTable]()
     for name, block in file.blocks.items():
         for s in block.body:
             if s.kind == "table":
@@ -179,7 +168,7 @@ def tables_of(text: str, path: str) -> dict[str, MadeTable]:
     return tables
 
 
-def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
+def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement) -> MadeTable:
     block = block_of_table.name
     names, depends, n = cast("tuple[Sequence[str], Sequence[str], int]", s.names)
     columns, of_function = list[str](), block_of_table.sort == "FUNCTION"
@@ -187,15 +176,15 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
         length = file.variables[name].length if name in file.variables else 0
         columns += [f"{name}.{k}" for k in range(length)] if length else [name]
     settled = of_function and not any(
-        uses(block_of_table.body, name) for name in _changing(file, block_of_table)
+        nmodl.uses(block_of_table.body, name) for name in _changing(file, block_of_table)
     )
     called = _called_by(block_of_table.body, file.blocks)
     bodies = [block_of_table.body, *(file.blocks[name].body for name in called)]
     inputs = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}
-    inputs -= set_by(block_of_table.body, file.blocks)
-    inputs = {name for name in inputs if any(uses(body, name) for body in bodies)}
+    inputs -= nmodl.set_by(block_of_table.body, file.blocks)
+    inputs = {name for name in inputs if any(nmodl.uses(body, name) for body in bodies)}
     initial = file.main["INITIAL"].body if "INITIAL" in file.main else []
-    begun = frozenset(inputs & set_by(initial, file.blocks))
+    begun = frozenset(inputs & nmodl.set_by(initial, file.blocks))
     beyond = frozenset(inputs.difference(depends))
     aside = _set_aside(file, block_of_table) - {*names}
     early = block in _called_by(initial, file.blocks)
@@ -203,18 +192,18 @@ def _table_of(file: File, block_of_table: Block, s: Statement) -> MadeTable:
     return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *analysis)
 
 
-def _changing(file: File, block_of_table: Block) -> set[str]:
+def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
     """Return all names of variables and other blocks whose values may change during a run."""
     changing = {name for name, block in file.blocks.items() if block is not block_of_table}
     changing |= {"v", "t", *file.pointers, *file.range}
     changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
     changing |= {n for n, variable in file.variables.items() if variable.sort == "state"}
     for name, part in file.main.items():
-        changing |= set_by(part.body, file.blocks) if name != "INITIAL" else set()
+        changing |= nmodl.set_by(part.body, file.blocks) if name != "INITIAL" else set()
     return changing - {block_of_table.name, *block_of_table.arguments}
 
 
-def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
+def _set_aside(file: nmodl.File, block_of_table: nmodl.Block) -> frozenset[str]:
     """Return the variables that a block, or a block called by it, sets and other blocks use."""
     within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
     declared = (s.names for s in block_of_table.body if s.kind == "local")
@@ -222,17 +211,17 @@ def _set_aside(file: File, block_of_table: Block) -> frozenset[str]:
     others = [*file.main.values(), *(b for n, b in file.blocks.items() if n not in within)]
     rest = {name: b for name, b in file.blocks.items() if b is not block_of_table}
     others += [rest[name] for b in others for name in _called_by(b.body, rest)]
-    set_names = set_by(block_of_table.body, file.blocks) & file.variables.keys()
+    set_names = nmodl.set_by(block_of_table.body, file.blocks) & file.variables.keys()
     set_names -= {*local, *block_of_table.arguments}
-    return frozenset(n for n in set_names if any(uses(b.body, n) for b in others))
+    return frozenset(n for n in set_names if any(nmodl.uses(b.body, n) for b in others))
 
 
-def _called_by(body: Sequence[Statement], blocks: Mapping[str, Block]) -> set[str]:
+def _called_by(body: Sequence[nmodl.Statement], blocks: Mapping[str, nmodl.Block]) -> set[str]:
     """Return the names of all blocks that the statements `body` call, directly or indirectly."""
-    called, new = set[str](), {name for name in blocks if uses(body, name)}
+    called, new = set[str](), {name for name in blocks if nmodl.uses(body, name)}
     while new:
         called |= new
-        new = {n for n in blocks if any(uses(blocks[k].body, n) for k in new)} - called
+        new = {n for n in blocks if any(nmodl.uses(blocks[k].body, n) for k in new)} - called
     return called
 
 
@@ -302,15 +291,15 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
 
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the array length of each variable in an entry's NMODL text, 0 for scalars."""
-    file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
-    return {name: variable.length for name, variable in file.variables.items()}
+    variables = file_of(entry.text, entry.file).variables
+    return {name: variable.length for name, variable in variables.items()}
 
 
 @lru_cache(maxsize=64)  # a fingerprint calls it in each run
 def statics_of(text: str) -> list[str]:
     """Return the names of static C ints that VERBATIM declares outside of blocks."""
     try:
-        blocks = parse(text).verbatim if "static" in text else []
-    except Refused:
+        blocks = nmodl.parse(text).verbatim if "static" in text else []
+    except nmodl.Refused:
         return []  # reported when the text is converted
-    return [name for _, c in blocks for name in statics_in(c)]
+    return [name for _, c in blocks for name in nmodl.statics_in(c)]

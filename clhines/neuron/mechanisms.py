@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from clhines.neuron.convert import (
     RejectedError,
     begins_as,
     converted,
+    file_of,
     reject,
     rounded_tables,
     split_name,
@@ -26,22 +26,14 @@ from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.places import ELEMENT, OF_HOC, Variable
 from clhines.neuron.read.written import read_pointed, read_written
 from clhines.simulator.importing import refusal_flags
-from clhines.simulator.mechanisms import UNLESS, Mechanism
-from clhines.simulator.mechanisms.nmodl import (
-    GIVEN,
-    MADE,
-    MAX_QUEUE,
-    ONE_GENERATOR,
-    FunctionTable,
-    Includes,
-    parse,
-    set_by,
-)
+from clhines.simulator.mechanisms import UNLESS, Mechanism, nmodl
 from clhines.simulator.refusals import refusal
 
 _ROWS = 1e-12  # relative: rows of TABLEs may differ by this much (rounding)
 _EACH = 8  # pending self events per connection of an instance, at most
 _MOST_EVENTS = 1 << 24  # pending self events of all instances of a mechanism
+
+Tables = dict[str, nmodl.FunctionTable]
 
 
 def convert_all(model: NeuronModel) -> None:
@@ -97,9 +89,7 @@ def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: boo
     return mechanism
 
 
-def _take_table(
-    model: NeuronModel, name: str, tables: dict[str, FunctionTable], error: RejectedError
-) -> None:
+def _take_table(model: NeuronModel, name: str, tables: Tables, error: RejectedError) -> None:
     """Add a TABLE as NEURON filled it to `tables` if `error` says that an input changes.
 
     Otherwise raise the error.
@@ -112,14 +102,14 @@ def _take_table(
     if made is None:
         way_out = f"call h.finitialize(), or {first.way_out}"
         raise RejectedError([replace(first, way_out=way_out), *others])
-    tables[MADE.format(block)] = made
+    tables[nmodl.MADE.format(block)] = made
     model.made.setdefault(name, []).append(block)
 
 
-def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
+def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> Tables:
     """Return, as NEURON filled them, the TABLEs with a value near 0/0 that rounding decides."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
-    return {MADE.format(block): table for block, table in made.items() if table is not None}
+    return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
 
 
 def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
@@ -142,7 +132,7 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
             except LookupError:
                 return False  # reported when a simulation takes NEURON's values
             numbers |= {number for number, where in flags if where.any()}
-    return bool(numbers) and all(ONE_GENERATOR in said[number] for number in numbers)
+    return bool(numbers) and all(nmodl.ONE_GENERATOR in said[number] for number in numbers)
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
@@ -159,19 +149,19 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
         elif base in entry.globals_:
             value = getattr(model.h, f"{base}_{name}")
             values[quantity.name] = np.array([value if place is None else value[place]])
-        elif base.endswith(f"_{GIVEN}"):
+        elif base.endswith(f"_{nmodl.GIVEN}"):
             values[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
         else:
             raise LookupError(base)
     return values
 
 
-def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[str, FunctionTable]:
+def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> Tables:
     """Return, as NEURON filled them, the TABLEs whose values would differ if computed now.
 
     NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
     """
-    tables, entry, refused = dict[str, FunctionTable](), model.every[name].entry, list[Rejected]()
+    tables, entry, refused = Tables(), model.every[name].entry, list[Rejected]()
     texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
     for table in mechanism.program.tables:
         block, text = table.name, texts.get(table.name)
@@ -196,7 +186,7 @@ def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> dict[s
         if present_rows is None or not np.allclose(
             present_rows, made.values, _ROWS, 0, equal_nan=True
         ):
-            tables[MADE.format(block)] = made
+            tables[nmodl.MADE.format(block)] = made
             model.made.setdefault(name, []).append(block)
     if refused:
         raise RejectedError(refused)
@@ -220,13 +210,13 @@ def _room_for_events(model: NeuronModel, name: str) -> int:
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
     if "net_send" not in model.every[name].entry.text or name not in senders.names:
-        return MAX_QUEUE
+        return nmodl.MAX_QUEUE
     instance = senders.instance[target[senders.name[target] == senders.names.index(name)]]
     targets = [event.target for event in model.pending.selves]
     pending = np.array([k for owner, k in targets if owner == name], np.int64)
     most = _EACH * np.bincount(instance, minlength=count) + np.bincount(pending, minlength=count)
     room = 1 << (int(most.max(initial=1)) - 1).bit_length()
-    return max(MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
+    return max(nmodl.MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
 
 
 def find_external(model: NeuronModel) -> None:
@@ -249,9 +239,9 @@ def find_external(model: NeuronModel) -> None:
 
 def _set_in_steps(entry: CatalogueEntry) -> set[str]:
     """Return the variables of a mechanism that blocks other than INITIAL set."""
-    file = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
+    file = file_of(entry.text, entry.file)
     bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
-    return {name for body in bodies for name in set_by(body, file.blocks)}
+    return {name for body in bodies for name in nmodl.set_by(body, file.blocks)}
 
 
 def find_pointed(model: NeuronModel) -> None:

@@ -82,7 +82,6 @@ def read_model(
             model.rejected.append(Rejected(next(iter(model.steered))[0], what))
         _check_draws(model, ranks)
         _find_drawing(model, ranks)
-        model.rejected += _late(model)
         model.rejected += check_made(model)
         times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
         if any(r.address in times for r in model.plays.recorders):
@@ -90,6 +89,8 @@ def read_model(
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
+            if model.bins.late and on_ranks(h):
+                model.rejected.append(reject("", "neuron.old-bins-on-ranks", what=LATE))
         if ranks.size > 1 and h.ParallelContext().spike_compress():
             model.rejected += check_compressed(model.queue, float(h.t), float(h.dt))
         model.step_code, model.draws_graphs, model.uncalled = read_step_code(model)
@@ -211,10 +212,3 @@ def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
     for name in asking:
         pointed = {v.name for to in model.pointed.values() for v in to if v.owner == name}
         convert_mechanism(model, name, sorted(pointed), draws=True)
-
-
-def _late(model: NeuronModel) -> list[Rejected]:
-    """Reject, on several MPI ranks, bins of events that need a step by NEURON (`Bins.late`)."""
-    if model.bins is None or not model.bins.late or not on_ranks(model.h):
-        return []
-    return [reject("", "neuron.old-bins-on-ranks", what=LATE)]

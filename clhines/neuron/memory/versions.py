@@ -56,9 +56,8 @@ def supported(test: str = "neuron") -> Hoc:
     if as_flag(SWITCH):
         return h
     version = " ".join(str(h.nrnversion()).split())
-    wrong = _results.get((version, "neuron"))  # this self-test includes the hooks
-    if wrong is None:
-        wrong = _results.get((version, test))
+    # the self-test "neuron" includes the hooks
+    wrong = _results.get((version, "neuron"), _results.get((version, test)))
     if wrong is None:
         wrong = _results[version, test] = _result(_key(h, version), version, test)
     if wrong:

@@ -54,6 +54,8 @@ class Catalogue:
                 types.select(k)
                 types.selected(name)
                 self._numbers[name[0]] = (points, k)
+                if not points:
+                    self._of_number[int(types.internal_type())] = name[0]
 
     def names(self, points: bool) -> list[str]:
         return [n for n, (p, _) in self._numbers.items() if p == int(points)]
@@ -93,11 +95,7 @@ class Catalogue:
         return replace(entry, text=channel.text, channel=channel, ranges=ranges)
 
     def of_number(self, number: int) -> CatalogueEntry:
-        if number not in self._of_number:
-            for name, (points, k) in self._numbers.items():
-                if not points:
-                    self._types[0].select(k)
-                    self._of_number[int(self._types[0].internal_type())] = name
+        """Return the entry of a density mechanism or ion by NEURON's number."""
         return self[self._of_number[number]]
 
     def __getitem__(self, name: str) -> CatalogueEntry:
@@ -121,16 +119,10 @@ class Catalogue:
             for what in (PARAMETER, ASSIGNED, STATE)
             for n, size in self._variables(name, what, suffix).items()
         }
-        return CatalogueEntry(
-            name,
-            int(types.internal_type()),
-            kind,
-            types.code() or "",
-            types.file() or "",
-            ranges,
-            tuple(self._variables(name, STATE, suffix)),
-            self._variables(name, GLOBAL, f"_{name}") if kind != "ion" else {},
-        )
+        states = tuple(self._variables(name, STATE, suffix))
+        globals_ = self._variables(name, GLOBAL, f"_{name}") if kind != "ion" else {}
+        number, text, file = int(types.internal_type()), types.code() or "", types.file() or ""
+        return CatalogueEntry(name, number, kind, text, file, ranges, states, globals_)
 
     def _variables(self, name: str, what: int, suffix: str) -> dict[str, int]:
         h, lengths = self._h, dict[str, int]()

@@ -194,26 +194,12 @@ def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]
     with_node = is_inner | np.repeat(keeps, count)
     g_axial[numbers[with_node]] = fields.g_axial(nodes[with_node])
     g_axial = np.where(parent < 0, 0.0, g_axial)
-    tree = Tree(
-        h,
-        np.array(order, np.int64),
-        nseg,
-        turned,
-        np.where(before < 0, first, before),
-        first + nseg - 1 + keeps,
-        parent,
-        np.append(offset[is_root], len(parent)),
-        area,
-        g_axial,
-        CAPACITANCE * cm * area,
-        diam,
-        inner,
-        inner_numbers,
-        v,
-        every,
-        number_of_every,
-    )
-    return tree, data
+    ends = np.where(before < 0, first, before), first + nseg - 1 + keeps
+    cells = parent, np.append(offset[is_root], len(parent))
+    values = area, g_axial, CAPACITANCE * cm * area, diam
+    in_neuron = inner, inner_numbers, v, every, number_of_every
+    of_sections = np.array(order, np.int64), nseg, turned
+    return Tree(h, *of_sections, *ends, *cells, *values, *in_neuron), data
 
 
 def _properties(
