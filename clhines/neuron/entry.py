@@ -13,7 +13,7 @@ from clhines.core.checks import as_switch, as_whole_number
 from clhines.core.errors import InputError, RankError, tell_once
 from clhines.core.progress import showing
 from clhines.neuron.back.imported import ImportedModel
-from clhines.neuron.back.states import OneCopy, step_of, take_values
+from clhines.neuron.back.states import step_of, take_values
 from clhines.neuron.calls import RunOptions, as_step, check_end, clock, fix_steps, steps_until
 from clhines.neuron.convert import Rejected, RejectedError, reject, rejection
 from clhines.neuron.importer import NeuronNetwork, copied, network_of
@@ -166,7 +166,7 @@ def _simulation(
         sim = Simulation(imported.network, settings["dt"], dtype, **arguments)  # type: ignore[arg-type]
     alike = sim.model.alike
     if alike is not None:
-        take_values(OneCopy(sim), once)
+        take_values(sim, once, of_one=True)
         imported.crossed += alike.sources_of(np.array(once.crossed, np.int64)).tolist()
     else:
         take_values(sim, imported)

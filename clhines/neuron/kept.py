@@ -150,7 +150,7 @@ class ModelRun:
         self._counters.fill(result, first)  # before the final values are in NEURON's memory
         self._records.fill(result, begin, first)
         self._records.fill_spikes(result, begin, self.delivered, last)
-        put_values(self.sim, self._imported, arrays)
+        put_values(self.sim.model, self._imported, arrays)
         put_events(self.sim, self._imported, arrays, last)
         self._runaways.tell(result, first, arrays["v"])
 

@@ -4,6 +4,7 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 `Simulation`. The run begins with the other simulator's values and returns its own:
 
 - `state_follows`: make or reset a simulation whose first state will be loaded at once.
+- `Model`: the arrays of a network, for annotations.
 - `start_arrays`: the initial state of one copy, into which the importer writes values.
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
 - `refusal_flags`, `check_unless`: conditions under which a mechanism is not supported.
@@ -35,6 +36,7 @@ from clhines.simulator.state.sources import ring_sizes, wires_of
 __all__ = [
     "CHOICES",
     "SPIKE_LATE",
+    "Model",
     "check_rings",
     "check_unless",
     "joined_options",

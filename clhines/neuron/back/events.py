@@ -26,7 +26,7 @@ def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> No
     netcons = sim.model.netcons
     counts = arrays["count"][netcons.source] - arrays["cursor"]
     check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks agree on the result later
-    check_numbers(sim, imported, arrays)
+    check_numbers(sim.model, imported, arrays)
 
 
 def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: float) -> None:

@@ -15,7 +15,7 @@ from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import HiddenVariables, Instances, SharedVariables
-from clhines.simulator.importing import SPIKE_LATE, check_unless, rings_of, start_arrays
+from clhines.simulator.importing import SPIKE_LATE, Model, check_unless, rings_of, start_arrays
 from clhines.simulator.mechanisms import UNLESS, Quantity
 from clhines.simulator.network import Group
 from clhines.simulator.refusals import refusal
@@ -23,16 +23,6 @@ from clhines.simulator.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
 _SAME = 1e-9  # ms: rounding of equal sending times
-
-
-class OneCopy:
-    """The model of one copy, whose arrays start a `Simulation` of several equal copies."""
-
-    def __init__(self, sim: Simulation) -> None:
-        self.model, self.of_all = sim.model.once, sim
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return start_arrays(self.model, self.of_all.dtype)
 
 
 def step_of(h: Hoc, dt: float) -> int:
@@ -44,7 +34,7 @@ def step_of(h: Hoc, dt: float) -> int:
 
 
 def _variables(
-    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
+    compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str
 ) -> Iterator[
     tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | SharedVariables]
 ]:
@@ -53,7 +43,7 @@ def _variables(
     The simulation has the state at `indices` of `array`; `owner` reads and writes it in NEURON.
     """
     instances = imported.model.every[name]
-    for values, quantity, place in _states(sim, imported.groups[name], arrays):
+    for values, quantity, place in _states(compiled, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
@@ -69,30 +59,30 @@ def _variables(
 
 
 def _states(
-    sim: Simulation | OneCopy, group: Group, arrays: Arrays
+    compiled: Model, group: Group, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, Quantity, np.ndarray]]:
     """Yield (array, quantity, indices of the group in the array) of each state of a group."""
-    k, place = sim.model.instances[group.number]
-    states = sim.model.schema.named(arrays, "state", k)
+    k, place = compiled.instances[group.number]
+    states = compiled.schema.named(arrays, "state", k)
     for quantity in group.mechanism.program.states:
         if quantity.name in states:
             yield states[quantity.name], quantity, place
 
 
 def _elements(
-    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
+    compiled: Model, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
     """Yield (array, indices in it, places in NEURON's memory) of elements that POINTERs write."""
     for group, addresses in imported.elements:
-        for values, _, place in _states(sim, group, arrays):
+        for values, _, place in _states(compiled, group, arrays):
             yield values, place, [Place(n, 0, 0) for n in addresses]
 
 
 def _ions(
-    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays
+    compiled: Model, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, str, Instances]]:
     """Yield (array of all nodes, hoc's name, instances) of each ion variable."""
-    ion_arrays = sim.model.schema.named(arrays, "ion")
+    ion_arrays = compiled.schema.named(arrays, "ion")
     for ion in imported.model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
             if variable in ion_arrays:
@@ -100,78 +90,77 @@ def _ions(
 
 
 def take_values(
-    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays | None = None
+    sim: Simulation, imported: NeuronNetwork, arrays: Arrays | None = None, of_one: bool = False
 ) -> None:
     """Set a simulation to NEURON's present values.
 
     `arrays`: the simulation's arrays at its start (default: present ones), changed in place.
+    `of_one`: all its copies are equal, and `imported` is one of them.
     """
-    model, copies = imported.model, imported.copies
-    if arrays is None:
-        arrays = sim.arrays() if isinstance(sim, OneCopy) else sim.runner.save()
+    model, copies, compiled = imported.model, imported.copies, sim.model
+    if of_one:
+        compiled = compiled.once
+        arrays = start_arrays(compiled, sim.dtype)
+    elif arrays is None:
+        arrays = sim.runner.save()
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
-        _take_globals(sim, imported, arrays, name)
-        for values, base, element, place, owner in _variables(sim, imported, arrays, name):
+        _take_globals(compiled, imported, arrays, name)
+        for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
             values[place] = np.tile(owner.values(base, element), copies)
-        _take_played(sim, imported, arrays, name)
+        _take_played(compiled, imported, arrays, name)
         if group.mechanism.program.unless:
-            _check(sim, group, arrays)
-        _take_streams(sim, imported, arrays, name)
-    for values, place, address in _elements(sim, imported, arrays):
+            _check(compiled, group, arrays)
+        _take_streams(compiled, imported, arrays, name)
+    for values, place, address in _elements(compiled, imported, arrays):
         values[place] = np.tile([model.memory.value(at) for at in address], copies)
-    for values, variable, instances in _ions(sim, imported, arrays):
+    for values, variable, instances in _ions(compiled, imported, arrays):
         nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
         values[nodes] = np.tile(instances.values(variable), copies)
-    compiled = sim.model
     above = arrays["v"][compiled.sources.detector_node] > compiled.sources.detector_threshold
     arrays["held"] = above.astype(np.int32)
-    arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
-    _take_self_events(sim, imported, arrays)
-    _take_watches(sim, imported, arrays)
+    arrays["weight"] = _weights(imported, compiled).astype(arrays["weight"].dtype)
+    _take_self_events(compiled, imported, arrays)
+    _take_watches(compiled, imported, arrays)
     sources, source = compiled.sources, compiled.netcons.source
     senders = np.concatenate([sources.detector_source, *sources.emitted.values()])
     has_sent = np.isin(source, senders)
     sent = arrays["count"][source]  # by INITIAL; already in NEURON's queue
     arrays["cursor"] = np.where(has_sent, sent, arrays["cursor"])
-    _take_sent(sim, imported, arrays)
-    _take_crossed(sim, imported, arrays)
-    step = step_of(model.h, sim.model.dt)
+    _take_sent(compiled, imported, arrays)
+    _take_crossed(compiled, imported, arrays)
+    step = step_of(model.h, compiled.dt)
     if step < 0:
         raise InputError(refusal("neuron.time-below-zero", t=model.h.t))
-    take_state(sim.of_all if isinstance(sim, OneCopy) else sim, step, arrays, 1.0)
+    take_state(sim, step, arrays, 1.0)
 
 
-def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
+def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
     """Raise an InputError if a group's present values lead to code that is not supported."""
-    k, place = sim.model.instances[group.number]
-    kind = sim.model.kinds[k]
+    k, place = compiled.instances[group.number]
+    kind = compiled.kinds[k]
     parameters = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
-    states = {n: x[place] for n, x in sim.model.schema.named(arrays, "state", k).items()}
+    states = {n: x[place] for n, x in compiled.schema.named(arrays, "state", k).items()}
     for block in UNLESS:
         if block in group.mechanism.program.blocks:
             check_unless(group.mechanism, block, {**parameters, **states})
 
 
-def _take_played(
-    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
-) -> None:
+def _take_played(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
     """Read parameters that Vectors play: events use them before the next value is played."""
     instances, group = imported.model.every[name], imported.groups[name]
-    k, place = sim.model.instances[group.number]
-    played = sim.model.schema.named(arrays, "played", k)
+    k, place = compiled.instances[group.number]
+    played = compiled.schema.named(arrays, "played", k)
     for quantity in group.mechanism.program.parameters:
         base, element = split_name(quantity)
         if quantity.name in played and base in instances.entry.ranges:
             played[quantity.name][place] = np.tile(instances.values(base, element), imported.copies)
 
 
-def _take_globals(
-    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
-) -> None:
+def _take_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
     """Read GLOBAL variables and file-level LOCALs that a mechanism sets."""
     entry = imported.model.every[name].entry
-    for values, quantity, place in _states(sim, imported.groups[name], arrays):
+    for values, quantity, place in _states(compiled, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if quantity.is_global and base in entry.globals_:
             value = getattr(imported.model.h, f"{base}_{name}")
@@ -182,17 +171,17 @@ def _take_globals(
             raise rejection(name, "neuron.local-unreadable", base=base)
 
 
-def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
+def _take_sent(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Add pending events that change weights to their sources' lists of sent events.
 
     A source has one list of sent events. Each of its connections has received the first events of
     the list, up to a cursor.
     """
-    wires, due = sim.model.netcons, dict[int, list[float]]()
+    wires, due = compiled.netcons, dict[int, list[float]]()
     for netcon, t in waiting(imported):
         for at in np.flatnonzero(imported.connections == netcon).tolist():
             due.setdefault(at, []).append(t - float(wires.delay[at]))
-    first, size = rings_of(sim.model)
+    first, size = rings_of(compiled)
     count = arrays["count"]
     for source in {int(wires.source[at]) for at in due}:
         heard = np.flatnonzero(wires.source == source)
@@ -212,12 +201,12 @@ def _take_sent(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Array
         count[source] += len(sent)
 
 
-def _take_crossed(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
+def _take_crossed(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Send events for voltages that crossed their threshold in NEURON's last step."""
-    model, t = sim.model, imported.model.h.t
-    first, size = rings_of(sim.model)
+    t, (first, size) = imported.model.h.t, rings_of(compiled)
     count = arrays["count"]
-    above = dict(zip(model.sources.detector_source.tolist(), arrays["held"].tolist(), strict=True))
+    detectors = compiled.sources.detector_source.tolist()
+    above = dict(zip(detectors, arrays["held"].tolist(), strict=True))
     imported.crossed.clear()
     for address, sources in imported.detectors.items():
         if above[int(sources[0])] and not imported.model.sources.above(address).value:
@@ -245,9 +234,9 @@ def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
 
 
-def _weights(imported: NeuronNetwork, sim: Simulation | OneCopy) -> np.ndarray:
+def _weights(imported: NeuronNetwork, compiled: Model) -> np.ndarray:
     """Return NEURON's present weights of all connections, (w,) float64."""
-    netcons = sim.model.netcons
+    netcons = compiled.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     wires = imported.model.wires
     number = imported.netcons
@@ -258,18 +247,16 @@ def _weights(imported: NeuronNetwork, sim: Simulation | OneCopy) -> np.ndarray:
     return values
 
 
-def _take_streams(
-    sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays, name: str
-) -> None:
-    k, place = sim.model.instances[imported.groups[name].number]
-    for variable, values in sim.model.schema.named(arrays, "drawn", k).items():
+def _take_streams(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
+    k, place = compiled.instances[imported.groups[name].number]
+    for variable, values in compiled.schema.named(arrays, "drawn", k).items():
         streams = imported.model.streams(name, variable)
         streams.check()
         values[place] = np.tile(streams.drawn(), imported.copies)
 
 
-def _take_self_events(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
-    queues = [sim.model.schema.named(arrays, "queue", k) for k in range(len(sim.model.kinds))]
+def _take_self_events(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
+    queues = [compiled.schema.named(arrays, "queue", k) for k in range(len(compiled.kinds))]
     for queue in queues:
         if queue:
             queue["size"][:], queue["last"][:] = 0, -1
@@ -284,7 +271,7 @@ def _take_self_events(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays
         lost = event.netcon >= 0 and event.netcon not in of_netcon
         if lost and any(a.role == "weight" for a in calls):
             raise rejection(name, "neuron.pending-self-event")
-        k, place = sim.model.instances[imported.groups[name].number]
+        k, place = compiled.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
         connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
         _queue_event(queues[k], name, at, (event.time, event.flag), connection)
@@ -316,11 +303,11 @@ def _queue_event(
     size[at] = slot + 1
 
 
-def _take_watches(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Arrays) -> None:
+def _take_watches(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
     model = imported.model
     for name, conditions in model.watched.items():
-        k, place = sim.model.instances[imported.groups[name].number]
-        queue = sim.model.schema.named(arrays, "queue", k)
+        k, place = compiled.instances[imported.groups[name].number]
+        queue = compiled.schema.named(arrays, "queue", k)
         armed, above = queue["armed"], queue["above"]
         armed[:], above[:] = False, False
         count = len(place) // imported.copies
@@ -329,16 +316,16 @@ def _take_watches(sim: Simulation | OneCopy, imported: NeuronNetwork, arrays: Ar
             armed[watch, at], above[watch, at] = True, is_above
 
 
-def check_numbers(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
+def check_numbers(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Refuse a run in which a variable of a mechanism became NaN."""
     for name in imported.groups:
-        for values, base, element, place, owner in _variables(sim, imported, arrays, name):
+        for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
             lost = np.flatnonzero(np.isnan(values[place]))
             if len(lost) and not np.isnan(owner.values(base, element)[lost]).all():
                 raise InputError(f"{base} of {name} is no number after the run")
 
 
-def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
+def put_values(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
     """Write a simulation's values into NEURON's memory, except events and records."""
     model = imported.model
     values, rows, numbers = _voltages(model)
@@ -347,26 +334,26 @@ def put_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None
     if (layers := model.tree.layers) is not None:
         put_numbers(layers.addresses, v[layers.numbers])
     for name in imported.groups:
-        for values, base, element, place, owner in _variables(sim, imported, arrays, name):
+        for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
             owner.put(base, values[place].astype(np.float64), element)
-        _put_globals(sim, imported, arrays, name)
-        k, place = sim.model.instances[imported.groups[name].number]
-        for variable, drawn in sim.model.schema.named(arrays, "drawn", k).items():
+        _put_globals(compiled, imported, arrays, name)
+        k, place = compiled.instances[imported.groups[name].number]
+        for variable, drawn in compiled.schema.named(arrays, "drawn", k).items():
             model.streams(name, variable).put(drawn[place])
-    for values, place, address in _elements(sim, imported, arrays):
+    for values, place, address in _elements(compiled, imported, arrays):
         for at, value in zip(address, values[place].tolist(), strict=True):
             model.memory.set_value(at, value)
-    for values, variable, of_ion in _ions(sim, imported, arrays):
+    for values, variable, of_ion in _ions(compiled, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
     if model.memory.transfers:  # NEURON does so at the end of its step
         model.memory.transfer()
-    _put_weights(sim, imported, arrays["weight"])
+    _put_weights(compiled, imported, arrays["weight"])
 
 
-def _put_globals(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
+def _put_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
     """Write GLOBAL variables and file-level LOCALs that a mechanism sets."""
-    last = sim.model.kinds[sim.model.instances[imported.groups[name].number][0]].last
-    for values, quantity, _ in _states(sim, imported.groups[name], arrays):
+    last = compiled.kinds[compiled.instances[imported.groups[name].number][0]].last
+    for values, quantity, _ in _states(compiled, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if not quantity.is_global:
             continue
@@ -379,8 +366,8 @@ def _put_globals(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, name:
             getattr(imported.model.h, f"{base}_{name}")[element] = value
 
 
-def _put_weights(sim: Simulation, imported: NeuronNetwork, weight: np.ndarray) -> None:
-    first, wires = sim.model.netcons.first_weight, imported.model.wires
+def _put_weights(compiled: Model, imported: NeuronNetwork, weight: np.ndarray) -> None:
+    first, wires = compiled.netcons.first_weight, imported.model.wires
     of_netcons = np.flatnonzero(imported.connections >= 0)
     number = imported.connections[of_netcons]
     width = np.minimum(np.diff(first)[of_netcons], wires.width[number])
