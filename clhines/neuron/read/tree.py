@@ -197,9 +197,9 @@ def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]
     ends = np.where(before < 0, first, before), first + nseg - 1 + keeps
     cells = parent, np.append(offset[is_root], len(parent))
     values = area, g_axial, CAPACITANCE * cm * area, diam
-    in_neuron = inner, inner_numbers, v, every, number_of_every
+    inner_nodes, all_nodes = (inner, inner_numbers), (every, number_of_every)
     of_sections = np.array(order, np.int64), nseg, turned
-    return Tree(h, *of_sections, *ends, *cells, *values, *in_neuron), data
+    return Tree(h, *of_sections, *ends, *cells, *values, *inner_nodes, v, *all_nodes), data
 
 
 def _properties(
