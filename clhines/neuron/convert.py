@@ -55,7 +55,7 @@ class Rejected:
 
 
 def reject(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> Rejected:
-    """Return a rejection with the sentence `id_` of the catalogue; no mechanism: of the model."""
+    """Return a rejection with sentence `id_` of the catalogue; `mechanism` may be empty."""
     return Rejected(mechanism, refusal(id_, **fields), way_out)
 
 

@@ -72,10 +72,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
 
 
 def _try_start(model: NeuronModel, ranks: Ranks) -> None:
-    """Do everything that `run` does before its first step, except compiling kernels.
-
-    Kernels are only printed.
-    """
+    """Do everything that `run` does before its first step, but print kernels, not compile them."""
     # engines that `auto` tries may not deliver events in bins
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)
@@ -303,7 +300,7 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
 
 
 def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
-    """Return whether NEURON must take the next step itself; several MPI ranks then refuse."""
+    """Return whether NEURON must take the next step; on several MPI ranks that is refused."""
     waits = ranks.any(kept.waits())
     if waits and ranks.size > 1:
         raise rejection("", "neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
@@ -352,7 +349,7 @@ def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
-    """Take the steps of a stretch before NEURON's step; all MPI ranks call it, even for 0 steps."""
+    """Take the device's `steps` of a stretch; all MPI ranks call this, even for 0 steps."""
     joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
     t = clock(float(h.t), float(h.dt), steps)[:-1]  # when NEURON draws for Random.play

@@ -60,7 +60,7 @@ class ReadValue:
 
 
 class Words:
-    """The `width` words at each of some addresses."""
+    """Compare `width` words at each address."""
 
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width
@@ -80,7 +80,7 @@ class Words:
 
 
 class Column:
-    """NEURON's column of a variable, with `count` elements; elements in `played` may change."""
+    """Compare a column of NEURON with `count` elements; elements in `played` may change."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self.size = WORD.from_address(address), 8 * count
@@ -217,7 +217,7 @@ class Fingerprint:
     def _of_program(
         self, name: str, instances: Instances, program: Program
     ) -> Iterator[FingerprintPart]:
-        """Yield all that a mechanism depends on besides its variables, and that must not change."""
+        """Yield what must not change of the things, besides variables, that a mechanism uses."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))

@@ -15,7 +15,7 @@ from clhines.simulator.simulation import Simulation
 
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
-    """Return the middle of the last of `steps` steps from `t`: NEURON delivers events up to it."""
+    """Return the time until which NEURON delivers events in `steps` steps from `t`, ms."""
     if not steps:
         return t - 0.5 * dt
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
@@ -30,7 +30,7 @@ def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> No
 
 
 def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: float) -> None:
-    """Replace NEURON's pending events by a simulation's, which are due after time `last` (ms)."""
+    """Replace NEURON's pending events by a simulation's; NEURON has delivered until `last`, ms."""
     model = imported.model
     queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
@@ -66,7 +66,7 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
-    """Return the sources whose crossing in the last step NEURON detects in its next step."""
+    """Return the sources whose crossing in the last step NEURON will detect in its next step."""
     first, size = rings_of(sim.model)
     sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]

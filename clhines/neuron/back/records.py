@@ -99,7 +99,7 @@ class Records:
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
     ) -> Variable | None:
-        """Return the voltage that `target_var` copies into a variable, or else the variable.
+        """Return the voltage that `target_var` copies into a variable; otherwise the variable.
 
         `gaps`: the voltage's node by owner, name and instance of the variable.
         """
@@ -113,7 +113,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Return the voltage of a layer's node if a variable is vext, or else the variable."""
+        """Return the voltage of a layer's node for the variable vext; otherwise the variable."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable
@@ -208,7 +208,7 @@ class Records:
         return nothing if at is None else (self._nodes, result[at])
 
     def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
-        """Return the values of each recorder, without the run's `first` rows; None for the time."""
+        """Return each recorder's values after a run's `first` rows; None if it records the time."""
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if _MEMBRANE in rows:  # nA
             rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
@@ -223,7 +223,7 @@ class Records:
         ]
 
     def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run from `begin` (ms) to all Vectors, without the run's `first` rows."""
+        """Append the rows of a run from `begin` (ms) to all Vectors, except its `first` rows."""
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
         rows = self.rows(result, first)
         every = zip(self._recorders, self._at, rows, self._set, strict=True)
@@ -258,7 +258,7 @@ class Records:
             vector.as_numpy()[size:] = values
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
-        """Return the times at which a Vector records in this run, ms; move its event in NEURON."""
+        """Return the times (ms) at which a Vector records in this run; move its event in NEURON."""
         queue = self._imported.model.queue
         events = [e for e in queue.events() if e.address == recorder.event]
         if not events:

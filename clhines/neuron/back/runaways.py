@@ -30,7 +30,7 @@ class Runaways:
         self._extremes = [sim.record("v", self._nodes, reduce=word) for word in words]
 
     def _reached(self) -> np.ndarray:
-        """Return the nodes of instances that NetCons with a negative weight target, (k,) int64."""
+        """Return the nodes of instances targeted by a negative weight, (k,) int64."""
         model, nodes = self._imported.model, set[int]()
         wires = model.wires
         for number in np.unique(wires.target[(wires.weights < 0).any(1)]).tolist():

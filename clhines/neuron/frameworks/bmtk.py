@@ -207,7 +207,7 @@ def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None
 
 
 def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) -> None:
-    """Add potentials at electrodes, which membrane currents cause; (steps, segments) nA by gid."""
+    """Add the potentials of membrane `currents`, (steps, segments) nA by gid, at electrodes."""
     begin = private(module, "block_step")
     rows, of_cells = slice(begin, begin + steps), private(module, "saved_gids")
     for gid, of_segments in currents.items():

@@ -74,7 +74,7 @@ class Fields:
         return self._word(nodes, self.row)
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
-        """Return the mechanism data in nodes: of density mechanisms and ions, or of `points`."""
+        """Return the data of density mechanisms and ions in nodes, or with `points`, of points."""
         most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
         at, parts = np.arange(len(nodes), dtype=np.int32), []
@@ -269,6 +269,9 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return NEURON's column (float64) whose address is at `address`, up to row max(`number`)."""
+    """Return a column of NEURON, float64, up to its row max(`number`).
+
+    `address`: of the word with the column's address.
+    """
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

@@ -51,9 +51,9 @@ class NeuronMemory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Return the columns of a mechanism by variable name; `reference` is to any variable of it.
+        """Return the columns of a mechanism by variable name, from a reference to one variable.
 
-        The reference is moved from column to column: its text names the variable.
+        The reference is moved from column to column; its text then names the column's variable.
         """
         at = raw.WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = raw.WORD.from_address(id(reference) + 8 * (self.reference + 3))

@@ -136,7 +136,7 @@ class PointerStreams:
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
 
     def distribution(self) -> np.ndarray:
-        """Return low, width, mean as `RandomVariable`, and whether there is a stream, (k, 4)."""
+        """Return `RandomVariable.distribution` and, in column 3, 1 if there is a stream, (k, 4)."""
         return np.column_stack([self._of_all(self._distribution), self._has_stream])
 
     def _counters(self) -> np.ndarray:

@@ -65,7 +65,7 @@ def depended(mechanism: int, block: str) -> dict[str, float] | None:
 
 @cache
 def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
-    """Return the addresses of a TABLE's flags (fill it again), and of its last DEPEND values."""
+    """Return the addresses of a TABLE's flags to be filled again, and of its last DEPEND values."""
     name = f"_check_{block}"
     begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():

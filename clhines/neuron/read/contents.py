@@ -170,7 +170,7 @@ def _add_membranes(
 
 
 def _name_in_python(segment: Segment, name: str) -> None:
-    """Make a mechanism built by hoc visible in Python, whose list a failing ``insert`` renews."""
+    """Make a mechanism built by hoc visible in Python: a failing ``insert`` renews its list."""
     if not hasattr(segment, name):
         with suppress(ValueError):
             segment.sec.insert("no mechanism")

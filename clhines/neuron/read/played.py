@@ -89,7 +89,7 @@ class Player:
     def to_come(self, due: float) -> Player | None:
         """Return a stepwise player without the values that NEURON has played; None if none is left.
 
-        Its next event is due at `due` ms: NEURON has read that time with the last value.
+        NEURON reads a value's time when it plays the value before; `due` (ms) is the next time.
         """
         first = ctypes.c_int.from_address(self.how_far).value
         t, y = self.t[first:].copy(), self.y[first:]
@@ -102,7 +102,7 @@ class Player:
 
 
 def steps_at_once(each: int) -> int:
-    """Return for how many steps at most `each` numbers per step are held on the host."""
+    """Return the largest number of steps for which the host holds `each` numbers per step."""
     return max(_MOST_NUMBERS // max(each, 1), 1)
 
 

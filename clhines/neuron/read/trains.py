@@ -59,7 +59,7 @@ class Trains:
     rejected: list[Rejected] = field(default_factory=list)
 
     def follow(self, earlier: Trains) -> bool:
-        """Whether these times are the last ones of `earlier`: no Vector has been changed."""
+        """Whether these times are the end of the `earlier` times, so that no Vector has changed."""
         for stim, now in self.vector_times.items():
             before = earlier.vector_times.get(stim, now[:0])
             if len(now) > len(before) or not np.array_equal(now, before[len(before) - len(now) :]):
@@ -109,7 +109,7 @@ def _read_vectors(
 ) -> None:
     """Read the unsent times of each VecStim.
 
-    `events`: the time (ms) of each VecStim's next event, and VecStims whose event sends nothing.
+    `events`: the time (ms) of each VecStim's next event; VecStims whose next event sends nothing.
     """
     due, waits = events
     vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}

@@ -141,7 +141,7 @@ class Tree:
 
 
 def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list[int], np.ndarray]:
-    """Return all sections, parents before children; each one's index before; and root flags."""
+    """Return all sections, parents before children; their indices in `all_sections`; root flags."""
     every = all_sections()
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)

@@ -102,7 +102,7 @@ class NeuronWires:
         return self.senders[int(self.target[k])]
 
     def sending(self) -> np.ndarray:
-        """Return the number of each NetCon's sender, (m,) int64; -1 if its source is a voltage."""
+        """Return the number of each NetCon's sender, (m,) int64; -1 if a voltage is its source."""
         return np.array([origin.number for origin in self.origins] + [-1], np.int64)[self.origin]
 
 

@@ -138,7 +138,7 @@ def read_pointed(
 def _unsupported(
     variable: Variable, targets: Sequence[Variable], every: Mapping[str, Instances]
 ) -> str:
-    """Return why a POINTER cannot read a variable besides `targets`; empty if it can."""
+    """Return why a POINTER with the other `targets` cannot read a variable; empty if it can."""
     owner = variable.owner
     if owner not in ("", *every) or (not owner and variable.name != "v"):
         return f"{variable.name} of {owner or 'a segment'}"

@@ -67,7 +67,7 @@ class Gathering:
         self._values = StepValues(sim, imported, reads)
 
     def play(self, result: Result, first: int, begin: float, dt: float) -> None:
-        """Call the functions for each step of a run from `begin` (ms), without `first` rows."""
+        """Call the functions for each step of a run from `begin` (ms), except its `first` rows."""
         if self._values is None:
             raise RuntimeError("play() before start()")
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()

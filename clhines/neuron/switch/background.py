@@ -110,7 +110,7 @@ class BackgroundWork:
 
 
 def main() -> None:
-    """Do the child's work; with arguments compile, without run the self-test."""
+    """Do the child's work: compile with arguments, or run the self-test without."""
     threading.Thread(target=_end_with_script, daemon=True).start()
     os.nice(_NICE)
     _, _, *arguments = sys.argv[1:]
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def _end_with_script() -> None:
-    """Kill this process when the script ends, and with it this process's standard input."""
+    """Kill this process when its standard input ends, because the script has ended."""
     os.read(0, 1)
     os.killpg(0, signal.SIGKILL)
 

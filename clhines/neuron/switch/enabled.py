@@ -37,7 +37,7 @@ class NoSwitch:
 
 
 class SwitchHandle(AbstractContextManager["SwitchHandle"]):
-    """What `enable` returns: counts and reasons since then; ends ``with enable():`` blocks."""
+    """Handle that `enable` returns: counts and reasons since then; ``with`` restores the switch."""
 
     def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
         self._switch, self._state = switch, switch.state
@@ -168,7 +168,7 @@ def _report(is_quiet: bool) -> None:
 
 @contextmanager
 def skipping(ends: bool = False) -> Iterator[SwitchState]:
-    """Skip all runs in the block: each only sets NEURON's clock; with `ends` it ends the script."""
+    """Skip all runs in the block: each only sets NEURON's clock, or the first `ends` the script."""
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False

@@ -19,7 +19,7 @@ STOP = 1.0  # ms
 
 
 def main() -> None:
-    """Print the fault, or nothing."""
+    """Test the hooks, and print the first fault, if any."""
     report(wrong_calls)
 
 
@@ -52,7 +52,7 @@ def wrong_calls() -> str:
 
 
 def _calls(h: Hoc) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield name and function of each call that the switch hooks."""
+    """Yield the name of each call that the switch replaces, and a function that makes the call."""
     context, cvode = h.ParallelContext(), h.CVode()
     context.set_maxstep(10)
 
