@@ -72,7 +72,7 @@ class QueueEvent(NamedTuple):
     flag: Any  # for a self event
     target: Any  # address of a self event's point process
     weight: Any  # address of a self event's first weight, or 0
-    bin_order: Any  # position in NEURON's bins, see `back.queue`; -1 for none
+    bin_order: Any  # position in NEURON's bins, see `read.queue`; -1 for none
 
     @property
     def has_statement(self) -> bool:

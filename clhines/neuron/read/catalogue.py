@@ -16,7 +16,7 @@ _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTA
 GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # arguments of MechanismStandard
 _DECLARED = 1  # name_declared() of range variables
 STRUCTURE = ("morphology", "capacitance")  # part of every section, read with the tree
-OUTSIDE = "extracellular"  # has no NMODL; see `outside`
+OUTSIDE = "extracellular"  # has no NMODL; see `extracellular`
 
 
 def plain(text: str) -> str:

@@ -21,7 +21,7 @@ from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, wor
 from clhines.neuron.memory.session import Hoc, library_path
 from clhines.simulator.refusals import refusal
 
-_MOST = 1 << 20  # entries of a list
+_MOST = 1 << 20  # entries of a list, at most
 _ENTRY_WORDS = 10  # in a readable entry
 _addresses: dict[str, int] = {}  # addresses of the lists, and offsets in their entries
 STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls per step

@@ -24,7 +24,7 @@ class Variable:
 
     owner: str  # mechanism, ion with suffix `ION`, `ELEMENT`, `OF_HOC`; empty for a node
     name: str
-    number: int  # of the node or of the owner's instance
+    number: int  # node, instance of the owner, or address
     place: int | None = None  # index in an array
 
 

@@ -84,7 +84,7 @@ class Player:
     event: int = 0  # address of the event that drives a Vector's stepwise play
     how_far: int = 0  # address of the index of the next value
     is_at_intervals: bool = False
-    after_events: bool = False  # see `Played`
+    after_events: bool = False  # set after the events of a step, as Random.play does
 
     def to_come(self, due: float) -> Player | None:
         """Return a stepwise player without the values that NEURON has played; None if none is left.
