@@ -107,7 +107,10 @@ def _put_netcons(
     connection = np.repeat(np.arange(len(counts)), counts)
     source, event = netcons.source[connection], ranges(arrays["cursor"], counts)
     sent = arrays["ring"][first[source] + event % size[source]]
-    is_future = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
+    names, numbers = model.trains.names, imported.numbers.tolist()
+    senders = [(number, o.sender) for number, o in zip(numbers, model.wires.origins, strict=True)]
+    trains = [number for number, sender in senders if sender is not None and sender[0] in names]
+    is_future = np.isin(source, trains) & (sent > last)
     is_unseen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
     chosen = ~(is_future | is_unseen)
     connection, source, event, sent = (a[chosen] for a in (connection, source, event, sent))
@@ -120,15 +123,6 @@ def _put_netcons(
     model.bins.begin_at(last)
     order = np.lexsort((event, sim.model.connection_ranks[connection], key))
     model.bins.put(address[order], time[order])
-
-
-def _train_numbers(imported: NeuronNetwork) -> set[int]:
-    origins, names = imported.model.wires.origins, imported.model.trains
-    return {
-        number
-        for number, origin in zip(imported.numbers.tolist(), origins, strict=True)
-        if origin.sender is not None and origin.sender[0] in names.names
-    }
 
 
 def _put_selves(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -33,11 +34,9 @@ class MemoryPlaces:
         self, memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents
     ) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents
-        self._columns: dict[int, tuple[str, str, int]] = {}
         self._variables: dict[Place, Variable | None] = {}
         self._rows: dict[str, dict[int, int]] = {}
         self._every = {**contents.density, **contents.points}
-        self._outside: dict[int, Variable] | None = None
         if contents.outside is not None:
             self._every[OUTSIDE] = contents.outside
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
@@ -68,10 +67,8 @@ class MemoryPlaces:
             return Variable("", "v", node)
         if place.column == self._membrane and self.node_at(place.row) >= 0:
             return Variable("", "i_membrane", self.node_at(place.row))
-        if not place.row and OUTSIDE in self._every and place.column in self._layers():
-            return self._layers()[place.column]
-        if not self._columns:
-            self._read_columns()
+        if not place.row and OUTSIDE in self._every and place.column in self._layers:
+            return self._layers[place.column]
         if place.column not in self._columns:
             return None
         owner, name, size = self._columns[place.column]
@@ -83,32 +80,33 @@ class MemoryPlaces:
         entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
         return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
 
+    @cached_property
     def _layers(self) -> dict[int, Variable]:
-        """Return the variable vext of each segment and extracellular layer, by address."""
-        if self._outside is None:
-            things = self._every[OUTSIDE].things
-            size = self._every[OUTSIDE].entry.ranges["vext"]
-            first = (self._memory.place(ref(s, "vext", 2)).column for s in things)
-            self._outside = {
-                at + 8 * layer: Variable(OUTSIDE, "vext", k, layer)
-                for k, at in enumerate(first)
-                for layer in range(size)
-            }
-        return self._outside
+        """The variable vext of each segment and extracellular layer, by address."""
+        things = self._every[OUTSIDE].things
+        size = self._every[OUTSIDE].entry.ranges["vext"]
+        first = (self._memory.place(ref(s, "vext", 2)).column for s in things)
+        return {
+            at + 8 * layer: Variable(OUTSIDE, "vext", k, layer)
+            for k, at in enumerate(first)
+            for layer in range(size)
+        }
 
-    def _read_columns(self) -> None:
-        """Find the column of each variable by the first instance of its mechanism."""
+    @cached_property
+    def _columns(self) -> dict[int, tuple[str, str, int]]:
+        """Owner, name and length of each variable by its column, found in a first instance."""
+        variables = list[tuple[Instances, str, str, int]]()
         for owner, instances in self._every.items():
-            for name, size in instances.entry.ranges.items():
-                self._add_column(owner, name, size, instances)
-        for owner, instances in self._ions.items():
-            for name in (f"e{owner}", f"{owner}i", f"{owner}o", f"i{owner}"):
-                self._add_column(owner + ION, name, 1, instances)
-
-    def _add_column(self, owner: str, name: str, size: int, instances: Instances) -> None:
-        at = self._memory.known_place(instances.things[0], name, size)
-        if at is not None and at.column:
-            self._columns[at.column] = owner, name, size
+            variables += [(instances, owner, n, k) for n, k in instances.entry.ranges.items()]
+        for ion, instances in self._ions.items():
+            names = f"e{ion}", f"{ion}i", f"{ion}o", f"i{ion}"
+            variables += [(instances, ion + ION, name, 1) for name in names]
+        columns = dict[int, tuple[str, str, int]]()
+        for instances, owner, name, size in variables:
+            at = self._memory.known_place(instances.things[0], name, size)
+            if at is not None and at.column:
+                columns[at.column] = owner, name, size
+        return columns
 
     def _instance(self, owner: str, place: Place) -> int:
         if owner not in self._rows:
