@@ -217,7 +217,7 @@ class Fingerprint:
     def _of_program(
         self, name: str, instances: Instances, program: Program
     ) -> Iterator[FingerprintPart]:
-        """Yield what must not change of the things, besides variables, that a mechanism uses."""
+        """Yield parts for tables, EXTERNAL variables and other inputs that must not change."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))

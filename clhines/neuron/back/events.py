@@ -41,7 +41,7 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
     of_trains = np.array([name in model.trains.names for name in (*senders.names, "")], bool)
     of_trains = of_trains[np.append(senders.name, -1)[number]]
     gone = (number >= 0) & ~of_trains | np.isin(events.what, ("NetCon", "PreSyn"))
-    # in the order of NEURON's bins, where removing the first entry is fast
+    # in the order of NEURON's bins, because removing a bin's first entry is fast
     order = np.argsort(events.bin_order, kind="stable")
     queue.remove(*events.item[order][gone[order]].tolist())
     of_stims = zip(number[of_trains].tolist(), events.item[of_trains].tolist(), strict=True)

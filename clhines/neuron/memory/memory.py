@@ -1,4 +1,4 @@
-"""Read what NEURON's interpreter does not show from its memory, by `ctypes`.
+"""Read, by `ctypes`, parts of NEURON's memory that its interpreter does not show.
 
 The offset of a field is never assumed: it is found in an object that is created here with known
 contents. If that fails, `NeuronMemory` raises an OSError.
@@ -125,7 +125,7 @@ class NeuronMemory(Objects):
         return self.place(raw.ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
-        """Find where Python's reference to a variable and a recorder keep the variable's handle."""
+        """Find the handle of a variable in Python's reference to it, and in a recorder."""
         h = self._h
         section = next(iter(all_sections()), None)
         if section is None:

@@ -1,4 +1,4 @@
-"""Read and write words (64 bits) of memory, and records for what they mean in NEURON."""
+"""Read and write 64-bit words of memory; records that describe NEURON's objects."""
 
 from __future__ import annotations
 

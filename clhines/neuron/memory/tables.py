@@ -20,7 +20,7 @@ from clhines.simulator.mechanisms.nmodl import FunctionTable
 
 _SYMBOLS = 2  # type of an ELF section
 _OBJECT = 1  # type of a static variable's symbol
-_FILE = 4  # type of the symbol that precedes those of a C++ file
+_FILE = 4  # type of the symbol in front of a C++ file's symbols
 _MECHANISM = b"_ZL9_mechtype"  # NEURON's number of a file's mechanism
 _ARGUMENT_WORDS = 5  # per table argument: size, knots or 0, least and greatest x, spacing
 _MOST = 8000  # values in a table

@@ -24,7 +24,7 @@ _OF_NETCON = "delay", "threshold"
 _NAMELESS = "a variable without a name in NEURON"
 
 _MOST_NUMBERS = 1 << 22  # in a block of steps, on the host
-_MOST_NAMED = 8  # variables named among those that cannot be recorded
+_MOST_NAMED = 8  # variables to name if more cannot be recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model contains
 
 
@@ -123,7 +123,7 @@ class PlayReader:
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
-        self._named = 0  # variables named among those that cannot be recorded
+        self._named = 0  # variables that cannot be recorded
         self.in_use: list[int] = []  # words of recorders and players, addresses of Vectors too
         for played in memory.vectors.played(every):
             self._read(played)
