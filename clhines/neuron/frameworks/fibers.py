@@ -31,13 +31,10 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     stim, fiber = options["self"], options["fiber"]
     is_variable, ranks = h.CVode().active(), h.ParallelContext().nhost()
     prepare, stop, steps = stim.pre_run_setup, stim.tstop, stim.n_timesteps
-    update = "update_extracellular"
+    update = "update_extracellular"  # a subclass may apply potentials in its own way
     is_own = private(stim, update) is not private(ScaledStim, update)
-    if is_variable or ranks > 1 or not _ends_at_zero(stim) or "pre_run_setup" in vars(stim):
-        return original(*arguments, **named)
-    if is_own:  # a subclass applies potentials in its own way
-        return original(*arguments, **named)
-    if not 0 < steps * len(fiber.sections) <= MOST:
+    fits = 0 < steps * len(fiber.sections) <= MOST and _ends_at_zero(stim)
+    if is_variable or ranks > 1 or is_own or "pre_run_setup" in vars(stim) or not fits:
         return original(*arguments, **named)
 
     def prepare_and_run(*first: Any, **others: Any) -> None:
