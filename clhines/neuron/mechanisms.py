@@ -33,7 +33,7 @@ _ROWS = 1e-12  # relative: rows of TABLEs may differ by this much (rounding)
 _EACH = 8  # pending self events per connection of an instance, at most
 _MOST_EVENTS = 1 << 24  # pending self events of all instances of a mechanism
 
-Tables = dict[str, nmodl.FunctionTable]
+TablesByName = dict[str, nmodl.FunctionTable]
 
 
 def convert_all(model: NeuronModel) -> None:
@@ -89,7 +89,7 @@ def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: boo
     return mechanism
 
 
-def _take_table(model: NeuronModel, name: str, tables: Tables, error: RejectedError) -> None:
+def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: RejectedError) -> None:
     """Add a TABLE as NEURON filled it to `tables` if `error` says that an input changes.
 
     Otherwise raise the error.
@@ -106,7 +106,7 @@ def _take_table(model: NeuronModel, name: str, tables: Tables, error: RejectedEr
     model.made.setdefault(name, []).append(block)
 
 
-def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> Tables:
+def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
     """Return, as NEURON filled them, the TABLEs with a value near 0/0 that rounding decides."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
@@ -156,12 +156,12 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
     return values
 
 
-def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> Tables:
+def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
     """Return, as NEURON filled them, the TABLEs whose values would differ if computed now.
 
     NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
     """
-    tables, entry, refused = Tables(), model.every[name].entry, list[Rejected]()
+    tables, entry, refused = TablesByName(), model.every[name].entry, list[Rejected]()
     texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
     for table in mechanism.program.tables:
         block, text = table.name, texts.get(table.name)
