@@ -262,8 +262,7 @@ class Solver(Holder):
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype, or buffers with `packed`
             From `to_device_order`, or the `out` of an earlier call. Other arrays, such as results
-            of
-            arithmetic with these, need `packed`, unless device order is natural order.
+            of arithmetic with these, need `packed`, unless device order is natural order.
         b, out : (packed size,) or (k, packed size)
             The solution goes to `out`, which may be `b` itself or a new array.
         wait_for : pyopencl.Event or list of them, optional

@@ -168,10 +168,8 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
     ----------
     spec : pyopencl.Device, str or None
         A device; an index pair like ``0:1``; part of a device's or platform's name. None: the first
-        of
-        ``CLHINES_DEVICE``, ``PYOPENCL_CTX``, the first GPU with the precision of `dtype`, and a
-        CPU, by
-        PoCL or else by Intel's runtime. A simulator is only chosen by name.
+        of ``CLHINES_DEVICE``, ``PYOPENCL_CTX``, the first GPU with the precision of `dtype`, and a
+        CPU, by PoCL or else by Intel's runtime. A simulator is only chosen by name.
     dtype : float64 or float32
 
     Raises

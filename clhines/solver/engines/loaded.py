@@ -86,7 +86,7 @@ class Step(NamedTuple):
         return event
 
     def run_with(self, queue: cl.CommandQueue, buffers: Mapping[str, cl.Buffer]) -> cl.Event:
-        """Enqueue the launch with the buffers of this call for the slots without memory."""
+        """Enqueue the launch; `buffers`, by name, stand for the slots that have no memory."""
         bound = self.bound
         bound.arguments_of = None
         bound.kernel.set_args(

@@ -23,9 +23,9 @@ _GPU_LANES, _GPU_PLAN = (30e-6, 0.3e-6, 4e-11), (15e-6, 4e-11)
 
 @dataclass(frozen=True)
 class ManySpec(TemplateSpec):
-    """Spec of ``many.mako``: `vectors` of `width` right-hand sides; `apart`: a work-item for each.
+    """Spec of ``many.mako``: a work-item solves for `vectors` of `width` right-hand sides.
 
-    In `chains` each node is the only child of the one before.
+    With `apart` it solves for one. In `chains` each node is the only child of the one before.
     """
 
     template: ClassVar[str] = "solver/by_cell/many"

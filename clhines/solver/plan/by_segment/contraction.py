@@ -444,7 +444,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
-        """Plan large cells; those that `stars` marks go whole if they fit, else to `fine`."""
+        """Plan large cells; the cells marked in `stars` go whole if they fit, else to `fine`."""
         fits = room.fits_local(
             cut_trees(forest.trees, self.most), self.real, self.limits, self.options
         )
