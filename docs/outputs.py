@@ -256,7 +256,7 @@ def setup_cell(text: str) -> str:
     blocks = "\n".join(found[3] or found[2] for found in run)
     imported = set(re.findall(r"^(?:import|from) (\w+)", blocks, re.MULTILINE))
     imported |= {package for needle, package in NEEDED.items() if needle in blocks}
-    extras = sorted({"pocl", *(EXTRAS[name] for name in imported & EXTRAS.keys())})
+    extras = sorted({"cpu", *(EXTRAS[name] for name in imported & EXTRAS.keys())})
     others = sorted(imported - EXTRAS.keys() - sys.stdlib_module_names - {"clhines", "numpy"})
     command = " ".join(["%pip install -q", f'".[{",".join(extras)}]"', *others])
     lines = [f"{command}  # in a checkout of clhines"]
@@ -291,7 +291,7 @@ def notebook(text: str, outputs: list[Output]) -> str:
             continue
         prose(text[end : found.start()])
         end = found.end()
-        shell = re.findall(r"^(?:\$ )?(clhines .*)$", commands, re.MULTILINE)
+        shell = re.findall(r"^(?:\$ )?((?:clhines|python) .*)$", commands, re.MULTILINE)
         source = "\n".join(f"!{line}" for line in shell) if commands else found[2]
         results: list[dict[str, object]] = []
         if output and output.text:
