@@ -166,7 +166,7 @@ class KeptModel:
         self.run_seconds = 0.0  # that the simulation took
 
     def is_of(self, request: RunOptions) -> bool:
-        """Whether NEURON still has this model, and the request is the same; read changed values."""
+        """Whether a request is the same and NEURON still has the model; if so, read its changes."""
         if self.fingerprint is None or request[:3] != self.request[:3]:
             return False
         self.fingerprint.follow_recordings()
@@ -217,9 +217,9 @@ class KeptModel:
         return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
-        """Return the number of steps, at most `most`, until NEURON must take a step itself.
+        """Return the number of steps of the next stretch, at most `most`.
 
-        Its step is included. NEURON takes steps in which code of `CVode.event` runs.
+        A step in which code of `CVode.event` runs ends a stretch, because NEURON must take it.
         """
         if self.model.memory.transfers and self.model.waits_for_transfer():
             self._run = None  # it would start from the present voltages

@@ -107,7 +107,7 @@ def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: Reje
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return, as NEURON filled them, the TABLEs with a value near 0/0 that rounding decides."""
+    """Return NEURON's values of the TABLEs in which rounding decides a value near 0/0."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
 
@@ -157,7 +157,7 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
 
 
 def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return, as NEURON filled them, the TABLEs whose values would differ if computed now.
+    """Return NEURON's values of the TABLEs that would have other values if filled now.
 
     NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
     """
@@ -245,9 +245,9 @@ def _set_in_steps(entry: CatalogueEntry) -> set[str]:
 
 
 def find_pointed(model: NeuronModel) -> None:
-    """Find the targets of POINTERs that mechanisms read, and convert the targets' mechanisms again.
+    """Find the targets of POINTERs that mechanisms read.
 
-    These mechanisms then keep the variables.
+    A mechanism whose variable is a target is converted again, so that it stores the variable.
     """
     gap_nodes = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms
@@ -260,7 +260,7 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Convert the mechanisms of variables again, so that they keep the variables."""
+    """Convert each mechanism that owns a variable again, so that it stores the variable."""
     kept = dict[str, set[str]]()
     for variable in variables:
         kept.setdefault(variable.owner, set()).add(variable.name)

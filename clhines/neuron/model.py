@@ -95,7 +95,7 @@ class NeuronModel:
         return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:
-        """Whether variables of `target_var` hold earlier voltages; all MPI ranks call this."""
+        """Whether a transfer would change variables of `target_var`; all MPI ranks call this."""
         names = {(gap.owner, gap.name) for gap in self.gaps}
         before = {(o, n): self.every[o].values(n).copy() for o, n in names}
         self.memory.transfer()

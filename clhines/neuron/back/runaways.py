@@ -40,7 +40,7 @@ class Runaways:
         return np.array(sorted(nodes - {-1}), np.int64)
 
     def are_seen(self) -> bool:
-        """Whether the nodes of all negative weights are checked, also after weights changed."""
+        """Whether all nodes with negative weights are checked; weights may have changed."""
         return bool(np.isin(self._reached(), self._nodes).all())
 
     def tell(self, result: Result, first: int, end: np.ndarray) -> None:

@@ -113,7 +113,7 @@ def _lengths(tree: Tree) -> np.ndarray:
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:
-    """Return addresses of vext[0] of segments and section ends, (k,) uint64, and inner nodes."""
+    """Return the address of vext[0] of each segment and section end, (k,) uint64, and its node."""
     segments, nodes = [*instances.things], instances.nodes.tolist()
     for s in np.unique(tree.owner[instances.nodes]).tolist():
         section, turned = tree.sections[s], bool(tree.turned[s])

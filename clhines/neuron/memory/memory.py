@@ -205,7 +205,7 @@ class NeuronMemory(Objects):
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 
     def has_order(self, order: float, dt: float) -> bool:
-        """Whether NEURON's steps of `dt` ms have this `secondorder`, or are still to be set up."""
+        """Whether NEURON's next step, of `dt` ms, has this `secondorder`."""
         _, step, factor = self.clock()
         never = step != dt or not dt or not factor  # it will set them, or has not yet
         return never or factor == (2.0 if order else 1.0) / dt

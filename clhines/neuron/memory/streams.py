@@ -63,7 +63,7 @@ class RandomVariable:
             stream.set_seq(count)
 
     def distribution(self) -> np.ndarray:
-        """Return low, width, mean of ``low + width*u - mean*log(u)``, (k, 3) float64."""
+        """Return low, width, mean of ``low + width*u - mean*log(u)``, u uniform, (k, 3) float64."""
         return np.tile([0.0, 1.0, 0.0], (len(self.things), 1))
 
     def _each(self) -> list[Hoc]:
@@ -116,7 +116,7 @@ class PointerStreams:
         return self._of_all(_drawn(gather(self._at, _STREAM_WORDS)))
 
     def _of_all(self, values: np.ndarray) -> np.ndarray:
-        """Return rows for all instances from rows for instances with a stream; others are 0."""
+        """Expand rows of instances with a stream to all instances; other rows are 0."""
         rows = np.zeros((len(self._has_stream), *values.shape[1:]), values.dtype)
         rows[self._has_stream] = values
         return rows

@@ -28,7 +28,7 @@ _SAMPLES = 8
 
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
-    """Return the table of a FUNCTION_TABLE with `count` arguments; None if it has none, or > 8000.
+    """Return the table of a FUNCTION_TABLE with `count` arguments; None if empty or too large.
 
     `call` is hoc's function, with which the table is compared.
     """

@@ -78,7 +78,7 @@ class Catalogue:
         return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Return (point process, variable) if Python shows the variable in place of a segment's."""
+        """Return (point process, variable) of variables that hide others of segments in Python."""
         return [
             (name, variable)
             for name in self.without_text(points=True)

@@ -108,7 +108,7 @@ class Gathering:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """The first unsupported access, if there is one."""
+        """The rejection of the first unsupported access, if there is one."""
         if not self._hooks.problem:
             return []
         what = refusal("neuron.scatter-gather-function", line=self._hooks.line)

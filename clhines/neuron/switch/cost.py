@@ -230,7 +230,7 @@ class Ledger:
 
     @property
     def pauses_per_step(self) -> float:
-        """Number of NEURON's own steps per step on the device, in this run or the script's last."""
+        """Steps that NEURON takes in pauses, per step on the device, now or in the last run."""
         if self.has_begun:
             return self.pauses / max(self.steps - self.neuron_steps, 1)
         return self.record.pauses if self.record.first == self.first else 0.0
