@@ -99,7 +99,7 @@ class Records:
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
     ) -> Variable | None:
-        """Return the voltage that `target_var` copies into a variable; otherwise the variable.
+        """Return the variable, or the voltage that `target_var` copies into it.
 
         `gaps`: the voltage's node by owner, name and instance of the variable.
         """
@@ -113,7 +113,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Return the voltage of a layer's node for the variable vext; otherwise the variable."""
+        """Return the variable, or for vext of a layer the voltage of the layer's node."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable

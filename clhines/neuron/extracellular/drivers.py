@@ -167,7 +167,7 @@ def _list(word: str, names: Sequence[str]) -> str:
 
 
 def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
-    """Return an electrode (`Driver.copy`) that computes the potential as `entry` does."""
+    """Return an electrode with current `FACTOR` times the potential that `entry` computes."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
     code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)
     kept, calls = list[str](), list[str]()

@@ -126,7 +126,7 @@ class Outside:
     def find_drivers(
         self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
     ) -> list[Rejected]:
-        """Find mechanisms with POINTERs to extracellular; their entries lose these POINTERs."""
+        """Find mechanisms with POINTERs to extracellular; make these POINTERs plain variables."""
         rejected = list[Rejected]()
         for name, instances in every.items() if self.instances is not None else ():
 

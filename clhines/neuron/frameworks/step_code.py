@@ -24,5 +24,5 @@ class StepCode:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps to take at once, including the last one, taken by NEURON."""
+        """Largest number of steps of a stretch, of which NEURON takes the last one."""
         return min(steps_at_once(len(self.reads)) + 1, self.block())

@@ -259,9 +259,9 @@ class VectorLists:
         return plays
 
     def play_words(self) -> np.ndarray:
-        """Return addresses and words of active recorders and players, without their positions.
+        """Return addresses and words of active recorders and players, (n, 17) uint64.
 
-        (n, 17) uint64; a position changes during a run.
+        A word with a position in a Vector, which changes during a run, is 0.
         """
         address = np.array(self.acting(), np.int64)
         words = raw.gather(address, 16)

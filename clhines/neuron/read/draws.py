@@ -73,7 +73,7 @@ class Draws:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps to take at once, including the last one, taken by NEURON."""
+        """Largest number of steps of a stretch, of which NEURON takes the last one."""
         return steps_at_once(len(self._places)) + 1
 
     @property

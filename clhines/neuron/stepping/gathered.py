@@ -52,7 +52,7 @@ class Gathering:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps to take at once, including the last one, taken by NEURON."""
+        """Largest number of steps of a stretch, of which NEURON takes the last one."""
         return steps_at_once(len(READ) * self._model.tree.num_nodes) + 1
 
     @property
