@@ -67,7 +67,7 @@ class RandomVariable:
         return np.tile([0.0, 1.0, 0.0], (len(self.things), 1))
 
     def _each(self) -> list[Hoc]:
-        return [getattr(thing, self.name) for thing in self.things[:]]
+        return [getattr(thing, self.name) for thing in self.things]
 
 
 class PointerStreams:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import overload
+from typing import Any
 
 import numpy as np
 
@@ -40,17 +40,9 @@ class Things(Sequence[Hoc]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, k: int) -> Hoc: ...
-
-    @overload
-    def __getitem__(self, k: slice) -> list[Hoc]: ...
-
-    def __getitem__(self, k: int | slice) -> Hoc | list[Hoc]:
+    def __getitem__(self, k: Any) -> Hoc:  # no slices
         if self._thing is None:
             self._thing = self._load()
-        if isinstance(k, slice):
-            return [self._thing(j) for j in range(*k.indices(self._count))]
         return self._thing(range(self._count)[k])
 
 
