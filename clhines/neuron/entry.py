@@ -329,7 +329,10 @@ def kept_or_read(
     if kept is None and ranks.size == 1:
         load_compiler(request.device, digest_of_texts(h))
     model = kept.model if kept else read_model(h, vectors, ranks=ranks)
-    rejected = [*_unsolved(model)] if request.solves else []
+    # psolve sets h.t only at its end
+    records_t = any(r.times is not None and r.variable is None for r in model.plays.recorders)
+    lacks_t = request.solves and records_t
+    rejected = [reject("", "neuron.vector-record-t-in-psolve")] if lacks_t else []
     rejected += [] if kept is not None else model.rejected
     uncalled = model.uncalled if request.calls else []
     with ranks.agreed():
@@ -340,12 +343,6 @@ def kept_or_read(
         kept = kept or KeptModel(model, request)
         kept.calls = request.calls
         return kept
-
-
-def _unsolved(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield constructs that psolve does not support, as it sets ``h.t`` only at its end."""
-    if any(r.times is not None and r.variable is None for r in model.plays.recorders):
-        yield reject("", "neuron.vector-record-t-in-psolve")
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:

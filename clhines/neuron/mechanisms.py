@@ -62,7 +62,9 @@ def convert_mechanism(
 
 
 def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: bool) -> Mechanism:
-    entry, tables = _entry_of(model, name), model.function_tables(name)
+    entry, tables = model.every[name].entry, model.function_tables(name)
+    statics = tuple(model.statics(name).items())
+    entry = replace(entry, changes=replace(entry.changes, statics=statics))
     pointers = sorted({g.name for g in model.gaps if g.owner == name})
     use_tables = "usetable" not in entry.globals_ or bool(getattr(model.h, f"usetable_{name}"))
     second = int(model.h.secondorder) > 0 and entry.channel is None
@@ -110,12 +112,6 @@ def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByNam
     """Return NEURON's values of the TABLEs in which rounding decides a value near 0/0."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
-
-
-def _entry_of(model: NeuronModel, name: str) -> CatalogueEntry:
-    """Return a mechanism's entry with the present values of its static C variables."""
-    entry, statics = model.every[name].entry, tuple(model.statics(name).items())
-    return replace(entry, changes=replace(entry.changes, statics=statics))
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:

@@ -80,7 +80,7 @@ def pointing_of(
     of = np.zeros(0, np.int64)
     for pointer in file.pointers:
         targets = [variable(k, pointer) for k in range(len(instances))]
-        names = _names_of(targets)
+        names = [*dict.fromkeys((v.owner, v.name) if v is not None else ("", "") for v in targets)]
         name = next((name for owner, name in names if owner == OUTSIDE), "")
         if not name:
             continue
@@ -98,11 +98,6 @@ def pointing_of(
     unknown = frozenset(_tainted(file, reads) if reads else ())
     what = what or _refused(file, sets, reads, of)
     return OutsidePointers(tuple(every), sets, reads, of, unknown, what)
-
-
-def _names_of(targets: Sequence[Variable | None]) -> list[tuple[str, str]]:
-    """Return the distinct (owner, name) of targets in order; empty strings for unknown targets."""
-    return [*dict.fromkeys((v.owner, v.name) if v is not None else ("", "") for v in targets)]
 
 
 def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | None:

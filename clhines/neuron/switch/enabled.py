@@ -121,7 +121,10 @@ def enable(
     """
     request = RunOptions.of(device, dtype, engine)
     step = as_step(fixed_step)
-    _check_engine(engine)
+    if not isinstance(engine, str) or engine != "auto":
+        from clhines.simulator.importing import CHOICES
+
+        as_choice("engine", engine, CHOICES)
     is_named = device is not None or engine != "auto" or as_switch("strict", strict)
     if when is None:
         when = "always" if is_named else "faster"
@@ -134,13 +137,6 @@ def enable(
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
     return SwitchHandle(switch, options.within(switch.state.options))
-
-
-def _check_engine(engine: str) -> None:
-    if not isinstance(engine, str) or engine != "auto":
-        from clhines.simulator.importing import CHOICES
-
-        as_choice("engine", engine, CHOICES)
 
 
 def _made(test: str = "hooks") -> Switch:
