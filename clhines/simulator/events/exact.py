@@ -88,7 +88,7 @@ class HostEvents:
     # -- delivery ------------------------------------------------------------------------------
 
     def deliver_sums(self, step: int, middle: float) -> None:
-        """Deliver the sums of events in whole steps; t is the middle of the step, ms."""
+        """Deliver the sums of events in whole steps at the `middle` of a step, ms."""
         if self.variables.grid is None:
             return
         for k, instances, weight in self.variables.grid.take(step):

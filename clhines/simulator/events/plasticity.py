@@ -110,7 +110,7 @@ class PlasticSpec(TemplateSpec):
         return [t for t in self.traces if t.name in used and t.side != "synapse"]
 
     def apart(self, event: str) -> bool:
-        """Return whether connections read traces of the spiking cell, which change only then."""
+        """Return whether connections read traces that change only when their own cell spikes."""
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
@@ -217,7 +217,7 @@ class Plasticity:
     def _bound(
         self, event: str, **tables: np.ndarray
     ) -> list[tuple[launches.BoundKernel, int, int]]:
-        """Return the kernels for spikes of one end, each with its work-groups per row, and rows."""
+        """Return kernels for spikes of one end, each with its work-groups per row, and its rows."""
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
         along = max(1, self._groups // across)

@@ -217,7 +217,7 @@ class Mechanism:
 
     @property
     def begins(self) -> dict[str, float]:
-        """Default before INITIAL of each state that users may set, by name.
+        """Values that states have before INITIAL, by name, if users may set them.
 
         These states are PARAMETERs and ASSIGNED variables of NMODL that blocks write.
         """

@@ -505,7 +505,7 @@ def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[
 def _streams(
     added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
-    """Return the ids of random streams: a user's, or as in NEURON 1, the rank, a running number."""
+    """Return the ids of random streams: a user's, else NEURON's: 1, 0, a running number."""
     streams, number = {}, 0
     for k, kind in enumerate(kinds):
         for name in kind.mechanism.program.random:

@@ -288,7 +288,7 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the states of kind `k` that all instances read from the last; none for k = -1."""
+        """Return the states of kind `k` that all instances read from its last; none for k = -1."""
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 

@@ -154,7 +154,7 @@ class Outbox:
         return number, self._rounded(time, now) if self._in_steps else time
 
     def _rounded(self, time: np.ndarray, now: float) -> np.ndarray:
-        """Round times to the nearest steps, ms, and a little later, as detectors send."""
+        """Round times, ms, to the nearest steps; add a little, as detectors do."""
         dt = self._dt
         nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE
         return np.where(abs(nearest - time) < _NEAR * dt, time, nearest)

@@ -440,7 +440,7 @@ class _StatementWriter:
         return self.p.show(self.shown[e])
 
     def _enter(self, loops: Sequence[Loop]) -> None:
-        """Give the phases of loops their numbers, and collect the expressions of loops."""
+        """Give numbers to the phases of loops, and collect the expressions of loops."""
         for loop in loops:
             self.last += 1
             self.phases |= dict.fromkeys(loop.names, self.last)

@@ -26,7 +26,7 @@ def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def words(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Return the words of streams that have these numbers, uint32.
+    """Return a word, uint32, of each stream; `number` counts the words of a stream from 0.
 
     `stream` is (..., 4) uint32: the three numbers of each stream, and the global index.
     """

@@ -32,7 +32,7 @@ def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Draw a number of `NAMES`: uniform, normal or exponential; or count those that normal uses."""
+    """Draw a number, `kind` one of `NAMES`; or count the uniform ones that a normal one uses."""
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):
         value = _states(drawn, keep, at + 1) / MOST

@@ -104,7 +104,7 @@ def make_block(
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
-    """Return the local variable of an operand, unless `user` is that variable, or the operand."""
+    """Return the local variable of an operand; the operand if it has none, or if `user` is it."""
     local = alias.get(a)
     return a if local is None or local is user else local
 

@@ -196,7 +196,7 @@ class Program:
 
     @property
     def assigned(self) -> tuple[str, ...]:
-        """POINTERs to variables that blocks set while other mechanisms advance; see ``assign``."""
+        """POINTERs to variables that blocks set at once, in NEURON's order of mechanisms."""
         return self._pointers_by("assign")
 
     def _pointers_by(self, *roles: str) -> tuple[str, ...]:
@@ -267,12 +267,12 @@ class Program:
 
     @cached_property
     def begins(self) -> dict[str, float]:
-        """Default before INITIAL of each state that users may set, by name."""
+        """Values that states have before INITIAL, by name, if users may set them."""
         return {q.name: q.default for q in self.states if q.is_given}
 
     @cached_property
     def settable(self) -> dict[str, float]:
-        """Default of each parameter and state that users may set, by name."""
+        """Defaults of parameters, and `begins`: all that users may set, by name."""
         return {**self.defaults, **self.begins}
 
     @cached_property

@@ -208,7 +208,7 @@ class _Work:
         self._keep("current", run, results)
 
     def _hinted(self, run: Execution) -> None:
-        """Keep currents with the slopes of CONDUCTANCE, which NEURON does not check, either."""
+        """Keep currents with slopes from CONDUCTANCE, which NEURON does not check either."""
         graph = self.graph
         conductance = self._outward([value for _, value in run.conductances])
 
@@ -345,11 +345,11 @@ class _Work:
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
     def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
-        """Return whether an event may set a variable between the states and the thresholds.
+        """Return whether an event may set a variable at the end of a step, before the thresholds.
 
-        Events are delivered there, at the end of a step, except events of a WATCH and events that
-        INITIAL sends without a delay. `value` is the variable's value after the event, `received`
-        has the events that NET_RECEIVE sends.
+        Events are delivered there, except events of a WATCH and events that INITIAL sends without a
+        delay. `value` is the variable's value after the event, `received` are the events that
+        NET_RECEIVE sends.
         """
         graph = self.graph
         sent = [s for s in received if s.kind == "self"]

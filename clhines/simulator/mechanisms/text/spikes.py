@@ -84,11 +84,7 @@ def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return the states after a step, and a spike if there is one; `values` has them without it.
-
-    State HELD counts the steps after a spike in which v is held; else it is 0. A spike while v is
-    held makes HELD infinite and v NaN in the next step, which ends the run.
-    """
+    """Return the states after a step, reset if v spikes; `values` are those without a spike."""
     if eq.spike is None:
         return values
     graph, one, zero = eq.graph, eq.graph.one, eq.graph.zero

@@ -83,7 +83,7 @@ class TextStatements:
 
     @property
     def outside(self) -> dict[str, str]:
-        """Names of variables of ions, each with the statement by which a text sets it, or ""."""
+        """Names of variables of ions; of each the statement by which the text sets it, or ""."""
         return {}
 
     # --------------------------------------------------------------------------- statements

@@ -221,7 +221,7 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
 
 
 def _elements(run: Execution, e: Expression, line: int) -> list[str]:
-    """Return the key of a variable; of an array without an index the keys of all elements."""
+    """Return the keys of a variable: of all elements for an array without an index."""
     variable = run.names.variable(str(e[1]))
     if variable is not None and variable.length and e[2] is None:
         return run.names.all_elements(variable.name)

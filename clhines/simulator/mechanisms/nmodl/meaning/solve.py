@@ -102,7 +102,7 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
 
 
 def _order(s: Statement) -> int | None:
-    """Return the degree of a rate, as nocmodl finds it, in its own state; None if it finds none."""
+    """Return nocmodl's degree of a rate in its own state; None if nocmodl gives up."""
     if s.names[1] is not None:
         return None
     name = str(s.names[0])

@@ -1,4 +1,4 @@
-"""Note sets: an event that sets v keeps v, its time and the variables that it sets in outputs."""
+"""Note sets: if an event sets v, outputs keep v, the time, and the other variables set."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Translate a statement; else make it and all that follow in its braces one `UNREAD`."""
+        """Translate a statement, or make it and the rest of its braces one `UNREAD`."""
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()
