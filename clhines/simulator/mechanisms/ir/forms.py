@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -45,32 +45,28 @@ def _linear(node: Node, mask: int, forms: dict[Node, LinearForm | None]) -> Line
     graph, op = node.graph, node.op
     if op == "symbol":
         return LinearForm(graph.zero, {node.name: graph.one})
-    if op == "where" and node.args[0].mask & mask:
+    parts = [form for a in node.args if (form := forms[a]) is not None]
+    if len(parts) < len(node.args):
         return None
-    parts_or_none = [forms[a] for a in node.args]
-    parts = [p for p in parts_or_none if p is not None]
-    if len(parts) < len(parts_or_none) or op not in ("local", "add", "mul", "where"):
-        return None
+    moving = [p for a, p in zip(node.args, parts, strict=True) if a.mask & mask]
     if op == "local":
         return parts[0]
-    if op == "mul":
-        moving = [k for k, a in enumerate(node.args) if a.mask & mask]
-        if len(moving) > 1:
-            return None
-        rest = graph.mul(a for k, a in enumerate(node.args) if k != moving[0])
-        p = parts[moving[0]]
-        return LinearForm(rest * p.constant, {n: rest * c for n, c in p.coefficients.items()})
-    if op == "where":
-        parts = parts[1:]
-    names = dict.fromkeys(n for p in parts for n in p.coefficients)
+    if op == "add":
+        return _joined(parts, graph.add)
+    if op == "mul" and len(moving) == 1:
+        rest = graph.mul(a for a in node.args if not a.mask & mask)
+        return _joined(moving, lambda values: rest * values[0])
+    if op == "where" and not node.args[0].mask & mask:
+        return _joined(parts[1:], lambda values: graph.where(node.args[0], *values))
+    return None
 
-    def joined(values: list[Node]) -> Node:
-        return graph.where(node.args[0], *values) if op == "where" else graph.add(values)
 
-    return LinearForm(
-        joined([p.constant for p in parts]),
-        {n: joined([p.coefficients.get(n, graph.zero) for p in parts]) for n in names},
-    )
+def _joined(forms: Sequence[LinearForm], join: Callable[[list[Node]], Node]) -> LinearForm:
+    names = dict.fromkeys(n for form in forms for n in form.coefficients)
+    constant = join([form.constant for form in forms])
+    zero = constant.graph.zero
+    coefficients = {n: join([form.coefficients.get(n, zero) for form in forms]) for n in names}
+    return LinearForm(constant, coefficients)
 
 
 def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) -> bool:
