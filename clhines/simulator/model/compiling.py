@@ -135,7 +135,7 @@ def _compiled(
     exact = on_grid is not None
     places = (
         dt,
-        targets if on_steps.columns or on_steps.outside or not exact else 0,
+        targets if on_steps.calls or on_steps.outside or not exact else 0,
         first,
         instances,
     )

@@ -21,7 +21,7 @@ from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.times import LAST_STEP, MAX_SLOTS, ROUNDING, delay_steps, event_steps
-from clhines.simulator.network.wiring import Wiring
+from clhines.simulator.network.wiring import CallColumns, Wiring, first_weights
 
 RING_STEPS = 2**13  # steps for which a ring buffer of sums always has room
 MOST_RING = 2**26  # most sums in a ring buffer of more than RING_STEPS steps
@@ -69,17 +69,12 @@ def number_connections(
     connections, or None if all connections act in whole steps.
     """
     if on_grid is None:
-        all_here = len(numbers) == sum(len(c[0]) for c in wiring.columns)
+        all_here = len(numbers) == sum(len(c[0]) for c in wiring.calls)
         weights = connections.weight if all_here else all_weights(wiring)
         return numbers, weights, np.zeros(0, np.int64)
     weights = all_weights(wiring)
     at_times = np.delete(np.arange(len(weights)), on_grid)
     return on_grid[numbers], weights, at_times  # without numbers of trains
-
-
-_COLUMNS: tuple[np.ndarray, ...] = tuple(
-    np.zeros(0, t) for t in (int, int, int, float, float, bool)
-)
 
 
 def all_weights(wiring: Wiring) -> np.ndarray:
@@ -91,7 +86,7 @@ def all_weights(wiring: Wiring) -> np.ndarray:
 def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: float) -> bool:
     """Return whether a delay, not of a train, is below `least` or, if not plastic, above `most`."""
     train = _trains(added)
-    for source, _, _, _, delay, plastic in wiring.columns:
+    for source, _, _, _, delay, plastic in wiring.calls:
         short, long = once(delay) < least, once(delay) > most
         outside = short | (long & ~plastic) if long.any() else short
         if outside.any() and (outside & ~train[source]).any():
@@ -108,7 +103,7 @@ def divide_wiring(
     and trains act on the grid, as sums of whole steps, if the mechanism adds them up, the network
     does not require exact times, and the delay is at most `most_steps` steps.
     """
-    parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
+    parts = CallColumns(), CallColumns()
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
     for group, begin in added.emitters:
         sends[begin : begin + len(group)] = True
@@ -123,14 +118,10 @@ def divide_wiring(
         is_long = ~train[source] & (delay > dt * most_steps)
         on_grid = plastic if exactly else on_grid & (plastic | ~is_long)
         masks.append(np.repeat(on_grid, rows.shape[1]))
-        for (columns_kept, weights), mask in zip(parts, (on_grid, ~on_grid), strict=True):
+        for part, mask in zip(parts, (on_grid, ~on_grid), strict=True):
             if mask.any():
-                first = rows[mask, 0] if rows.shape[1] else np.zeros(np.count_nonzero(mask))
-                columns_kept.append(
-                    (*(a[mask] for a in columns[:3]), first, delay[mask], plastic[mask])
-                )
-                weights.append(rows[mask])
-    grid, exact = (Wiring(wiring.network, *part) for part in parts)
+                part.append(tuple(column[mask] for column in columns))
+    grid, exact = (Wiring(wiring.network, part) for part in parts)
     sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
     events = [
         [e for e, s in zip(wiring.outside, sums_of, strict=True) if s is w] for w in (True, False)
@@ -191,9 +182,10 @@ def compile_connections(
 ) -> tuple[GridConnections, np.ndarray]:
     """Return the connections of cells and detectors, and their numbers in the wiring."""
     train, begin = _trains(added), 0
-    every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
+    every = np.arange(sum(len(columns[0]) for columns in wiring.calls), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()
-    for source, group, index, weight, delay, plastic in wiring.columns:
+    for source, group, index, rows, delay, plastic in wiring.calls:
+        weight = first_weights(rows)
         numbers = every[begin : begin + len(source)]
         begin += len(source)
         if not len(source):
@@ -275,13 +267,13 @@ def compile_events(
 def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
     """Yield, for each connection from a train, the group, instance, time and weight of events."""
     trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
-    if not trains:
-        return
-    source, group, index, weight, delay, _ = joined_columns(wiring.columns, _COLUMNS)
-    for k in np.flatnonzero(_trains(added)[source]).tolist():
-        times = trains[int(source[k])] + delay[k]
-        of_group, instance, of_weight = (np.full(len(times), a[k]) for a in (group, index, weight))
-        yield of_group, instance, times, of_weight
+    is_train = _trains(added)
+    for source, group, index, rows, delay, _ in wiring.calls if trains else ():
+        columns = group, index, first_weights(rows)
+        for k in np.flatnonzero(is_train[source]).tolist():
+            times = trains[int(source[k])] + delay[k]
+            of_group, instance, weight = (np.full(len(times), column[k]) for column in columns)
+            yield of_group, instance, times, weight
 
 
 def joined_columns(

@@ -150,7 +150,7 @@ class Additions:
             )
 
     def take_gids(self, values: object) -> np.ndarray:
-        if self.num_sources > self.network.num_cells or self._parts.wiring.columns:
+        if self.num_sources > self.network.num_cells or self._parts.wiring.calls:
             raise InputError("gids: the network has sources or connections; expected gids before")
         gids = _as_gids("gids", values)
         if gids.shape != (self.network.num_cells,):

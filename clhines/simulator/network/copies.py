@@ -59,7 +59,7 @@ def copies_of(once: Network, count: int) -> Network:
         parts.wiring, parts.added.streams, np.arange(count)[None]
     )
     sources = in_blocks(source_sizes(once), count)
-    connections = in_blocks([len(columns[0]) for columns in parts.wiring.columns], count)
+    connections = in_blocks([len(columns[0]) for columns in parts.wiring.calls], count)
     inside(network).copy_numbers = CopyNumbers(once, sources, connections)
     return network
 
@@ -206,28 +206,24 @@ class _Copier:
     def _wiring(self, groups: Sequence[Group], wiring: Wiring, turns: np.ndarray) -> Wiring:
         copied = {once.number: group for once, group in zip(self.groups, groups, strict=True)}
         sources = in_blocks(source_sizes(self.once), self.count)
-        connections, weights, events = CallColumns(), list[np.ndarray](), CallColumns()
+        calls, events = CallColumns(), CallColumns()
 
-        def targets(
-            number: np.ndarray, index: np.ndarray, turn: np.ndarray
-        ) -> tuple[np.ndarray, np.ndarray]:
-            if not len(number):
-                return number, index
-            group = copied[int(number[0])]
-            every = index + len(group) // self.count * turn[:, None]
-            return np.broadcast_to(np.int64(group.number), every.size), every.reshape(-1)
+        def targeted(
+            turn: np.ndarray, number: np.ndarray, index: np.ndarray, *rest: np.ndarray
+        ) -> tuple[np.ndarray, ...]:
+            """Return columns of group, instance and others for the copies in `turn`."""
+            if len(number):
+                group = copied[int(number[0])]
+                index = (index + len(group) // self.count * turn[:, None]).reshape(-1)
+                number = np.broadcast_to(np.int64(group.number), len(index))
+            return number, index, *(_tiled(values, len(turn)) for values in rest)
 
         for turn in turns:
-            for (source, number, index, *rest), call in zip(
-                wiring.columns, wiring.calls, strict=True
-            ):
-                where = sources[turn][:, source].reshape(-1), *targets(number, index, turn)
-                connections.append((*where, *(_tiled(values, len(turn)) for values in rest)))
-                weights.append(_tiled(call[3], len(turn)))
-            for number, index, *rest in wiring.outside:
-                tiled = (_tiled(values, len(turn)) for values in rest)
-                events.append((*targets(number, index, turn), *tiled))
-        return Wiring(self.network, connections, weights, events, wiring.rule)
+            for source, *columns in wiring.calls:
+                numbers = sources[turn][:, source].reshape(-1)
+                calls.append((numbers, *targeted(turn, *columns)))
+            events += [targeted(turn, *columns) for columns in wiring.outside]
+        return Wiring(self.network, calls, events, wiring.rule)
 
 
 def _tiled(values: np.ndarray, count: int) -> np.ndarray:

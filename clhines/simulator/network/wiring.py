@@ -87,15 +87,14 @@ class Wiring:
     def __init__(
         self,
         network: Any,
-        connections: CallColumns | None = None,
-        weights: list[np.ndarray] | None = None,
+        calls: CallColumns | None = None,
         events: CallColumns | None = None,
         rule: Rule | None = None,
     ) -> None:
         self.network, self._num_cells = network, network.num_cells
-        self._weights, self.rule = weights or [], rule
-        # source, group, instance, first weight, delay and plastic, for each `connect`
-        self.columns = connections or []
+        self.rule = rule
+        # source, group, instance, rows of weights, delay and plastic, for each `connect`
+        self.calls = calls or []
         # group, instance, time and weight, for each `add_event`
         self.outside = [columns for columns in events or [] if len(columns[0])]
 
@@ -159,7 +158,7 @@ class Wiring:
                 raise InputError(
                     f"{name} has {size} values beside Pairs; expected a number or Drawn"
                 )
-        call = len(self.columns)
+        call = len(self.calls)
         cell = stretch_of(self.network.forest.cell_offsets, target.nodes)
         row, instance = connected(pairs, call, source, np.where(target.nodes < 0, -1, cell))
         rows = np.broadcast_to(rows, (len(row), rows.shape[1]))
@@ -191,13 +190,11 @@ class Wiring:
             k = int(np.argmin(shortest))
             least = "above 0" if of_cells else "0 or more"
             raise InputError(f"delay of connection {k} is {shortest[k]:g} ms; expected {least}")
-        weights = rows[:, 0] if rows.shape[1] else np.broadcast_to(0.0, count)
         group = np.broadcast_to(np.int64(target.number), count)
         plastic = np.broadcast_to(np.bool_(rule is not None), count)
-        self.columns.append((source, group, instance, weights, delays, plastic))
-        self._weights.append(rows)
+        self.calls.append((source, group, instance, rows, delays, plastic))
         self.rule = rule or self.rule
-        return Connections(self, len(self._weights) - 1, target)
+        return Connections(self, len(self.calls) - 1, target)
 
     def add_event(
         self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
@@ -212,44 +209,34 @@ class Wiring:
             self.outside.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
-    def calls(self) -> CallColumns:
-        """Columns of each `connect`: source, group, instance, rows of weights, delay, plastic."""
-        columns = zip(self.columns, self._weights, strict=True)
-        return [(*c[:3], rows, *c[4:]) for c, rows in columns]
-
-    @property
     def connections(self) -> tuple[Connections, ...]:
         return tuple(
             Connections(self, number, self.network.groups[int(group[0])])
-            for number, (_, group, *_) in enumerate(self.columns)
+            for number, (_, group, *_) in enumerate(self.calls)
             if len(group)
         )
 
     def changed(self, changes: Changes) -> Wiring:
         if changes.weight is None and changes.events is None:
             return self
-        connections, weights = self.columns, self._weights
-        if changes.weight is not None:
-            connections, weights = self._reweighed(changes.weight)
+        calls = self.calls if changes.weight is None else self._reweighed(changes.weight)
         events = self.outside if changes.events is None else []
-        wiring = Wiring(self.network, connections, weights, events, self.rule)
+        wiring = Wiring(self.network, calls, events, self.rule)
         for target, index, time, weight in changes.events or []:
             self.check_target(target)
             wiring.add_event(target, index, time, weight)
         return wiring
 
-    def _reweighed(self, weight: np.ndarray) -> tuple[CallColumns, list[np.ndarray]]:
-        """Return the columns of connections, and rows of weights, with new weights `weight`."""
-        sizes = [rows.size for rows in self._weights]
+    def _reweighed(self, weight: np.ndarray) -> CallColumns:
+        """Return the columns of all calls of `connect` with new weights `weight`."""
+        sizes = [rows.size for _, _, _, rows, *_ in self.calls]
         if weight.shape != (sum(sizes),):
             raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
         parts = np.split(weight, np.cumsum(sizes)[:-1]) if sizes else []
-        rows = [part.reshape(old.shape) for part, old in zip(parts, self._weights, strict=True)]
-        connections = [
-            (*columns[:3], *([new[:, 0].copy()] if new.size else columns[3:4]), *columns[4:])
-            for columns, new in zip(self.columns, rows, strict=True)
+        return [
+            (*columns[:3], part.reshape(columns[3].shape), *columns[4:])
+            for columns, part in zip(self.calls, parts, strict=True)
         ]
-        return connections, rows
 
     def _check_rule(self, rule: Rule | None) -> None:
         if rule is None:
@@ -260,6 +247,11 @@ class Wiring:
             raise InputError(
                 f"rule is {rule}; expected the rule of earlier connections, {self.rule}"
             )
+
+
+def first_weights(rows: np.ndarray) -> np.ndarray:
+    """Return the first weight of each connection, (m,), or 0 if the mechanism has no weights."""
+    return rows[:, 0] if rows.shape[1] else np.broadcast_to(0.0, len(rows))
 
 
 def weight_unit(target: Group) -> str | None:
