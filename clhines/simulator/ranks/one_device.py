@@ -113,8 +113,8 @@ class OneDeviceRun(Run):
     ) -> _Answer:
         """Send a request to rank 0, and return its answer; if rank 0 fails, all ranks raise.
 
-        ``request(...)`` makes the request from `flags`, of each whether any rank has set it. On
-        rank 0 ``answers(requests)`` makes the answers to all ranks.
+        A flag holds if any rank has set it; ``request`` makes the request from all `flags`. On rank
+        0 ``answers`` makes the answers to the requests of all ranks.
         """
         joints, error = self._joints, None
         comm, by_rank = joints.ranks.comm, list[_Answer]()

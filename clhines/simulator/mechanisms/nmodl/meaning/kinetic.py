@@ -307,7 +307,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
-    """Add the changes of states in half a step, `steps`, again if NEURON's secondorder is set."""
+    """If NEURON's secondorder is set, add the changes in half a step, `steps`, a second time."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
