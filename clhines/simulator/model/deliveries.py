@@ -121,13 +121,12 @@ def divide_wiring(
         for part, mask in zip(parts, (on_grid, ~on_grid), strict=True):
             if mask.any():
                 part.append(tuple(column[mask] for column in columns))
-    grid, exact = (Wiring(wiring.network, part) for part in parts)
     sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
     events = [
         [e for e, s in zip(wiring.outside, sums_of, strict=True) if s is w] for w in (True, False)
     ]
-    grid.keep(events[0], wiring.rule)
-    exact.keep(events[1])
+    grid = Wiring(wiring.network, parts[0], events[0], wiring.rule)
+    exact = Wiring(wiring.network, parts[1], events[1])
     return grid, exact, np.flatnonzero(np.concatenate(masks))
 
 

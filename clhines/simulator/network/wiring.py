@@ -98,9 +98,6 @@ class Wiring:
         # group, instance, time and weight, for each `add_event`
         self.outside = [columns for columns in events or [] if len(columns[0])]
 
-    def keep(self, events: CallColumns | None = None, rule: Rule | None = None) -> None:
-        self.outside, self.rule = events or self.outside, rule or self.rule
-
     def check_target(self, target: object) -> None:
         if not isinstance(target, Group):
             raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
