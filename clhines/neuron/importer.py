@@ -364,9 +364,9 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
 
 
 def waiting(imported: NeuronNetwork) -> list[tuple[int, float]]:
-    """Return (NetCon, time in ms) of pending events that count as sent by their sources.
+    """Return (NetCon, arrival time in ms) of pending events to mechanisms that change weights.
 
-    They are events to mechanisms whose events change weights.
+    The simulation counts these events as sent by the sources of their NetCons.
     """
     model, events = imported.model, list[tuple[int, float]]()
     for k, t in model.pending.netcons if model.bins is None else ():

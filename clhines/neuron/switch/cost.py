@@ -186,7 +186,7 @@ def _is_time(value: object) -> bool:
 
 @dataclass
 class Ledger:
-    """Estimate and count the calls of one model in this process; `record` is stored later."""
+    """Estimates, counts and measured times of one model's calls; `record` is stored at the end."""
 
     counts: Counts
     key: dict[str, object]
