@@ -232,7 +232,7 @@ class Records:
             values = t[1:] if row is None else row
             if at is not None and recorder.place is not None and recorder.place.row and len(values):
                 # recorded ASSIGNED variables go on in NEURON; `put_values` writes states only
-                self._imported.model.memory.set_value(recorder.place, float(values[-1]))
+                self._imported.model.memory.number(recorder.place).value = float(values[-1])
             self._append(recorder, values, t, after)
 
     def _append(

@@ -342,7 +342,7 @@ def put_values(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None
             model.streams(name, variable).put(drawn[place])
     for values, place, address in _elements(compiled, imported, arrays):
         for at, value in zip(address, values[place].tolist(), strict=True):
-            model.memory.set_value(at, value)
+            model.memory.number(at).value = value
     for values, variable, of_ion in _ions(compiled, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
     if model.memory.transfers:  # NEURON does so at the end of its step

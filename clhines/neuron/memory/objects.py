@@ -76,9 +76,6 @@ class Objects(Library):
             at = WORD.from_address(place.column).value + 8 * entry
         return ctypes.c_double.from_address(at)
 
-    def set_value(self, place: Place, value: float) -> None:
-        self.number(place).value = value
-
 
 class PointProcesses:
     """Find data of point processes by the address `point` of the C++ object."""

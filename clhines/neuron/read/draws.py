@@ -109,4 +109,4 @@ class Draws:
 
     def _set(self, places: list[Place], values: list[float]) -> None:
         for place, value in zip(places, values, strict=True):
-            self._memory.set_value(place, value)
+            self._memory.number(place).value = value
