@@ -73,8 +73,8 @@ class RandomVariable:
 class PointerStreams:
     """The streams to which a mechanism's POINTER points, one per instance.
 
-    `pointers`: the address that each instance's POINTER holds, 0 for none. RejectedError if an
-    instance has no stream, unless `lack` allows it.
+    `pointers`: the address that each instance's POINTER holds, 0 for none. RejectedError if some
+    instance has no stream and `lack` is False.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class Draws:
 
     @contextmanager
     def ahead(self, t: np.ndarray) -> Iterator[None]:
-        """Draw numbers for steps that begin at times `t`, ms; an error in the block undoes it."""
+        """Draw numbers for steps that begin at times `t`, ms; undo it if the block fails."""
         if not self or not len(t):
             yield
             return

@@ -135,7 +135,7 @@ class Tree:
         return self.sections[k]((place - self._first_inner[k] + 0.5) / self.nseg[k])
 
     def numbers_of(self, addresses: np.ndarray) -> np.ndarray:
-        """Return the nodes here of NEURON nodes at addresses, (k,) int64; -1 for no node here."""
+        """Return the tree's node for each address of a NEURON node, (k,) int64; -1 for none."""
         at = place_of(self.addresses, addresses, np.arange(len(self.addresses)))
         return np.where(at < 0, -1, self.numbers[at])
 

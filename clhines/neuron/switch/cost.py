@@ -376,7 +376,7 @@ class Accounts:
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:
-        """Return the ledger of NEURON's present model; with `context`, of all MPI ranks' models."""
+        """Return the estimates for NEURON's present model; with `context`, for all MPI ranks'."""
         change = float(self._h.CVode().structure_change_count())
         if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()
