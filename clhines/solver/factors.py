@@ -248,7 +248,10 @@ class Factors:
         return target
 
     def _system_before(self, rows: Array) -> dict[str, np.ndarray]:
-        """Return d, u, (l), b on the host if the solution may lose digits, else {}."""
+        """Return copies of d, u, (l) and b on the host if the solution may lose digits.
+
+        Otherwise the result is empty. A solve may overwrite b.
+        """
         if self.doubtful:
             return {**self.doubtful, **on_host(self.queue, {"b": rows})}
         if self._engine.may_lose and isinstance(rows, np.ndarray):

@@ -468,7 +468,10 @@ class Forest:
                 yield cells[k : k + step], size
 
     def _group_cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each cell's shape, and each shape's first cell; hash collisions only cost time."""
+        """Group cells with equal trees; return the shape of each cell, and each shape's first cell.
+
+        Cells are grouped by a hash, and then compared: collisions only cost time.
+        """
         hashes = np.empty(self.num_cells, np.int64)
         weights = np.random.default_rng(2018).integers(1, 1 << 62, int(self.sizes.max())) | 1
         for cells, size in self._equal_sized():

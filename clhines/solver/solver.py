@@ -377,7 +377,10 @@ class Solver(Holder):
         before: dict[str, np.ndarray],
         check: bool | str,
     ) -> None:
-        """Warn if the solution has lost digits; `before` is the system, if the method needs it."""
+        """Warn if the solution has lost digits.
+
+        `before` has d, u, (l) and b if the method needs them to compute the error, else nothing.
+        """
         if pivots.first(bad=False) is not None:
             if is_spoilt(arrays, x):
                 report_growth(self.arguments, pivots, check)

@@ -175,7 +175,7 @@ class Pick:
         return plan
 
     def _tune(self, mode: str) -> None:
-        """Replace the plan by the stored or measured winner."""
+        """Replace the plan by the fastest one: the stored winner, or else the measured one."""
         key = store_key(self.queue.device, self.forest, self.dtype, self.options)
         if mode == "cached":
             winner = load(key)

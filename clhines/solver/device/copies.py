@@ -302,7 +302,10 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
 
 
 def _chunks(arrays: Sequence[Target], size: int) -> Iterator[RowPart]:
-    """Yield chunks of at most `size` bytes: the values, the buffer, and the offset in bytes."""
+    """Yield the rows in chunks of at most `size` bytes, each with its buffer and its place there.
+
+    The place is an offset in bytes.
+    """
     for rows, buffer in arrays:
         place = 0
         for row in rows:

@@ -166,7 +166,10 @@ def stored_outcome(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome 
 
 
 def families(device: cl.Device) -> list[str]:
-    """Return the families to test on a device: each alone, then all of networks in turn."""
+    """Return the kernel families whose self-tests a device needs, in the order to run them.
+
+    The last entry runs all families of networks in turn, in one process.
+    """
     left = {"epochs"} if devices.is_cpu(device) else {"blocks"}
     if not devices.has_fp64(device):
         left |= {name for name, test in _SELF_TESTS.items() if test.needs_float64}

@@ -72,7 +72,10 @@ class EliminatedMatrix(Protocol):
 
 
 class SolveEngine:
-    """Base class of the engines. `found_finite`: the last solve met only finite b and x."""
+    """Base class of the engines, which solve the systems of a batch.
+
+    `found_finite` is whether all values of b and x in the last solve were finite.
+    """
 
     plan: Plan
     queue: cl.CommandQueue

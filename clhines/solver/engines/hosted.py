@@ -143,7 +143,7 @@ class Carrier:
             self.status = self._pins.get("status", self.status)
 
     def bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
-        """Copy values to device buffers; copies from pinned memory start at once."""
+        """Copy arrays to device buffers; copies from pinned memory start at once."""
         size = sum(a.nbytes for _, a, _ in values)
         if self._transfer.staged(size):
             parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
@@ -306,7 +306,10 @@ class BufferedSolve:
         return self._status
 
     def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the status of d, u, (l), which the kernels must use in place."""
+        """Eliminate d, u, (l) in the NumPy arrays themselves, which the kernels must use in place.
+
+        Return the status, (num_cells,), which each call reuses.
+        """
         self._launch(system, self._lent(system), None)
         self._carrier.read_status(wait=True)
         self.queue.finish()
@@ -355,7 +358,7 @@ class BufferedSolve:
 
 
 class Elimination:
-    """Eliminate matrices into new device arrays in natural order."""
+    """Eliminates matrices for later solves: the results are device arrays in natural order."""
 
     def __init__(
         self, resident: Resident, transfer: Transfer, buffers: Buffers, names: Sequence[str]
@@ -369,7 +372,10 @@ class Elimination:
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
     def run(self, matrix: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
-        """Copy a matrix to `targets`, eliminate it, and return the status, which calls reuse."""
+        """Copy a matrix to the buffers `targets`, and eliminate it there.
+
+        Return the status, (num_cells,), which each call reuses.
+        """
         self._carrier.bring([(name, a, targets[name]) for name, a in matrix.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)

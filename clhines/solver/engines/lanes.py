@@ -39,10 +39,10 @@ _MOST_RHS = 4  # most right-hand sides for a chain without lanes; `ManySolve` ha
 
 
 class LanesEngine(SolveEngine):
-    """Solves chains in `blocks`; an engine that `make_usual` makes does all other work.
+    """Solves batches of chains on a CPU, in `blocks` of vectors with a chain per lane.
 
-    If `is_lazy`, solves use the blocks, and the other engine is only made when needed. Else only
-    factors use the blocks.
+    Another engine, which `make_usual` makes, does all other work. If `is_lazy`, that engine is made
+    when it is needed; otherwise it does the solves, too, and only factors use the blocks.
     """
 
     may_lose = False
@@ -184,7 +184,10 @@ class LanesEngine(SolveEngine):
         return finite
 
     def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
-        """Return a buffer for a host array: lent or kept; it gets the values only if `brings`."""
+        """Return a device buffer for a host array: the array itself, or a kept buffer.
+
+        The buffer gets the array's values only if `brings`.
+        """
         if copies.lends(self.queue.device, a):
             return copies.lend(self.queue, a, not brings)
         kept = self._copied[name].of([Buffer(name, a.size, self.dtype)])[name].base_data

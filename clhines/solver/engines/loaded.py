@@ -46,7 +46,10 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel with its tables; `arguments_of` is the key of the step whose arguments are set."""
+    """A kernel with its tables. Launches share it, so their arguments are set in turn.
+
+    `arguments_of` is the key of the step whose arguments are set.
+    """
 
     kernel: program.Kernel
     values: int
@@ -56,7 +59,10 @@ class _Bound:
 
 
 class Slot:
-    """Stands for an array: with fixed `memory`, or for a buffer that each call passes by `name`."""
+    """Stands for an array in the arguments of a prepared launch.
+
+    It has fixed `memory`, or else each call passes a buffer by the slot's `name`.
+    """
 
     def __init__(self, shape: tuple[int, ...], memory: object = None, name: str = "") -> None:
         self.shape, self.ndim, self.name = shape, len(shape), name
@@ -64,7 +70,10 @@ class Slot:
 
 
 class Step(NamedTuple):
-    """One launch with its arguments; they are set again if another step has used the kernel."""
+    """One launch with its arguments.
+
+    They are set again if another step has used the same kernel in between.
+    """
 
     bound: _Bound
     arguments: tuple[int | cl.Buffer | cl.SVM | Slot, ...]
@@ -273,7 +282,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Return operands and x of each reduced system, allocated when first used."""
+        """Return the arrays of each reduced system, operands and x; allocate them at first use."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -353,7 +362,7 @@ def _names(symmetric: bool) -> list[str]:
 def _reduced(
     names: Sequence[str], rest: Sequence[cla.Array | Slot], x: cla.Array | Slot
 ) -> dict[str, cla.Array | Slot]:
-    """Return the arrays of a reduced system by the names of kernels that write or read it."""
+    """Return the arrays of a reduced system, by the names that its kernels use."""
     system = {f"rest_{name}": a for name, a in zip(names, rest)}
     return {**system, **dict(zip(_FAR, [*rest[:3], x])), "rest_x": x}
 

@@ -111,7 +111,7 @@ class ManySolve:
         return buffers | targets
 
     def _carrier(self, rows: int) -> hosted.Carrier:
-        """Return the carrier for `rows` right-hand sides, kept for the next call."""
+        """Return the object that copies `rows` right-hand sides; keep it for the next call."""
         if rows not in self._carriers:
             names, status = ("d", "u", "l", "b", "x"), self._shared.status
             carrier = hosted.Carrier(self._resident, self._transfer, names, rows, status)

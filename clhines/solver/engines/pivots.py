@@ -10,14 +10,20 @@ from clhines.solver.forest import Forest
 
 
 class BadPivots(NamedTuple):
-    """Cells that kernels report, and a node of each: with a `bad` pivot, else with lost digits."""
+    """The cells whose elimination failed or lost digits, as the kernels report them.
+
+    For each cell: a node, and whether it has a `bad` pivot; otherwise digits were lost there.
+    """
 
     cells: np.ndarray
     nodes: np.ndarray
     bad: np.ndarray
 
     def first(self, bad: bool) -> tuple[int, int] | None:
-        """Return cell and node of the first bad pivot; without `bad`, of the first lost digits."""
+        """Return the cell and the node of the first bad pivot.
+
+        With ``bad=False`` return those of the first node that lost digits.
+        """
         places = np.flatnonzero(self.bad == bad)
         return (int(self.cells[places[0]]), int(self.nodes[places[0]])) if len(places) else None
 
@@ -26,7 +32,7 @@ NO_PIVOTS = BadPivots(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, 
 
 
 def first_nodes(forest: Forest, pivots: BadPivots) -> np.ndarray:
-    """Return (num_cells,) int64: the node of each cell with a bad pivot, or -1."""
+    """Return the node with a bad pivot in each cell, (num_cells,) int64; -1 if there is none."""
     status = np.full(forest.num_cells, -1)
     status[pivots.cells[pivots.bad]] = pivots.nodes[pivots.bad]
     return status

@@ -81,7 +81,7 @@ class Whole(SolveEngine):
 
     @property
     def memory(self) -> Memory:
-        """See `SolveEngine`. The tables are on the device already."""
+        """Most memory that solves use, see `SolveEngine`. The tables are on the device already."""
         return memory_of(self.plan, self.room, self.transfer)
 
     @functools.cached_property
@@ -195,7 +195,7 @@ class Whole(SolveEngine):
         return pivots
 
     def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
-        """Return the bad pivots of d, u, (l) in NumPy arrays that the device uses in place."""
+        """Eliminate d, u, (l) in NumPy arrays that the device uses in place; return bad pivots."""
         with hosted.FinishOnError(self.queue):
             return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
 
@@ -205,7 +205,7 @@ class Whole(SolveEngine):
         b: np.ndarray,
         target: np.ndarray,
     ) -> None:
-        """Call ``solve(rows, target, most)`` for at most `most` rows of `b` at a time."""
+        """Solve rows of `b`, as many at a time as fit: call ``solve(rows, target, most)``."""
         most = self._at_once
         if b.ndim == 1 or len(b) <= most:
             if not b.flags.c_contiguous:
@@ -226,7 +226,11 @@ class Whole(SolveEngine):
     def _way(
         self, names: tuple[str, ...], rows: int, most: int
     ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
-        """Return the prepared solve for `rows` right-hand sides, in buffers for `most`."""
+        """Return the prepared solve from NumPy to NumPy for `rows` right-hand sides.
+
+        `names` are the arrays of the system. The buffers have room for `most` right-hand sides;
+        solves are kept for later calls.
+        """
         way = self._ways.get((names, rows))
         if way is None:
             if hosted.prefers_shared(self.loaded, most):
@@ -241,7 +245,10 @@ class Whole(SolveEngine):
         return way
 
     def _take(self, listed: list[Buffer]) -> Buffers:
-        """Return buffers for a list: kept ones if they fit, else new ones; drop older solves."""
+        """Return the device buffers for a list; use the kept ones again if they fit.
+
+        Otherwise make new ones, and drop the prepared solves that use the old ones.
+        """
         if not self._kept.holds(listed):
             self._forget()
         return self._kept.of(listed)
@@ -393,7 +400,10 @@ class WholeFactors:
         return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """See `EliminatedMatrix`. The queue is in order, so the factors are ready."""
+        """Enqueue the launches of `prepare`; see `EliminatedMatrix`.
+
+        The queue is in order, so the factors are ready when the launches begin.
+        """
         self.engine.kernel_events = done = self.engine.loaded.run(steps, waits)
         only_event(out, done[-1])
         return done[-1]
@@ -402,7 +412,10 @@ class WholeFactors:
         return self.engine.loaded.first_bad(self.bad)
 
     def transposed(self) -> WholeFactors:
-        """See `EliminatedMatrix`. Pivots depend on products of u and l, so u and l can swap."""
+        """Return the transposed matrix; see `EliminatedMatrix`.
+
+        Pivots depend on products of u and l only, so u and l can change places.
+        """
         pivots, *couplings = self.matrix
         swapped = [pivots, *reversed(couplings)]
         return WholeFactors(self.engine, swapped, self.bad, self.diagonal)
@@ -493,7 +506,7 @@ def _count(b: np.ndarray) -> int:
 
 
 def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
-    """Return the most memory that solves use, with factors and without."""
+    """Return the most memory that a solver uses, for solves and for factors."""
     rows = room.rows_at_once(plan)
     needed = total(most_buffers(plan, room.dtype, rows))
     if plan.takes_natural and not copies.shares_memory(transfer.device):

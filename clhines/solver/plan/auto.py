@@ -105,7 +105,10 @@ def kind_of(limits: Limits) -> str:
 def terms(
     stats: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> dict[str, float]:
-    """Return the terms of the cost model; the only option that matters is `vector_width`."""
+    """Return the terms of the cost model for a batch, a device and a method's `options`.
+
+    Of the options only `vector_width` changes the terms.
+    """
     itemsize = np.dtype(dtype).itemsize
     width = int(options.get("vector_width") or 0) or _native_width(stats, limits, itemsize)
     return _terms(stats, limits.compute_units, itemsize, width)
@@ -156,7 +159,10 @@ def predict(candidate: Candidate, stats: Statistics, limits: Limits, dtype: DTyp
 
 
 def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
-    """Return the candidates with their predicted seconds, fastest first; without costs, last."""
+    """Return the candidates with their predicted seconds, fastest first.
+
+    Candidates that the cost model does not know come last.
+    """
     stats = statistics(forest)
     rows = [(c, predict(c, stats, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
     return sorted(rows, key=lambda row: row[1])

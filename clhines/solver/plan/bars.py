@@ -20,9 +20,10 @@ _APART = 64  # most lanes with gaps between bars: gaps below a pixel only make p
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """The work of a block in the forward sweep, as bars with a first step, a lane and a length.
+    """The work of a block in the forward sweep, drawn as bars over lanes and steps.
 
-    `edges` are the steps at which levels begin and end.
+    A bar is the work of one lane on one level. `start` is its first step, `lane` its lane, `length`
+    its number of steps. `edges` are the steps at which levels begin and end.
     """
 
     start: np.ndarray

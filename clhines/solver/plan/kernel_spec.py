@@ -80,7 +80,10 @@ class Word:
         return self.write(**{name: name.replace("_", " ") for name in self._widths})
 
     def _is_last(self, name: str) -> bool:
-        """Whether only the sign bit is above the number, so that a shift alone reads it."""
+        """Whether the number `name` has the highest bits of the word below the sign bit.
+
+        A shift alone reads it, without a mask.
+        """
         return self.shifts[name] + self._widths[name] == _BITS
 
 

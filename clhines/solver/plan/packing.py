@@ -64,7 +64,10 @@ def pack_cells(
 
 
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
-    """Return (num_shapes, k) int64: widths by level, merged to at most `_MOST_SENSES` levels."""
+    """Return the widths of each shape, (num_shapes, k) int64, with at most `_MOST_SENSES` columns.
+
+    If shapes have more levels, each column has the largest width of several levels.
+    """
     counts = np.array([len(w) for w in widths])
     step = -(-int(counts.max()) // _MOST_SENSES)
     out = np.zeros((len(widths), -(-int(counts.max()) // step)), np.int64)
@@ -99,7 +102,10 @@ def next_fit(
 
 
 class _Fill:
-    """The blocks of `next_fit`: `full` ones by their (shape, number) pairs, and the `open` one."""
+    """The blocks that `next_fit` fills: `full` ones, and the `open` one.
+
+    A block is described by the shapes of its cells and the number of cells of each shape.
+    """
 
     def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:
         self.cells, self.lanes, self.max_cells, self.shift = cells, lanes, max_cells, shift
@@ -133,7 +139,7 @@ class _Fill:
         return min(self.max_cells - self.held, int((free // width).min()))
 
     def close(self, repeats: int = 1) -> None:
-        """Close the open block; the last cells fill `repeats` equal blocks."""
+        """Close the open block. The cells that were placed last fill `repeats` such blocks."""
         if self.open:
             times, runs = self.full.get(tuple(self.open), (0, []))
             runs.append(self.cells[self.begin : self.at])
@@ -149,11 +155,11 @@ class _Fill:
 
 
 def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
-    """Return the lanes of a block on each of its `levels`.
+    """Return the lanes that each of a block's `levels` offers to branches.
 
-    If branches may move to deeper levels (`shift`), the branches on level v and below fit if they
-    are no more than the lanes of these levels together, for every v (Hu 1961). The roots stay on
-    level 0.
+    Without `shift` these are `lanes` on each level. With `shift` branches may move to deeper
+    levels: then the branches on level v and below fit if they are no more than the lanes of these
+    levels together, for every v (Hu 1961). The roots stay on level 0.
     """
     if not shift:
         return np.full(levels, lanes)
@@ -225,7 +231,10 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
 
 
 def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
-    """Return the number of branches on and below each level, but 1 for the root's level."""
+    """Return, for each shape, the number of branches on each level and below.
+
+    The root's level counts its own branch only.
+    """
     below = [np.cumsum(w[::-1])[::-1] for w in widths]
     return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]
 

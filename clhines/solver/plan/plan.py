@@ -115,14 +115,14 @@ class Part:
 
     @property
     def _reorders(self) -> bool:
-        """Whether natural order needs other tables than `Plan.gather`."""
+        """Whether a launch in natural order needs other tables than `Plan.gather`."""
         if "blocks" not in self.tables or self.source:
             return False
         return "order" in self.solve_spec(True, 1, natural=True).roles()
 
     @property
     def _reads_cells(self) -> bool:
-        """Whether natural order needs the first node of each cell."""
+        """Whether a launch in natural order needs the first node of each cell."""
         return not self.source and "cell_start" in self.solve_spec(True, 1, natural=True).roles()
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
@@ -183,7 +183,10 @@ class Part:
         return replace(self, tables=tables, source=source, target=target)
 
     def deeper(self) -> Part:
-        """Return the launch for a reduced system: on the next set of scratch arrays."""
+        """Return this launch for a plan in which its batch is the reduced system of a larger batch.
+
+        The launch then reads and writes the next set of scratch arrays.
+        """
         target = self.target + 1 if self.target else 0
         spec = replace(self.spec, derived=True)
         return replace(self, spec=spec, source=self.source + 1, target=target)

@@ -169,10 +169,10 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 @dataclass(frozen=True, eq=False)
 class SplitForest:
-    """A forest whose long branches are cut.
+    """A forest whose long branches are cut, and the forest `old` before the cuts.
 
-    `tree` has for each of its trees the tree in the forest `old`, whose elimination order numbers
-    the pivots.
+    `tree` maps the trees of `forest` to trees of `old`. Bad pivots are reported by the elimination
+    order of `old`.
     """
 
     forest: Forest
@@ -180,7 +180,7 @@ class SplitForest:
     old: Forest
 
     def rank(self, branch: np.ndarray) -> np.ndarray:
-        """Return the number of the first node of new branches in the old elimination order."""
+        """Return the place of each branch's first node in the elimination order of its old tree."""
         new, old = self.forest.trees, self.old.trees
         number = new.branch_tree[branch]
         node = new.branch_first[branch] - new.offsets[number]

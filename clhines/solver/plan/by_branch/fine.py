@@ -91,7 +91,7 @@ def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: 
 
 
 def _values_alone(trees: Trees) -> np.ndarray:
-    """Return (num_trees,) int64: size of each tree in a block of its own, values with padding."""
+    """Return (num_trees,) int64: values, with padding, of a block that contains one such tree."""
     first_branch, first_level = trees.by_level()
     width = np.diff(np.append(first_branch, len(trees.branch_level)))
     values = width * np.maximum.reduceat(trees.branch_length, first_branch)
@@ -150,7 +150,10 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
-    """Return the properties that all blocks share, level by level; () if there are many levels."""
+    """Return, level by level, the properties that all blocks share, for the kernel to use.
+
+    The tuple is empty if a block has more than `MOST_LEVELS` levels.
+    """
     counts = np.diff(levels.level_start)
     if counts.max() > MOST_LEVELS:
         return ()
@@ -252,7 +255,10 @@ def _shape_statistics(
 def rank_in_tree(
     forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
 ) -> np.ndarray:
-    """Return (num_branches,) int64: number of each first node in its tree's elimination order."""
+    """Return the place of each branch's first node in the elimination order of its tree.
+
+    The result is (num_branches,) int64, in the order of `levels`.
+    """
     trees = forest.trees
     first = trees.branch_start[levels.tree_branch]
     return first - trees.offsets[trees.branch_tree[levels.tree_branch]]

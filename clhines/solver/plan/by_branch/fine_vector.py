@@ -185,7 +185,10 @@ def _plan_blocks(
 def _fit_vectors(
     forest: Forest, how: str, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
-    """Make blocks smaller until each fits into `room` values; return whether all fit, and them."""
+    """Group cells into blocks, and halve the blocks until each fits into `room` values.
+
+    Return whether all blocks fit, the blocks, their vectors, and the places of their values.
+    """
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
         widths = list(weight[:, None])

@@ -77,7 +77,7 @@ def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return the parents of branches in a new order, -1 at roots."""
+    """Return the parent of each branch, -1 at roots, after branches are put into a new order."""
     return np.where(parent < 0, -1, inverse(order)[parent])[order]
 
 
@@ -109,7 +109,10 @@ def shifted_levels(
 
 
 def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int]:
-    """Return each branch's level if each level gets up to `lanes` branches, highest rank first."""
+    """Return a level for each branch, so that no level has more than `lanes` branches.
+
+    A branch comes after its parent; of the branches that wait, the highest `rank` comes first.
+    """
     children: list[list[int]] = [[] for _ in parent]
     for k, p in enumerate(parent.tolist()):
         if p >= 0:
@@ -166,10 +169,11 @@ class BranchVectors:
         return self.place - (first - 1) * self.width
 
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rounds in which branches add up their children.
+        """Return the rounds in which branches add up the contributions of their children.
 
-        They are the first round of each vector; and for each round and lane the `exchange` place of
-        the child to add, or 0.
+        In a round each lane of a vector adds one child. The first array has the first round of each
+        vector. The second has, for each round and lane, the child's place in the exchange memory,
+        or 0.
         """
         inner = np.flatnonzero(self.parent >= 0)
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
@@ -185,7 +189,10 @@ class BranchVectors:
 
 
 def branch_ranks(trees: Trees) -> np.ndarray:
-    """Return (num_branches,) int64: 0 without children, else 1 + the highest of the children's."""
+    """Return the rank of each branch, (num_branches,) int64.
+
+    A branch without children has rank 0; others have 1 + the highest rank of their children.
+    """
     rank = np.zeros(len(trees.branch_parent), np.int64)
     order = np.argsort(-trees.branch_level, kind="stable")
     edges = np.flatnonzero(np.diff(trees.branch_level[order])) + 1

@@ -95,7 +95,7 @@ class CellSpec(KernelSpec):
 
     @property
     def lanes(self) -> int:
-        """Number of cells that a work-item handles one after another in each step."""
+        """Number of cells that a work-item handles in turn in each step of a sweep."""
         return 1 if self.vector > 1 else self.vector_width
 
     @property
@@ -126,7 +126,11 @@ class CellSpec(KernelSpec):
         return "codes[place]" if self.codes_in_order else "codes[code_start[cell] + at]"
 
     def rhs_of(self, node: str, place: str) -> str:
-        """Return the OpenCL expression for the right-hand side of a node of this cell."""
+        """Return the OpenCL expression for the right-hand side of a node of this cell.
+
+        `node` and `place` are OpenCL expressions: the node's number in the cell, and its index in
+        global memory.
+        """
         return f"KEPT({node})" if self.rhs_local else f"load(x, {place} + shift)"
 
     def keep_rhs(self, node: str, place: str, value: str) -> str:
@@ -136,7 +140,10 @@ class CellSpec(KernelSpec):
         return f"store(x, {place} + shift, {value});"
 
     def value_of(self, array: str) -> str:
-        """Return the OpenCL expression for an array's value at node `at`, read before or here."""
+        """Return the OpenCL expression for the value of `array` at node `at`.
+
+        If the kernel has read several nodes ahead, this is a private copy, else a load.
+        """
         if self.nodes_ahead > 1:
             return f"{array}_read[k]" + ("[r]" if array == "b" else "")
         return f"load({array}, place{' + shift' if array == 'b' else ''})"
@@ -251,7 +258,11 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Return the fields of the spec that depend on all cells: nodes ahead, equal rows, chains."""
+    """Return the fields of `CellSpec` that depend on the batch as a whole.
+
+    They are the nodes to read ahead, the rows if all cells are equally long, and whether all cells
+    are chains.
+    """
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # idle lanes have no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())

@@ -18,7 +18,11 @@ from clhines.solver.plan.packing import cells_by_shape
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Cells side by side, a lane each: node j of a cell is ``j * width`` after its first."""
+    """A layout of cells side by side: each cell has a lane of a block.
+
+    In a block of `width` lanes, node j of a cell is ``j * width`` places after the cell's first
+    node.
+    """
 
     cells: np.ndarray  # cell of each lane, largest first; -1 marks padding
     block_lane: np.ndarray  # lanes of block k: ``block_lane[k]:block_lane[k + 1]``
@@ -66,7 +70,10 @@ def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
 
 
 def size_classes(sizes: np.ndarray) -> np.ndarray:
-    """Return bounds of classes of decreasing `sizes`; none is below half of its class's first."""
+    """Return the bounds of classes of cells, for `sizes` in decreasing order.
+
+    No cell of a class is smaller than half of the first cell of the class.
+    """
     edges = [0]
     while edges[-1] < len(sizes):
         half = sizes[edges[-1]] / 2

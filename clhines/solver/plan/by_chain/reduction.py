@@ -61,12 +61,12 @@ class ReductionSpec(KernelSpec):
 
     @property
     def places(self) -> int:
-        """Size, in values, of an array of `capacity` unknowns in local memory."""
+        """Length of an array in local memory with room for `capacity` unknowns and the padding."""
         return _skewed(self.capacity)
 
     @property
     def more_places(self) -> int:
-        """Size, in values, of PCR's second array of `switch` unknowns; 0 if PCR has no step."""
+        """Length of PCR's second array, for `switch` unknowns; 0 if PCR has no step."""
         return _skewed(self.switch) if self.switch > 1 else 0
 
     @property
@@ -114,12 +114,12 @@ def _refuse_branches(forest: Forest, method: str) -> None:
 
 
 def _skewed(size: int) -> int:
-    """Return how many values `size` unknowns take with the padding of the template's ``AT``."""
+    """Return the length of an array for `size` unknowns, padded as the template's ``AT`` does."""
     return size + (size >> BANK_SHIFT)
 
 
 def _unskewed(places: int) -> int:
-    """Return the most unknowns that fit into `places` values."""
+    """Return how many unknowns fit into an array of `places` values, padded as in `_skewed`."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
@@ -146,7 +146,7 @@ def _switch(method: str, largest: int, room: int, limits: Limits, options: Optio
 
 
 def _most_nodes(room: int, switch: int) -> int:
-    """Return the unknowns that fit into `room` values beside the second buffer of PCR."""
+    """Return how many unknowns fit into `room` values, beside PCR's array of `switch` unknowns."""
     if switch == 1:
         return _unskewed(room)
     both = _unskewed(room // 2)
@@ -163,7 +163,7 @@ def _plan_chains(
     most: int,
     storage: str,
 ) -> Plan:
-    """Plan one launch for chains that all fit into local memory, or that all do not."""
+    """Plan one launch for chains, all of which fit into local memory or none of which does."""
     columns = layout.columns(forest, 1)
     cells = columns.cells
     sizes = forest.sizes[cells]
@@ -198,13 +198,17 @@ def _plan_chains(
 
 
 def _statistics(sizes: np.ndarray, spec: ReductionSpec) -> dict[str, int | float]:
-    """Return rounds, steps and idle lanes over all chains; a step is one unknown per lane."""
+    """Return the rounds, steps and idle lanes of a solve, over all chains.
+
+    In a step each lane of a work-group computes one unknown; a round has the steps that depend on
+    the round before.
+    """
     sizes, counts = np.unique(sizes, return_counts=True)
     left, group = sizes.copy(), spec.work_group
     rounds, steps, busy = (np.zeros(len(sizes), np.int64) for _ in range(3))
 
     def add(active: np.ndarray) -> None:
-        """Count one step, given the unknowns of each chain; chains with 0 take none."""
+        """Count one round, in which each chain computes `active` unknowns, or is done if 0."""
         nonlocal rounds, steps, busy
         rounds = rounds + (active > 0)
         steps = steps - -active // group

@@ -97,7 +97,10 @@ def _mailboxes(
 
 
 def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return for each lane the longest segment of its kind among 32 lanes that run in lockstep."""
+    """Return, for each lane, the length of the longest segment that runs in lockstep with it.
+
+    These are segments of the same kind, inner or leaf, in the same 32 lanes.
+    """
     lane = np.arange(len(length)) - begin
     key = (begin * 2 + leaf) * 1024 + lane // 32
     heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))

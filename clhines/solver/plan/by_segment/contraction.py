@@ -248,7 +248,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def steps_of_one(self) -> int:
-        """Steps in which a work-group goes through the values of a block, one per lane."""
+        """Steps in which the lanes of a work-group copy one array of a block."""
         return -(-self.capacity // self.work_group)
 
     @property
@@ -271,7 +271,10 @@ class ContractionSpec(KernelSpec):
         return f"to{k}" if self.of_pieces else self.order.read("place", f"to{k}")
 
     def measure(self, pivot: str, own: str) -> str:
-        """Return the OpenCL call that rates a pivot; `own`: the diagonal for unsymmetric ones."""
+        """Return the OpenCL call that checks a pivot for lost digits.
+
+        For unsymmetric matrices it compares the pivot with `own`, the diagonal entry.
+        """
         return f"measure({pivot})" if self.symmetric else f"compare({pivot}, {own})"
 
     def lower(self, name: str) -> str:
@@ -287,9 +290,11 @@ def plan_contraction(
     options: Options,
     ranks: np.ndarray | None = None,
 ) -> Plan:
-    """Plan `contraction`; cells that exceed local memory are cut into pieces, stars go to `fine`.
+    """Plan `contraction` for a batch of cells.
 
-    For a reduced system `ranks` has each node's number in the larger system's elimination order.
+    Cells that exceed local memory are cut into pieces; among them star-shaped cells may be planned
+    by `fine`. For a reduced system `ranks` has each node's number in the larger system's
+    elimination order.
     """
     most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
@@ -336,7 +341,10 @@ class _ContractionPlanner:
     def by_kind(
         self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
     ) -> Plan:
-        """Plan a launch per kind of cells; `joins` appends usual cells to the launch for pieces."""
+        """Plan one launch for each kind of cells: `USUAL`, `LARGER`, `ABOVE`, `IN_REGISTERS`.
+
+        `joins` appends usual cells to the launch that expands pieces of cells above local memory.
+        """
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
             mine = None
@@ -444,7 +452,11 @@ class _ContractionPlanner:
         return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
-        """Plan large cells; the cells marked in `stars` go whole if they fit, else to `fine`."""
+        """Plan cells that exceed local memory; `stars`, (num_cells,) bool, marks star-shaped ones.
+
+        Star-shaped cells are solved whole if their segments fit into local memory, else by `fine`.
+        All other cells are cut into pieces.
+        """
         fits = room.fits_local(
             cut_trees(forest.trees, self.most), self.real, self.limits, self.options
         )
@@ -460,13 +472,19 @@ class _ContractionPlanner:
         return plan_by_kind(forest, self.method, how, plan_some)
 
     def _many(self, forest: Forest) -> int:
-        """Return the most cells per work-group; few for small batches, for which latency counts."""
+        """Return the most cells per work-group.
+
+        Small batches have few, so that all compute units work: there the latency counts.
+        """
         if room.is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))
         return forest.num_cells
 
     def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
-        """Return the work-items of a group: enough for the widest tree, more if cells share it."""
+        """Return the work-items of a work-group: enough for the tree with the most lanes.
+
+        There are more if several cells share a work-group and local memory suffices.
+        """
         if self.options["work_group"]:
             return int(self.options["work_group"])
         limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
@@ -476,7 +494,10 @@ class _ContractionPlanner:
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
-        """Return the work-items that blocks have lanes for, as idle ones would take registers."""
+        """Return how many work-items of a `group` to launch, since idle ones take registers.
+
+        Usually these are the most lanes that a block has, in whole warps.
+        """
         if self.options["work_group"] or self.limits.is_cpu or room.is_small(forest, self.limits):
             return group
         widest = int(np.diff(lanes.template_start).max())
@@ -485,7 +506,10 @@ class _ContractionPlanner:
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
-        """Return blocks of cells, packed tightly if many, lanes of segments, places of nodes."""
+        """Group cells into blocks; return the blocks, the lanes of segments, and places of nodes.
+
+        Blocks of many cells are packed tightly.
+        """
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
         capacity = int(room.local_capacity(self.real, self.limits, group))

@@ -16,7 +16,7 @@ USUAL_PLACES = 1056  # values per array in the local memory of usual work-groups
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Append the blocks of whole cells to the launch that expands pieces, to save launches."""
+    """Append blocks of whole cells to the launch that expands pieces, which saves launches."""
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
     ]

@@ -102,7 +102,7 @@ def fits_registers(
 
 
 def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
-    """Whether cells are nearly chains, so that local memory limits the work-groups at once."""
+    """Whether cells are nearly chains, so that local memory limits how many work-groups run."""
     many = forest.num_nodes > FEW_NODES * limits.compute_units
     if real != "double" or many or is_small(forest, limits) or options["segment"]:
         return False
@@ -112,7 +112,7 @@ def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options
 
 
 def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
-    """Return (num_trees,) bool: trees that fit into registers, and leave few of them idle."""
+    """Return which trees, (num_trees,) bool, fit into registers and leave few of them idle."""
     good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
     for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
         lanes = cut_trees(forest.trees, most).lanes
@@ -139,7 +139,10 @@ _OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)  # if no number leaves all values in r
 
 
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return nodes per segment so that registers hold all values, or the next best number."""
+    """Return the nodes per segment with which registers hold all values of each cell.
+
+    If no number does that, choose one with which each cell has enough lanes.
+    """
     if options["segment"]:
         return int(options["segment"])
     lanes = most_lanes(real, limits, options)

@@ -75,7 +75,11 @@ KEPT_VALUES = 5  # values of an inner segment in local memory, stored over the l
 
 
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
-    """Return which segments are tops of connected pieces, cut from the tips, heaviest first."""
+    """Cut trees of segments into connected pieces, from the tips; cut off heavy subtrees first.
+
+    A piece has at most `most` values and `most_segments` segments. Return (num_segments,) bool: the
+    segments of their pieces that are nearest the root.
+    """
     size, parent = cut.length.tolist(), cut.parent.tolist()
     # of each piece so far: nodes of leaf segments, segments, inner segments
     leaf, number, inner = size.copy(), [1] * len(size), [0] * len(size)
@@ -155,7 +159,10 @@ def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contractio
 def _independent(
     alive: np.ndarray, above: np.ndarray, keep: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose the nodes of a round among `alive`, and return them and the child of each or -1."""
+    """Choose nodes among `alive` that one round of the contraction can eliminate together.
+
+    Return the nodes, and the only child of each, or -1. Nodes in `keep` stay.
+    """
     n = len(above)
     children = np.bincount(above[alive], minlength=n)
     only = np.full(n, -1)
