@@ -30,10 +30,10 @@ class Window:
 class Traces:
     """What features need of m traces: times, stimuli, spikes, and sums in windows.
 
-    `t`, ms, are the times of all samples, ascending. `peaks` and `minima` have samples for each
-    trace: peaks of spikes, and the minimum after each. Features request windows of samples, which
-    `requested` collects, begin and end; `windows` has their sums in the same order. Without
-    `windows`, values from them are NaN: a first pass finds out which windows are needed.
+    `t`, ms, are the times of all samples, ascending. For each trace, `peaks` has the samples of its
+    spikes, and `minima` the sample of the minimum after each. A feature may need sums in windows of
+    samples: a first pass, without `windows`, collects their begins and ends in `requested`, and its
+    values are NaN; a second pass has `windows` in the same order.
     """
 
     t: np.ndarray

@@ -340,9 +340,9 @@ class _PairRows:
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
-        """Return for each block of rows the pairs per row, and the column of each pair.
+        """Return, for each block of rows, how many pairs each row has, and each pair's column.
 
-        For a fixed in-degree: for each block one array of ``column * number of rows + row``.
+        For a fixed in-degree, a block has one array: ``column * number of rows + row``.
         """
         count, columns = len(self.row_cell), len(self.column_cell)
         if self.fixed:

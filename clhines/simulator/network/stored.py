@@ -74,7 +74,7 @@ def unpacked(text: str, arrays: Sequence[np.ndarray], make: Callable[[Structure]
 
 
 def _described(net: Any, put: Put) -> dict[str, object]:
-    """Describe a network for JSON; `put` stores an array and returns its stand-in in the JSON."""
+    """Describe a network for JSON; `put` stores an array and returns a reference to it."""
     parts = inside(net)
     return {
         "format": FORMAT,
@@ -192,7 +192,7 @@ def _value(file: Npz, saved: object) -> Any:
 
 
 def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> Any:
-    """Make a network from the result of `_described`; `get` returns the array of a stand-in."""
+    """Make a network from the result of `_described`; `get` returns the array of a reference."""
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
     if saved.get("linear"):

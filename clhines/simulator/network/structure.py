@@ -213,7 +213,7 @@ class NodeValues:
         return once[nodes % len(once)]
 
     def once(self, name: str) -> np.ndarray:
-        """Return the values that the nodes repeat, (m,), read-only."""
+        """Return the stored values, (m,), which all further nodes repeat; read-only."""
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
@@ -408,7 +408,7 @@ class Places:
         return nodes
 
     def _types(self) -> list[str]:
-        """Return the words for `at` that these cells have, and their types without a word."""
+        """Return what `at` may be for these cells: words, and masks of SWC types without a word."""
         types = sorted({t for cable in self.cables for t in np.unique(cable.type).tolist()})
         words = [word for word, number in REGIONS.items() if number in types]
         others = [f"np.flatnonzero(cable.type == {t})" for t in types if t not in NAMES]

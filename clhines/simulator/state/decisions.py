@@ -102,7 +102,7 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Return the length of an axis of a state's array, with an entry per `per`; see `Field`."""
+    """Return how many entries an axis has, one for each `per`, such as ``node``; see `Field`."""
     if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net
         assert net is not None
