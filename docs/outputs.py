@@ -7,6 +7,7 @@ the site, and runs a page itself if its text or the package has changed. A page 
 with SWC files only: the sample cells, and a small `cell.swc`.
 """
 
+import ast
 import base64
 import contextlib
 import functools
@@ -35,6 +36,7 @@ NEEDED = {  # text in a block -> package that it needs
 EXTRAS = {"matplotlib": "plot", "mpi4py": "mpi", "neuron": "neuron", "torch": "torch", "jax": "jax"}
 DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
 PIECE = re.compile(r"^```([^\n`]*)\n(.*?)^```$|^    (clhines [^\n]*)$", re.DOTALL | re.MULTILINE)
+PICTURE = re.compile(r"[\w-]+\.png")
 MOST_LINES = 24  # of a block's text; the rest is counted
 CELL = """\
 # a soma, an apical dendrite that branches, and a basal one
@@ -260,11 +262,21 @@ def setup_cell(text: str) -> str:
     others = sorted(imported - EXTRAS.keys() - sys.stdlib_module_names - {"clhines", "numpy"})
     command = " ".join(["%pip install -q", f'".[{",".join(extras)}]"', *others])
     lines = [f"{command}  # in a checkout of clhines"]
+    if ".png" in blocks:
+        lines += ["from IPython.display import Image"]
     if ".swc" in blocks:
         lines += ["import shutil", "from pathlib import Path", "", "import clhines", ""]
         lines += ["for path in clhines.sample_swc():", '    shutil.copy(path, ".")']
         lines += [f'Path("cell.swc").write_text("""{CELL}""", "utf-8");']
     return "\n".join(lines)
+
+
+def hidden_pictures(code: str) -> list[str]:
+    """Return the pictures that code writes, but for a figure at its end, which a notebook shows."""
+    last = ast.parse(code).body[-1]
+    if isinstance(last, ast.Expr) and ".plot" in ast.unparse(last):
+        code = "\n".join(code.splitlines()[: last.lineno - 1])
+    return PICTURE.findall(code)
 
 
 def notebook(text: str, outputs: list[Output]) -> str:
@@ -292,7 +304,9 @@ def notebook(text: str, outputs: list[Output]) -> str:
         prose(text[end : found.start()])
         end = found.end()
         shell = re.findall(r"^(?:\$ )?((?:clhines|python) .*)$", commands, re.MULTILINE)
-        source = "\n".join(f"!{line}" for line in shell) if commands else found[2]
+        source = "\n".join(f"!{line}" for line in shell) if commands else found[2].rstrip()
+        names = PICTURE.findall(source) if commands else hidden_pictures(source)
+        source += "".join(f'\ndisplay(Image("{name}"))' for name in names)
         results: list[dict[str, object]] = []
         if output and output.text:
             stream = shortened(output.text).splitlines(keepends=True)

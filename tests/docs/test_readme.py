@@ -167,6 +167,25 @@ def test_a_page_is_a_notebook(page):
     assert cells[5]["outputs"][1]["data"] == {"image/png": "iVBORw0KGgo="}
 
 
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ('```python\nnet.plot(\n    path="a.png"\n)  # the figure ends the cell\n```\n', []),
+        ('```python\nnet.plot(path="a.png")\nnet.plot(path="b.png")\n```\n', ["a.png"]),
+        ('```python\nnet.plot(path="a.png")\nprint(1)\n```\n', ["a.png"]),
+        ('```python\nwith style():\n    figure.savefig("a.png")\n```\n', ["a.png"]),
+        ("    clhines plan a.swc --plot a.png\n", ["a.png"]),
+    ],
+)
+def test_a_notebook_shows_each_picture_once(block, shown):
+    install, *_, cell = json.loads(outputs.notebook(f"# Title\n\n{block}", []))["cells"]
+    assert "from IPython.display import Image" in "".join(install["source"]).splitlines()
+    lines = "".join(cell["source"]).splitlines()
+    assert [line for line in lines if "display(" in line] == [
+        f'display(Image("{name}"))' for name in shown
+    ]
+
+
 def test_a_notebook_installs_and_writes_all_that_it_needs():
     page = '```python\nimport bluepyopt\nimport json\n\nnet.plot("cell.swc")\n```\n'
     install, *files = outputs.setup_cell(page).splitlines()
