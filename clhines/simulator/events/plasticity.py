@@ -26,7 +26,7 @@ from clhines.simulator.model.connections import offsets_of
 from clhines.simulator.model.schema import Field, plastic_fields, split_name
 from clhines.simulator.network.plasticity import Rule
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import to_device
+from clhines.solver.device.arrays import set_zero, to_device
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
 _SPIKES = (
@@ -291,7 +291,7 @@ class Plasticity:
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")
         queue = self.delivery.queue
-        self._wrong.fill(0, queue)
+        set_zero(self._wrong, queue)
         for one in plastic_fields(self.rule):
             array, place = self._place(one)
             values, new = array.get(queue), state[one.key]
