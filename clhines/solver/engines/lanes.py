@@ -38,6 +38,110 @@ _SMALL_VALUES = 1 << 16  # most values in b that are copied to shared memory
 _MOST_RHS = 4  # most right-hand sides for a chain without lanes; `ManySolve` has more in lanes
 
 
+class ChainKernels:
+    """The kernels for chains in `blocks`, and the tables and buffers that all calls share."""
+
+    def __init__(
+        self,
+        forest: Forest,
+        blocks: ChainBlocks,
+        limits: Limits,
+        dtype: np.dtype,
+        queue: cl.CommandQueue,
+    ) -> None:
+        self.forest, self.blocks, self.dtype, self.queue = forest, blocks, dtype, queue
+        self._limits = limits
+        tables = {
+            "block_first": blocks.first,
+            "lane_first": forest.cell_offsets[blocks.chain],
+            "lane_chain": blocks.chain,
+        }
+        if blocks.ragged:
+            tables["lane_rows"] = forest.sizes[blocks.chain]
+        self._tables = {k: to_device(queue, a, np.int32).base_data for k, a in tables.items()}
+        self.not_finite = within_reach(queue, (1,), np.dtype(np.int32))
+        self._room = KeptBuffers(queue)
+        self._copied = {name: KeptBuffers(queue) for name in ("d", "u", "l", "b", "x")}
+        self._kernels: dict[tuple[str, bool], program.NamedKernel] = {}
+
+    def spec(self, symmetric: bool) -> LanesSpec:
+        return lanes_spec(real_name(self.dtype), self._limits, self.blocks, symmetric)
+
+    def matrix_buffers(self, symmetric: bool) -> list[Buffer]:
+        """List the buffers of an eliminated matrix."""
+        names = ("inverse", "low") if symmetric else ("inverse", "low", "up")
+        return [Buffer(name, self.blocks.size, self.dtype) for name in names]
+
+    def new_status(self) -> cla.Array:
+        cells = (self.forest.num_cells,)
+        return within_reach(self.queue, cells, np.dtype(np.int32), zeros=False)
+
+    def take_finite(self) -> bool:
+        """Wait, and return whether all solutions since the last call were finite."""
+        finite = not values_of(self.not_finite, self.queue)[0]
+        if not finite:
+            set_soon(self.not_finite, 0, np.zeros(1, np.int32), self.queue)
+            self.queue.finish()
+        return finite
+
+    # -- arrays of the host ------------------------------------------------------------------------
+
+    def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
+        """Return a device buffer for a host array: the array itself, or a kept buffer.
+
+        The buffer gets the array's values only if `brings`.
+        """
+        if copies.lends(self.queue.device, a):
+            return copies.lend(self.queue, a, not brings)
+        kept = self._copied[name].of([Buffer(name, a.size, self.dtype)])[name].base_data
+        if brings:
+            cl.enqueue_copy(self.queue, kept, a)
+        return kept
+
+    def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
+        """Wait until a host array has the values that kernels write to its buffer."""
+        if copies.lends(self.queue.device, a):
+            copies.returned(self.queue, buffer, a)
+        else:
+            cl.enqueue_copy(self.queue, a, buffer)
+
+    # -- launches ----------------------------------------------------------------------------------
+
+    def kernel(self, name: str, symmetric: bool) -> program.NamedKernel:
+        """Return a new kernel; the arguments that all calls share are set."""
+        return program.NamedKernel(
+            self.queue.context,
+            self.spec(symmetric),
+            name,
+            {
+                **self._tables,
+                "num_blocks": self.blocks.num_blocks,
+                "size": self.forest.num_nodes,
+                "room": self.blocks.room,
+                "not_finite": self.not_finite.base_data,
+            },
+        )
+
+    def launch(
+        self, name: str, symmetric: bool, arguments: Mapping[str, object], items: int
+    ) -> cl.Event:
+        kernel = self._kernels.get((name, symmetric))
+        if kernel is None:
+            kernel = self._kernels[name, symmetric] = self.kernel(name, symmetric)
+        return kernel.launch(self.queue, arguments, (items,), (1,))
+
+    def items(self, rows: int) -> int:
+        """Return the number of work-items that solve for `rows` right-hand sides."""
+        tasks, values = self.blocks.num_blocks * rows, self.blocks.size * rows
+        most = min(_ITEMS * self._limits.compute_units, tasks)
+        return max(1, min(most, values // _ITEM_VALUES))
+
+    def values(self, items: int) -> cl.Buffer:
+        """Return scratch memory with space for one block per work-item."""
+        size = items * self.blocks.room * self.blocks.lanes
+        return self._room.of([Buffer("values", size, self.dtype)])["values"].base_data
+
+
 class LanesEngine(SolveEngine):
     """Solves batches of chains on a CPU, in `blocks` of vectors with a chain per lane.
 
@@ -58,21 +162,11 @@ class LanesEngine(SolveEngine):
         make_usual: Callable[[], SolveEngine],
         is_lazy: bool = True,
     ) -> None:
-        self.forest, self.blocks, self.dtype, self.queue = forest, blocks, dtype, queue
-        self._limits, self._make_usual, self._is_lazy = limits, make_usual, is_lazy
+        self.queue, self._make_usual, self._is_lazy = queue, make_usual, is_lazy
+        self.kernels = ChainKernels(forest, blocks, limits, dtype, queue)
         self.kernel_events: list[cl.Event] = []
         self._bad: Callable[[], BadPivots] | None = None  # returns those of the last solve
-        tables = {
-            "block_first": blocks.first,
-            "lane_first": forest.cell_offsets[blocks.chain],
-            "lane_chain": blocks.chain,
-        }
-        if blocks.ragged:
-            tables["lane_rows"] = forest.sizes[blocks.chain]
-        self._tables = {k: to_device(queue, a, np.int32).base_data for k, a in tables.items()}
-        self.not_finite = within_reach(queue, (1,), np.dtype(np.int32))
-        self._kept, self._room = KeptBuffers(queue), KeptBuffers(queue)
-        self._copied = {name: KeptBuffers(queue) for name in ("d", "u", "l", "b", "x")}
+        self._kept = KeptBuffers(queue)
         if not is_lazy:
             _ = self.usual
 
@@ -103,13 +197,13 @@ class LanesEngine(SolveEngine):
 
     @property
     def memory(self) -> Memory:
-        own = Memory(total(self._matrix_buffers(False)), 0)
+        own = Memory(total(self.kernels.matrix_buffers(False)), 0)
         usual = [self.usual.memory] if "usual" in vars(self) else []
         return max([own, *usual], key=lambda one: one.device)
 
     @property
     def source(self) -> str:
-        return render(self.spec(True)) if self._is_lazy else self.usual.source
+        return render(self.kernels.spec(True)) if self._is_lazy else self.usual.source
 
     def describe(self) -> str:
         if not self._is_lazy:
@@ -124,13 +218,10 @@ class LanesEngine(SolveEngine):
             raise nothing_solved()
         return self._bad()
 
-    def spec(self, symmetric: bool) -> LanesSpec:
-        return lanes_spec(real_name(self.dtype), self._limits, self.blocks, symmetric)
-
     # -- solves and factors ------------------------------------------------------------------------
 
     def solves_rows(self, b: np.ndarray) -> bool:
-        return b.ndim == 1 or self.blocks.lanes > 1 or len(b) <= _MOST_RHS
+        return b.ndim == 1 or self.kernels.blocks.lanes > 1 or len(b) <= _MOST_RHS
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         if not self._is_lazy or not self.solves_rows(arrays["b"]):
@@ -140,10 +231,12 @@ class LanesEngine(SolveEngine):
             return
         matrix = {name: a for name, a in arrays.items() if name != "b"}
         with FinishOnError(self.queue):
-            buffers = self._kept.of(self._matrix_buffers("l" not in matrix))
+            buffers = self._kept.of(self.kernels.matrix_buffers("l" not in matrix))
             memory = {name: buffers[name].base_data for name in buffers.listed}
             made = self._eliminate(matrix, memory, self._status)
+            eliminated = self.kernel_events
             made.solve_host(arrays["b"], target)
+            self.kernel_events = [*eliminated, *self.kernel_events]
         pivots = made.bad_pivots()
         self._bad = lambda: pivots
 
@@ -154,95 +247,23 @@ class LanesEngine(SolveEngine):
         with FinishOnError(self.queue):
             symmetric = "l" not in matrix or np.array_equal(matrix["l"], matrix["u"])
             access, context = cl.mem_flags.READ_WRITE, self.queue.context
-            listed = self._matrix_buffers(symmetric)
+            listed = self.kernels.matrix_buffers(symmetric)
             buffers = {one.name: cl.Buffer(context, access, one.nbytes) for one in listed}
-            return self._eliminate(matrix, buffers, self._new_status())
+            return self._eliminate(matrix, buffers, self.kernels.new_status())
 
     def _eliminate(
         self, matrix: dict[str, np.ndarray], buffers: Mapping[str, cl.Buffer], status: cla.Array
     ) -> EliminatedLanes:
-        values = {name: self.on_device(name, a) for name, a in matrix.items()}
+        kernels = self.kernels
+        values = {name: kernels.on_device(name, a) for name, a in matrix.items()}
         arguments = {**values, **buffers, "status": status.base_data}
-        self.kernel_events = []
-        self.launch("eliminate", "up" not in buffers, arguments, self.items(1))
+        symmetric = "up" not in buffers
+        self.kernel_events = [kernels.launch("eliminate", symmetric, arguments, kernels.items(1))]
         return EliminatedLanes(self, matrix, buffers, status)
-
-    def _new_status(self) -> cla.Array:
-        cells = (self.forest.num_cells,)
-        return within_reach(self.queue, cells, np.dtype(np.int32), zeros=False)
 
     @cached_property
     def _status(self) -> cla.Array:
-        return self._new_status()
-
-    def take_finite(self) -> bool:
-        """Wait, and return whether all solutions since the last call were finite."""
-        finite = not values_of(self.not_finite, self.queue)[0]
-        if not finite:
-            set_soon(self.not_finite, 0, np.zeros(1, np.int32), self.queue)
-            self.queue.finish()
-        return finite
-
-    def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
-        """Return a device buffer for a host array: the array itself, or a kept buffer.
-
-        The buffer gets the array's values only if `brings`.
-        """
-        if copies.lends(self.queue.device, a):
-            return copies.lend(self.queue, a, not brings)
-        kept = self._copied[name].of([Buffer(name, a.size, self.dtype)])[name].base_data
-        if brings:
-            cl.enqueue_copy(self.queue, kept, a)
-        return kept
-
-    def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
-        """Wait until a host array has the values that kernels write to its buffer."""
-        if copies.lends(self.queue.device, a):
-            copies.returned(self.queue, buffer, a)
-        else:
-            cl.enqueue_copy(self.queue, a, buffer)
-
-    def _matrix_buffers(self, symmetric: bool) -> list[Buffer]:
-        names = ("inverse", "low") if symmetric else ("inverse", "low", "up")
-        return [Buffer(name, self.blocks.size, self.dtype) for name in names]
-
-    def items(self, rows: int) -> int:
-        """Return the number of work-items that solve for `rows` right-hand sides."""
-        tasks, values = self.blocks.num_blocks * rows, self.blocks.size * rows
-        most = min(_ITEMS * self._limits.compute_units, tasks)
-        return max(1, min(most, values // _ITEM_VALUES))
-
-    @cached_property
-    def _kernels(self) -> dict[tuple[str, bool], program.NamedKernel]:
-        return {}
-
-    def kernel(self, name: str, symmetric: bool) -> program.NamedKernel:
-        """Return a new kernel; the arguments that all calls share are set."""
-        return program.NamedKernel(
-            self.queue.context,
-            self.spec(symmetric),
-            name,
-            {
-                **self._tables,
-                "num_blocks": self.blocks.num_blocks,
-                "size": self.forest.num_nodes,
-                "room": self.blocks.room,
-                "not_finite": self.not_finite.base_data,
-            },
-        )
-
-    def launch(
-        self, name: str, symmetric: bool, arguments: Mapping[str, object], items: int
-    ) -> None:
-        kernel = self._kernels.get((name, symmetric))
-        if kernel is None:
-            kernel = self._kernels[name, symmetric] = self.kernel(name, symmetric)
-        self.kernel_events.append(kernel.launch(self.queue, arguments, (items,), (1,)))
-
-    def values(self, items: int) -> cl.Buffer:
-        """Return scratch memory with space for one block per work-item."""
-        size = items * self.blocks.room * self.blocks.lanes
-        return self._room.of([Buffer("values", size, self.dtype)])["values"].base_data
+        return self.kernels.new_status()
 
 
 class EliminatedLanes:
@@ -261,12 +282,13 @@ class EliminatedLanes:
         self._solved_before = False
 
     def bad_pivots(self) -> BadPivots:
-        status = values_of(self._status, self._engine.queue)
+        kernels = self._engine.kernels
+        status = values_of(self._status, kernels.queue)
         cells = np.flatnonzero(status)
         if not len(cells):
             return NO_PIVOTS
         rows = STATUS.unpack("key", status[cells]) - 1
-        nodes = self._engine.forest.cell_offsets[cells] + rows
+        nodes = kernels.forest.cell_offsets[cells] + rows
         return BadPivots(cells, nodes, STATUS.unpack("bad", status[cells]) > 0)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
@@ -288,27 +310,28 @@ class EliminatedLanes:
             self._usual.solve_host(b, target)
             engine.found_finite = engine.usual.found_finite
             return
-        b = np.ascontiguousarray(b)
+        kernels, b = engine.kernels, np.ascontiguousarray(b)
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
         with FinishOnError(engine.queue):
-            x = engine.on_device("x", out, False)
+            x = kernels.on_device("x", out, False)
             in_place = np.may_share_memory(b, out) and copies.lends(engine.queue.device, out)
-            self._launch(x if in_place else engine.on_device("b", b), x, rows)
-            engine.give_back(x, out)
+            self._launch(x if in_place else kernels.on_device("b", b), x, rows)
+            kernels.give_back(x, out)
         if out is not target:
             target[...] = out
-        engine.found_finite = engine.take_finite()
+        engine.found_finite = kernels.take_finite()
         small = rows == 1 and b.size <= _SMALL_VALUES and copies.fine_grained(engine.queue.device)
         if small and self._solved_before and self._small is None:
-            self._small = _SmallSolve(engine, self._symmetric, self._buffers)
+            self._small = _SmallSolve(kernels, self._symmetric, self._buffers)
         self._solved_before = True
 
     def _launch(self, b: cl.Buffer, x: cl.Buffer, rows: int) -> None:
-        engine, items = self._engine, self._engine.items(rows)
+        kernels, items = self._engine.kernels, self._engine.kernels.items(rows)
         arguments: dict[str, object] = {**self._buffers, "num_rhs": rows, "all_b": b, "all_x": x}
-        if engine.blocks.lanes > 1:
-            arguments["values"] = engine.values(items)
-        engine.launch("substitute", self._symmetric, arguments, items)
+        if kernels.blocks.lanes > 1:
+            arguments["values"] = kernels.values(items)
+        event = kernels.launch("substitute", self._symmetric, arguments, items)
+        self._engine.kernel_events = [event]
 
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
         return None if self._small is None else self._small.solve(b, out, shape)
@@ -333,16 +356,16 @@ class _SmallSolve:
     """Solve for one right-hand side in shared memory, by a kernel whose arguments never change."""
 
     def __init__(
-        self, engine: LanesEngine, symmetric: bool, buffers: Mapping[str, cl.Buffer]
+        self, kernels: ChainKernels, symmetric: bool, buffers: Mapping[str, cl.Buffer]
     ) -> None:
-        self._queue, self._dtype = engine.queue, engine.dtype
+        self._queue, self._dtype = kernels.queue, kernels.dtype
         self._finite = copies.shared(self._queue, (1,), np.dtype(np.int32))
-        size = (engine.forest.num_nodes,)
+        size = (kernels.forest.num_nodes,)
         self._b, self._x = (copies.shared(self._queue, size, self._dtype) for _ in range(2))
-        values = engine.blocks.room * engine.blocks.lanes
+        values = kernels.blocks.room * kernels.blocks.lanes
         self._values = copies.shared(self._queue, (values,), self._dtype)
         self._views: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
-        kernel = engine.kernel("substitute", symmetric)
+        kernel = kernels.kernel("substitute", symmetric)
         arrays = {
             "all_b": self._b, "all_x": self._x, "values": self._values, "not_finite": self._finite
         }  # fmt: skip

@@ -40,6 +40,159 @@ from clhines.solver.plan.plan import Limits, Plan
 MOST_WAYS = 2  # prepared solves that are kept: numbers of right-hand sides that take turns
 
 
+class HostSolves:
+    """Solves from NumPy to NumPy; keeps their buffers, and the launches prepared in these.
+
+    `ways` has the prepared solves, by names of operands and number of right-hand sides.
+    """
+
+    def __init__(self, loaded: Resident, transfer: hosted.Transfer, room: Room) -> None:
+        self.loaded, self.transfer, self._room = loaded, transfer, room
+        self._kept = KeptBuffers(loaded.queue)
+        self.ways: dict[
+            tuple[tuple[str, ...], int], hosted.SharedMemorySolve | hosted.BufferedSolve
+        ] = {}
+        self._elimination: hosted.Elimination | None = None
+        self._pool = cl.tools.MemoryPool(  # for matrices in natural order
+            cl.tools.ImmediateAllocator(loaded.queue), leading_bits_in_bin_id=8
+        )
+
+    # -- buffers ---------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _at_once(self) -> int:
+        """The most right-hand sides that memory allows."""
+        return self._room.rows_at_once(self.loaded.plan)
+
+    def values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
+        """List the buffers of a solve."""
+        return value_buffers(self.loaded.plan, self._room.dtype, operands, rows, natural)
+
+    def take(self, listed: list[Buffer]) -> Buffers:
+        """Return the device buffers for a list; use the kept ones again if they fit.
+
+        Otherwise make new ones, and drop the prepared solves that use the old ones.
+        """
+        if not self._kept.holds(listed):
+            self.forget()
+        return self._kept.of(listed)
+
+    def forget(self) -> None:
+        """Drop all buffers and prepared solves."""
+        self.ways.clear()
+        self._elimination = None
+        self._kept.drop()
+
+    # -- solves ----------------------------------------------------------------------------------
+
+    def solve(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> tuple[BadPivots, bool]:
+        """Solve; return the bad pivots, and whether all values were found to be finite."""
+        names = tuple(arrays)
+        pivots: BadPivots = NO_PIVOTS
+        finite = True
+
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
+            nonlocal pivots, finite
+            way = self._way(names, _count(b), most)
+            status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
+            good = not status.any()
+            finite &= good and way.finds_infinite
+            pivots = NO_PIVOTS if good else self.loaded.bad_of(status)
+
+        self._in_turn(solve, arrays["b"], target)
+        return pivots, finite
+
+    def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> bool:
+        """Solve with factors; return whether all values were found to be finite."""
+        natural, finite = bool(factors.values), True
+
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
+            nonlocal finite
+            rows, listed = _count(b), self.values(3, most, natural)
+            buffers = self.take([one for one in listed if one.name in ("b", "x", "natural")])
+            way = factors.way
+            if way is None or (way.buffers, way.rows) != (buffers, rows):
+                arguments = self.loaded, self.transfer, buffers, ("b",), rows
+                way = factors.way = hosted.BufferedSolve(*arguments, **factors.hosted_options)
+            status = way.solve({"b": b}, target)
+            finite &= way.finds_infinite and not status.any()
+
+        self._in_turn(solve, b, target)
+        return finite
+
+    def _in_turn(
+        self,
+        solve: Callable[[np.ndarray, np.ndarray, int], None],
+        b: np.ndarray,
+        target: np.ndarray,
+    ) -> None:
+        """Solve rows of `b`, as many at a time as fit: call ``solve(rows, target, most)``."""
+        most = self._at_once
+        with hosted.FinishOnError(self.loaded.queue):  # kernels may use the host's arrays
+            if b.ndim == 1 or len(b) <= most:
+                if not b.flags.c_contiguous:
+                    b = np.ascontiguousarray(b)
+                solve(b, target, _count(b))
+                return
+            in_place = b is target
+            for r in range(0, len(b), most):
+                part = target[r : r + most]
+                here = in_place and part.flags.c_contiguous
+                some = part if here else np.ascontiguousarray(b[r : r + most])
+                solve(some, part, most)
+
+    def _way(
+        self, names: tuple[str, ...], rows: int, most: int
+    ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
+        """Return the prepared solve from NumPy to NumPy for `rows` right-hand sides.
+
+        `names` are the arrays of the system. The buffers have room for `most` right-hand sides;
+        solves are kept for later calls.
+        """
+        way = self.ways.get((names, rows))
+        if way is None:
+            if hosted.prefers_shared(self.loaded, most):
+                self.forget()
+                way = hosted.SharedMemorySolve(self.loaded, names, rows)
+            else:
+                buffers = self.take(self.values(len(names), most, self.loaded.takes_natural))
+                way = hosted.BufferedSolve(self.loaded, self.transfer, buffers, names, rows)
+            while len(self.ways) >= MOST_WAYS:
+                self.ways.pop(next(iter(self.ways)))
+            self.ways[names, rows] = way
+        return way
+
+    # -- matrices in natural order ---------------------------------------------------------------
+
+    def eliminate(self, arrays: dict[str, np.ndarray]) -> BadPivots:
+        """Eliminate d, u, (l) in NumPy arrays that the device uses in place; return bad pivots."""
+        with hosted.FinishOnError(self.loaded.queue):
+            return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
+
+    @functools.cached_property
+    def has_room_for_both(self) -> bool:
+        """Whether a matrix in natural order fits on the device beside the values of a solve."""
+        if copies.shares_memory(self.loaded.queue.device) or not self.loaded.takes_natural:
+            return False
+        both = both_buffers(self.loaded.plan, self._room.dtype, self._at_once)
+        return total(both) <= self._room.memory
+
+    def factor_natural(self, arrays: dict[str, np.ndarray]) -> tuple[dict[str, Slot], BadPivots]:
+        """Eliminate d, u, (l); return these and the status on the device, and the bad pivots."""
+        names, spare, plan = tuple(arrays), len(arrays) + 1, self.loaded.plan
+        buffers = self.take([Buffer("x", plan.forest.num_nodes, self._room.dtype)])
+        if self._elimination is None or self._elimination.names != names:
+            self._elimination = hosted.Elimination(self.loaded, self.transfer, buffers, names)
+        if self._pool.held_blocks > spare:
+            self._pool.free_held()
+        listed = natural_factor_buffers(plan, self._room.dtype, spare)
+        with hosted.FinishOnError(self.loaded.queue):
+            # buffers, because to make pyopencl's arrays takes longer than a copy
+            memory = {one.name: self._pool(one.nbytes) for one in listed}
+            bad = self.loaded.bad_of(self._elimination.run(arrays, memory))
+        return {one.name: Slot((one.size,), memory[one.name]) for one in listed}, bad
+
+
 class Whole(SolveEngine):
     """Solves a batch by a plan; with `limits`, few cells with many right-hand sides in lanes."""
 
@@ -59,15 +212,8 @@ class Whole(SolveEngine):
         self._solved = False
         self._status: cla.Array | None = None  # of the last solve; None for `loaded.status`
         self.kernel_events: list[cl.Event] = []
-        self._kept = KeptBuffers(queue)
-        self._ways: dict[
-            tuple[tuple[str, ...], int], hosted.SharedMemorySolve | hosted.BufferedSolve
-        ] = {}
-        self._elimination: hosted.Elimination | None = None
-        self._pool = cl.tools.MemoryPool(  # for matrices in natural order
-            cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
-        )
         self._load()
+        self.on_host = HostSolves(self.loaded, self.transfer, room)
 
     @memory_errors
     def _load(self) -> None:
@@ -157,7 +303,7 @@ class Whole(SolveEngine):
             self._bad, self._status, self._solved = None, None, True
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
-        buffers = self._take(self._values(len(arrays), count, False))
+        buffers = self.on_host.take(self.on_host.values(len(arrays), count, False))
         operands = self._all_packed(buffers, arrays)
         x = buffers.view("x", operands[-1].shape)
         packed = list(operands[0].events)
@@ -169,97 +315,16 @@ class Whole(SolveEngine):
         self._bad, self._solved = self.solve_values(arrays, target), True
 
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
-        """Solve from NumPy to NumPy, with as many rows at once as fit."""
-        names, b = tuple(arrays), arrays["b"]
-        pivots: BadPivots = NO_PIVOTS
-        self.found_finite, finite = False, True
-        many = self.many_for(b)
-        if many is not None:
-            with hosted.FinishOnError(self.queue):
-                cells = many.eliminate(matrix_of(arrays), keep=False)
-                many.solve_host(cells, b, target)
-                pivots, self.found_finite = many.status(cells)
-                return pivots
-
-        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
-            nonlocal pivots, finite
-            way = self._way(names, _count(b), most)
-            status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
-            good = not status.any()
-            finite &= good and way.finds_infinite
-            pivots = NO_PIVOTS if good else self.loaded.bad_of(status)
-
-        with hosted.FinishOnError(self.queue):  # kernels may use the host's arrays
-            self._in_turn(solve, b, target)
-        self.found_finite = finite
-        return pivots
-
-    def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
-        """Eliminate d, u, (l) in NumPy arrays that the device uses in place; return bad pivots."""
+        """Solve from NumPy to NumPy; return the bad pivots."""
+        self.found_finite, many = False, self.many_for(arrays["b"])
+        if many is None:
+            pivots, self.found_finite = self.on_host.solve(arrays, target)
+            return pivots
         with hosted.FinishOnError(self.queue):
-            return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
-
-    def _in_turn(
-        self,
-        solve: Callable[[np.ndarray, np.ndarray, int], None],
-        b: np.ndarray,
-        target: np.ndarray,
-    ) -> None:
-        """Solve rows of `b`, as many at a time as fit: call ``solve(rows, target, most)``."""
-        most = self._at_once
-        if b.ndim == 1 or len(b) <= most:
-            if not b.flags.c_contiguous:
-                b = np.ascontiguousarray(b)
-            solve(b, target, _count(b))
-            return
-        in_place = b is target
-        for r in range(0, len(b), most):
-            part = target[r : r + most]
-            here = in_place and part.flags.c_contiguous
-            some = part if here else np.ascontiguousarray(b[r : r + most])
-            solve(some, part, most)
-
-    @functools.cached_property
-    def _at_once(self) -> int:
-        return self.room.rows_at_once(self.plan)
-
-    def _way(
-        self, names: tuple[str, ...], rows: int, most: int
-    ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
-        """Return the prepared solve from NumPy to NumPy for `rows` right-hand sides.
-
-        `names` are the arrays of the system. The buffers have room for `most` right-hand sides;
-        solves are kept for later calls.
-        """
-        way = self._ways.get((names, rows))
-        if way is None:
-            if hosted.prefers_shared(self.loaded, most):
-                self._forget()
-                way = hosted.SharedMemorySolve(self.loaded, names, rows)
-            else:
-                buffers = self._take(self._values(len(names), most, self.loaded.takes_natural))
-                way = hosted.BufferedSolve(self.loaded, self.transfer, buffers, names, rows)
-            while len(self._ways) >= MOST_WAYS:
-                self._ways.pop(next(iter(self._ways)))
-            self._ways[names, rows] = way
-        return way
-
-    def _take(self, listed: list[Buffer]) -> Buffers:
-        """Return the device buffers for a list; use the kept ones again if they fit.
-
-        Otherwise make new ones, and drop the prepared solves that use the old ones.
-        """
-        if not self._kept.holds(listed):
-            self._forget()
-        return self._kept.of(listed)
-
-    def _forget(self) -> None:
-        self._ways.clear()
-        self._elimination = None
-        self._kept.drop()
-
-    def _values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
-        return value_buffers(self.plan, self.dtype, operands, rows, natural)
+            cells = many.eliminate(matrix_of(arrays), keep=False)
+            many.solve_host(cells, arrays["b"], target)
+            pivots, self.found_finite = many.status(cells)
+        return pivots
 
     def _packed(self, buffers: Buffers, name: str, a: np.ndarray | cla.Array) -> cla.Array:
         source = a if isinstance(a, cla.Array) else self.transfer.bring(a, buffers, "natural")
@@ -278,66 +343,27 @@ class Whole(SolveEngine):
         return [*(a for name, a in packed.items() if name != "b"), packed["b"]]
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
-        natural, finite = bool(factors.values), True
-        many = self.many_for(b)
-        if many is not None:
-            self.found_finite = False
-            with hosted.FinishOnError(self.queue):
-                cells = factors.by_step(many)
-                many.solve_host(cells, b, target)
-                self.found_finite = many.status(cells)[1]
+        self.found_finite, many = False, self.many_for(b)
+        if many is None:
+            self.found_finite = self.on_host.solve_factored(factors, b, target)
             return
-
-        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
-            nonlocal finite
-            rows, listed = _count(b), self._values(3, most, natural)
-            buffers = self._take([one for one in listed if one.name in ("b", "x", "natural")])
-            way = factors.way
-            if way is None or (way.buffers, way.rows) != (buffers, rows):
-                arguments = self.loaded, self.transfer, buffers, ("b",), rows
-                way = factors.way = hosted.BufferedSolve(*arguments, **factors.hosted_options)
-            status = way.solve({"b": b}, target)
-            finite &= way.finds_infinite and not status.any()
-
-        self.found_finite = False
         with hosted.FinishOnError(self.queue):
-            self._in_turn(solve, b, target)
-        self.found_finite = finite
+            cells = factors.by_step(many)
+            many.solve_host(cells, b, target)
+            self.found_finite = many.status(cells)[1]
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
         host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
         if host and hosted.solves_by_values(self.loaded):
             host = {name: a.copy() for name, a in host.items()}
-            return NaturalFactors(self, host, self.eliminate_values(host))
-        if host and self._room_for_both:
-            return self._factor_natural(host)
+            return NaturalFactors(self, host, self.on_host.eliminate(host))
+        if host and self.on_host.has_room_for_both:
+            slots, bad = self.on_host.factor_natural(host)
+            return NaturalFactors(self, {name: slots[name] for name in host}, bad, slots["status"])
         return self.factor_on_device(arrays)
 
-    @functools.cached_property
-    def _room_for_both(self) -> bool:
-        """Whether a matrix in natural order fits on the device beside the values of a solve."""
-        if copies.shares_memory(self.queue.device) or not self.loaded.takes_natural:
-            return False
-        return total(both_buffers(self.plan, self.dtype, self._at_once)) <= self.room.memory
-
-    def _factor_natural(self, arrays: dict[str, np.ndarray]) -> NaturalFactors:
-        """Eliminate d, u, (l) in natural order, into new device memory."""
-        names, spare = tuple(arrays), len(arrays) + 1
-        buffers = self._take([Buffer("x", self.plan.forest.num_nodes, self.dtype)])
-        if self._elimination is None or self._elimination.names != names:
-            self._elimination = hosted.Elimination(self.loaded, self.transfer, buffers, names)
-        if self._pool.held_blocks > spare:
-            self._pool.free_held()
-        listed = natural_factor_buffers(self.plan, self.dtype, spare)
-        with hosted.FinishOnError(self.queue):
-            # buffers, because to make pyopencl's arrays takes longer than a copy
-            memory = {one.name: self._pool(one.nbytes) for one in listed}
-            bad = self.loaded.bad_of(self._elimination.run(arrays, memory))
-        slots = {one.name: Slot((one.size,), memory[one.name]) for one in listed}
-        return NaturalFactors(self, {name: slots[name] for name in names}, bad, slots["status"])
-
     def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
-        self._forget()
+        self.on_host.forget()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         buffers = Buffers(listed, self.queue)
         matrix = [self._packed(buffers, name, a) for name, a in arrays.items()]

@@ -182,7 +182,7 @@ def test_numbers_of_rows_in_turn_keep_few_ways(fast_queue, forest):
     for rows in (1, 2, 3, None, 5, 2, 3):
         system = make_system(forest, np.float32, rows=rows)
         system.assert_solved(solver.solve(**system.arrays))
-        assert 0 < len(solver.engine._ways) <= whole.MOST_WAYS
+        assert 0 < len(solver.engine.on_host.ways) <= whole.MOST_WAYS
 
 
 @pytest.mark.parametrize("method", ["flat", "fine"])

@@ -195,9 +195,9 @@ def test_outputs_that_do_not_fit_are_refused_by_small_batches_too(cpu):
 def test_small_batches_have_one_work_item(cpu):
     small = Solver(Forest.repeat([chain(64)], 100), queue=cpu).engine
     large = Solver(Forest.repeat([chain(64)], 10_000), queue=cpu).engine
-    assert small.items(1) == 1
-    assert large.items(1) > 1
-    assert large.items(1) <= lanes._ITEMS * cpu.device.max_compute_units
+    assert small.kernels.items(1) == 1
+    assert large.kernels.items(1) > 1
+    assert large.kernels.items(1) <= lanes._ITEMS * cpu.device.max_compute_units
 
 
 def test_rows_of_both_signs_and_factors_of_tridiagonals_can_be_pickled(cpu):
