@@ -13,7 +13,7 @@
 % for kind, name in spec.read_last(block):
     if (block == 0) {
         const int j = last_${kind.number};
-        ${kind.turn(name, "turn")} = ${kind.kept("state", name)};
+        ${kind.places.turn(name, "turn")} = ${kind.places.state(name)};
     }
 % endfor
 </%def>\
@@ -25,7 +25,7 @@
 </%def>\
 <%def name="each_group(kind, *blocks)">\
     {
-${kind.places()}\
+${kind.addresses()}\
 % if "receive" in blocks:
         __global const int *asides = ints + aside_${kind.number};
         __global long *group_sums = due + sum_${kind.number};

@@ -113,7 +113,7 @@ ${part("simulator/common/epoch_meeting", 4)}\
     if (present && lane == 0 && mine.s6 == last_cell_${kind.number}) {
         const int j = last_${kind.number};
 % for name in kind.last:
-        ${kind.turn(name, f"({spec.loop.opens}) % {spec.turns}")} = ${kind.in_memory(name)};
+        ${kind.places.turn(name, f"({spec.loop.opens}) % {spec.turns}")} = ${kind.places.state(name)};
 % endfor
     }
 % endfor

@@ -44,7 +44,10 @@ from clhines.simulator.engines.run import Job
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_cells, add_turns, fill_arenas
 from clhines.simulator.kinds.diffusing import add_diffusing_rows
-from clhines.simulator.kinds.spec import ArenaSpec, CallValues, KindBlocks, call_of, fields_of
+from clhines.simulator.kinds.kind import CallValues, KindBlocks, call_of, fields_of
+from clhines.simulator.kinds.places import ArenaPlaces
+from clhines.simulator.kinds.spec import ArenaSpec
+from clhines.simulator.kinds.vectors import call_wide
 from clhines.simulator.mechanisms.emit.functions import Functions, all_helpers, shared_prefix
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -169,6 +172,16 @@ class BlockLayout(layouts.Layout):
 
 
 @dataclass(frozen=True)
+class GroupPlaces(ArenaPlaces):
+    """Places of a kind whose instances are in groups of `width`."""
+
+    width: int
+
+    def in_line(self, line: int, lines: int) -> str:
+        return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
+
+
+@dataclass(frozen=True)
 class GroupedKind(KindBlocks):
     """A kind whose instances are in groups of `width`, with the functions `wide` for a group."""
 
@@ -237,11 +250,15 @@ class GroupedKind(KindBlocks):
         return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
-        values = ["dt", *(self.parameter(n) for n in self.singles)]
+        values = ["dt", *(self.places.parameter(n) for n in self.singles)]
         values += [f"constants_{self.number} + {c}" for c in range(len(self.constants))]
         return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
 
-    def places(self) -> str:
+    @property
+    def places(self) -> GroupPlaces:
+        return GroupPlaces(**vars(super().places), width=self.width)
+
+    def addresses(self) -> str:
         """Return declarations of the groups' addresses; stores may change `at`."""
         k = self.number
         lines = [
@@ -251,7 +268,7 @@ class GroupedKind(KindBlocks):
             f"__global real *states = mem + states_{k}, *outputs = mem + outputs_{k};",
         ]
         for number, name in enumerate(self.singles):
-            lines.append(f"const real single_{number} = {self.parameter(name)};")
+            lines.append(f"const real single_{number} = {self.places.parameter(name)};")
         used = {a.name for name in dict(self.vectors) for a in self.arguments(name)}
         for name in self.level:
             if name in used:
@@ -259,29 +276,31 @@ class GroupedKind(KindBlocks):
         return "".join(f"        {line}\n" for line in lines)
 
     def value(self, a: Argument, values: CallValues) -> str:
-        return self.turn(a.name, "turn") if self.is_last(a) else super().value(a, values)
-
-    def line_of(self, line: int, lines: int) -> str:
-        return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
+        return self.places.turn(a.name, "turn") if self.is_last(a) else super().value(a, values)
 
     def call_group(
         self, block: str, values: CallValues, always: tuple[str, ...], indent: int
     ) -> str:
         """Return statements that call a block of group q, and sum ions' currents in `always`."""
         keep = partial(self._keep, block, always)
-        return self.call_wide(
-            block, self.vector, lambda a: self._where(a) or self._value(a, values), keep, indent
+        return call_wide(
+            self,
+            block,
+            self.vector,
+            lambda a: self._where(a) or self._value(a, values),
+            keep,
+            indent,
         )
 
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument refers to, or nothing."""
-        w, names = self.width, list[str]()
+        w, names = self.width, tuple[str, ...]()
         if self.is_last(a):
             return ""
         if a.role == "parameter" and a.name in self.several:
             names = self.several
         elif a.role in ("state", "output"):
-            names = [*(self.states if a.role == "state" else self.outputs)]
+            names = self.states if a.role == "state" else self.outputs
         if not names:
             return ""
         return f"LOOSE_{w}({a.role}s + {w * len(names)} * q + {w * names.index(a.name)})"

@@ -11,7 +11,8 @@ from clhines.core.arrays import offsets
 from clhines.simulator.device import launches
 from clhines.simulator.engines.arena_run import ArenaRun
 from clhines.simulator.kinds import layouts
-from clhines.simulator.kinds.spec import ArenaSpec, fields_of
+from clhines.simulator.kinds.kind import fields_of
+from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import artificial_sources
 from clhines.simulator.state.decisions import MAX_EPOCH

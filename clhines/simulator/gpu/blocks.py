@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from clhines.simulator.gpu.words import WARP
-from clhines.simulator.kinds.spec import CallValues, KindBlocks, call_of
+from clhines.simulator.kinds.kind import CallValues, KindBlocks, call_of
 from clhines.simulator.mechanisms.ir.program import Argument
 
 HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # from a step's begin
@@ -64,31 +64,27 @@ class ListBlocks(KindBlocks):
         puts = "".join(f"        once__[{first + k}] = c[{k}];\n" for k in range(count))
         return f"        real c[{count}];\n{call}{puts}"
 
-    def in_memory(self, name: str) -> str:
-        return super().kept("state", name)
-
     def changed(self, block: str) -> list[str]:
         if not self.has(block):
             return []
         return [a.name for a in self.arguments(block) if a.role == "state" and a.direction != "in"]
 
-    def kept(self, role: str, name: str) -> str:
-        if role != "state" or not (self.held or self.lined):
-            return super().kept(role, name)
-        if name in self.unread and not self.held:
-            return self.in_memory(name)
-        return f"s_{name}" if self.held else self.line(name)
+    def state(self, name: str) -> str:
+        if self.held:
+            return f"s_{name}"
+        return super().state(name) if name in self.unread else self.line(name)
 
     def line(self, name: str) -> str:
+        """Return the place of a state in the lines of a list, or in its arena."""
         if not self.lined:
-            return self.in_memory(name)
+            return self.places.state(name)
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
 
     def value(self, a: Argument, values: CallValues) -> str:
         if a.role == "constant":
             return f"once__[{self.first_constant + self.constants.index(a.name)}]"
         if self.is_last(a):
-            return self.turn(a.name, values["turn"])
+            return self.places.turn(a.name, values["turn"])
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # the sum of the kinds before
         expressions = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
@@ -114,9 +110,9 @@ class ListBlocks(KindBlocks):
             return [f"s_{a.name} = {local};"] if self.held else []
         stores = super().stores(a, block, local)
         if a.role == "state" and a.name in self.shown and not self.held:
-            stores.append(f"{self.in_memory(a.name)} = {local};")
+            stores.append(f"{self.places.state(a.name)} = {local};")
         if self.leads and a.role == "state" and a.name in self.last:
-            place = self.turn(a.name, "turn_now")
+            place = self.places.turn(a.name, "turn_now")
             stores.append(f"if (j == last_{self.number}) {place} = {local};")
         return stores
 
@@ -139,21 +135,18 @@ class SiteBlocks(KindBlocks):
     def leading(self, block: str) -> tuple[str, ...]:
         return ("series__",) * self.series
 
-    def kept(self, role: str, name: str) -> str:
-        return f"s_{name}" if role == "state" else super().kept(role, name)
-
-    def in_memory(self, name: str) -> str:
-        return super().kept("state", name)
+    def state(self, name: str) -> str:
+        return f"s_{name}"
 
     def during(self, name: str) -> str:
         """Return the place of the `q`-th instance's state during a launch."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
-        return self.in_memory(name)
+        return self.places.state(name)
 
     def value(self, a: Argument, values: CallValues) -> str:
         if a.role == "parameter":
-            return dict(self.literals).get(a.name) or self.parameter(a.name)
+            return dict(self.literals).get(a.name) or self.places.parameter(a.name)
         if a.role == "constant":
             return self.constant_names[self.constants.index(a.name)]
         return values["sum"] if a.role == "weight" else super().value(a, values)

@@ -13,8 +13,9 @@ from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.series import terms
 from clhines.simulator.gpu.spec import EpochSpec, KindPlan
 from clhines.simulator.gpu.words import SPECIAL, WARP
+from clhines.simulator.kinds.kind import KindBlocks, fields_of
 from clhines.simulator.kinds.layouts import active_nodes
-from clhines.simulator.kinds.spec import ArenaSpec, KindBlocks, fields_of
+from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.program import Argument

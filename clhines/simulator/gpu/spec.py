@@ -18,7 +18,8 @@ from clhines.simulator.gpu.words import (
     SPECIAL,
     WARP,
 )
-from clhines.simulator.kinds.spec import ArenaSpec, CallValues
+from clhines.simulator.kinds.kind import CallValues
+from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.solver.plan.by_segment import schedule
 from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.solver.plan.plan import Limits

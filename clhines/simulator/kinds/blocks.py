@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from clhines.simulator.kinds.kind import KindBlocks
 from clhines.simulator.kinds.layouts import has_constants, loose_targets, num_active, num_sums
 from clhines.simulator.kinds.played import plays_into_events
-from clhines.simulator.kinds.spec import ArenaSpec, KindBlocks
+from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.mechanisms.emit.noise import normal_source
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.text.language import Text

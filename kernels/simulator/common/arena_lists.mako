@@ -44,7 +44,7 @@ ${space}point_g += g_g;
 <%def name="copied(kind, blocks)">\
 % for name in dict.fromkeys(name for block in blocks for name in kind.changed(block)):
 % if name not in kind.unread:
-                    ${kind.in_memory(name)} = ${kind.line(name)};
+                    ${kind.places.state(name)} = ${kind.line(name)};
 % endif
 % endfor
 </%def>\
@@ -54,7 +54,7 @@ ${space}point_g += g_g;
                 if (!opens${"" if kind.outputs else f" && (num_mem || {last})"}) {
                     const int j = ${spec.loop.instance(kind)};
 % for name in names:
-                    ${kind.in_memory(name)} = ${value}_${name};
+                    ${kind.places.state(name)} = ${value}_${name};
 % endfor
                 }
 % endif
@@ -86,7 +86,7 @@ ${kind.call("advance", old, 20)}\
 % endif
 ${seldom(kind, "advance", "s")}\
 % for name in kind.shown:
-                ${kind.in_memory(name)} = s_${name};
+                ${kind.places.state(name)} = s_${name};
 % endfor
 % endif
                 {

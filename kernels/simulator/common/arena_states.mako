@@ -20,7 +20,7 @@
 % if kind.lined:
 ${spec.loop.opening(kind)}\
 % for name in kind.in_lines:
-                MOVE(${kind.line(name)}, ${kind.in_memory(name)});
+                MOVE(${kind.line(name)}, ${kind.places.state(name)});
 % endfor
 ${spec.loop.closing(kind)}\
 % else:

@@ -214,7 +214,7 @@ ${kind.call("before_breakpoint", here, 8)}\
 % if kind.asks("current", "v"):
         const ${V} v_now = some_${suffix}(mem + here_v, node, n);
 % endif
-${kind.call_vectors("current", values, W, 8)}\
+${spec.call_vectors(kind, "current", values, 8)}\
 % if kind.asks("current", "i"):
 % if density:
         const ${V} share = some_${suffix}(mem + area, node, n) * (real)0.01;
@@ -258,7 +258,7 @@ ${kind.call("current", values, 8)}\
 % if kind.asks(block, "v"):
         const ${V} v_now = some_${"of" if kind.rows else "at"}(mem + here_v, node, n);
 % endif
-${kind.call_vectors(block, values, W, 8)}\
+${spec.call_vectors(kind, block, values, 8)}\
     }
 % else:
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {

@@ -24,7 +24,7 @@
     for (int q = active; q >= 0 && q < ${kind.name}__here; q += step_of_active) {   // same lanes as at the end
         const int j = ${kind.name}__list[2 * (${kind.name}__first + q)];
 % for name in kind.states:
-        ${kind.during(name)} = ${kind.in_memory(name)};
+        ${kind.during(name)} = ${kind.places.state(name)};
 % endfor
     }
 % endif

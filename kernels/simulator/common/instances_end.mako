@@ -15,7 +15,7 @@
 ${kind.advance(12)}\
 % endif
 % for name in kind.states:
-            ${kind.in_memory(name)} = s_${name};
+            ${kind.places.state(name)} = s_${name};
 % endfor
 % if spec.samples:
 ${part("simulator/common/instances_rows", 12, kind=kind)}\

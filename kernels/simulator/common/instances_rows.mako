@@ -4,7 +4,7 @@
     const int owner = ints[owner_${kind.number}] + j, first_row = mem_first[owner], end_row = mem_first[owner + 1];
     if (first_row < end_row) {
 % for name in kind.states:
-        ${kind.in_memory(name)} = s_${name};
+        ${kind.places.state(name)} = s_${name};
 % endfor
         for (int r = first_row; r < end_row; r++)
             mem_rows[(long)(record_row + step - 1 - first_step) * num_mem + mem_column[r]] = mem[mem_index[r]];

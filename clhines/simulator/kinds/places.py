@@ -1,0 +1,71 @@
+"""Places of an instance's values in the arenas, as OpenCL expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clhines.simulator.mechanisms.ir.program import Argument
+
+
+@dataclass(frozen=True)
+class ArenaPlaces:
+    """Places of the values of a kind's instance ``j``.
+
+    `singles` are the parameters with one number for all instances, `several` the others. The
+    values of one variable follow one another, see `layouts.KindColumns`.
+    """
+
+    number: int  # of the kind
+    singles: tuple[str, ...]
+    several: tuple[str, ...]
+    states: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+
+    def in_line(self, line: int, lines: int) -> str:
+        """Return the index of instance j in one of `lines` variables."""
+        return f"{line} * count_{self.number} + j"
+
+    def _of(self, role: str, name: str, names: tuple[str, ...]) -> str:
+        return f"mem[{role}s_{self.number} + {self.in_line(names.index(name), len(names))}]"
+
+    def state(self, name: str) -> str:
+        return self._of("state", name, self.states)
+
+    def output(self, name: str) -> str:
+        return self._of("output", name, self.outputs)
+
+    def parameter(self, name: str) -> str:
+        if name in self.singles:
+            return f"mem[parameters_{self.number} + {self.singles.index(name)}]"
+        line = self.in_line(self.several.index(name), len(self.several))
+        return f"mem[parameters_{self.number} + {len(self.singles)} + {line}]"
+
+    def turn(self, name: str, turn: str) -> str:
+        """Return where epochs keep the last instance's state for a step's turn."""
+        return f"mem[turns_{self.number}_{name} + {turn}]"
+
+    def diffusing(self, line: int, lines: int) -> str:
+        """Return the place of a volume or coefficient of a diffusing state."""
+        return f"mem[diffusing_{self.number} + {self.in_line(line, lines)}]"
+
+    def weight(self, a: Argument) -> str:
+        """Return the place of a weight of the event, of another connection or a steered one."""
+        if a.role in ("steered", "steer"):
+            return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
+        begin = "other_at" if a.role == "other_weight" else "weight_at"
+        return f"mem[{begin} + {self.weights.index(a.name)}]"
+
+    def pointer(self, name: str) -> str:
+        """Return the place to which a pointer leads."""
+        return f"ints[pointer_{self.number}_{name} + j]"
+
+    def stream(self, name: str) -> str:
+        """Return the key of a random stream."""
+        words = ", ".join(f"ints[stream_{self.number}_{name} + 4*j + {w}]" for w in range(4))
+        return f"as_uint4((int4)({words}))"
+
+    def drawn(self, name: str) -> tuple[str, str]:
+        """Return the places of the low and the high half of a stream's count of drawn words."""
+        first = f"ints[drawn_{self.number}_{name} + 2*j"
+        return f"{first}]", f"{first} + 1]"
