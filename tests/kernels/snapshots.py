@@ -39,8 +39,8 @@ from clhines.simulator.events import grid_run, plasticity
 from clhines.simulator.events.event_list import TakenSpec
 from clhines.simulator.gpu import plan as epoch_plan
 from clhines.simulator.gpu.artificial import ArtificialSpec
-from clhines.simulator.gpu.epochs import CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_lists, with_sites
+from clhines.simulator.gpu.layout import CellLayout, CellRegions
 from clhines.simulator.gradients.events import EventConnections
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan
 from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
@@ -154,9 +154,9 @@ def network_specs(dtype, limits):
         variables.want([(CURRENT,)] + [()] * (len(network.kinds) - 1))
         layout, place = CellLayout(network), np.arange(network.forest.num_nodes)
         tables = fill_arenas(variables, np.dtype(dtype), place, layout)
-        regions = CellRegions(network, variables.wires, place, False)
+        regions = CellRegions(network, variables.wires)
         regions.add_sites(layout, tables)
-        regions.add(network, tables)
+        regions.add_lists(network, place, False, tables)
         functions = spec_of(variables, tables, real_name(dtype))[0]
         for by_node in (None, True):
             for plan in epoch_plan.plan_epochs(network, dtype, limits, by_node=by_node):
@@ -213,7 +213,8 @@ def arena_epoch_specs(dtype, limits):
         variables = Variables(model, wires_of(model))
         place = np.arange(model.forest.num_nodes)
         tables = fill_arenas(variables, np.dtype(dtype), place)
-        layers = CellRegions(model, variables.wires, place, False).add(model, tables)
+        regions = CellRegions(model, variables.wires)
+        regions.add_lists(model, place, False, tables)
         functions = spec_of(variables, tables, real_name(dtype))[0]
         for together in (False, True) if secondorder == 2 else ():
             yield ArtificialSpec.of(functions, together)
@@ -221,7 +222,7 @@ def arena_epoch_specs(dtype, limits):
             for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)
                 known = plan.lists, variables, model, epoch
-                yield replace(with_lists(spec, functions, *known)[0], layers=layers)
+                yield replace(with_lists(spec, functions, *known)[0], layers=regions.layers)
 
 
 def gradient_specs(dtype):

@@ -622,7 +622,7 @@ class CellBlocks(ArenaKernels):
     def __init__(self, run: ArenaRun, blocks: CellRanges) -> None:
         super().__init__(run)
         self.blocks = blocks
-        self.alone = blocks.count == 1 and delivers_alone(run.model) and run.whole is None
+        self.alone = blocks.count == 1 and delivers_alone(run.model) and run.job.decisions is None
 
     def put_matrix(self) -> None:
         model, network = self.model, self.network
@@ -666,7 +666,7 @@ class CellBlocks(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
-        arenas = fill_arenas(variables, self.dtype, self.place, self.layout, self.run.instant)
+        arenas = fill_arenas(variables, self.dtype, self.place, self.layout, self.run.times.instant)
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)
         add_turns(self.model, arenas["mem"], self._turns)
@@ -688,7 +688,7 @@ class CellBlocks(ArenaKernels):
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        level = tuple(level_ions(self.run.variables, self.network))
+        level = tuple(level_ions(self.run.state.variables, self.network))
         spec = CellBlocksSpec.of(spec, self.network, self.layout, level, self.alone)
         spec = replace(spec, turns=self._turns, rounds=self._rounds)
         self._arguments["at"] = cla.to_device(self.queue, at)
@@ -696,7 +696,7 @@ class CellBlocks(ArenaKernels):
 
     def bind(self) -> None:
         self.run.times.forget()
-        recorded, sources = self.run.recorded_at, self.run.rows.reducers.sources
+        recorded, sources = self.run.rows.arguments, self.run.rows.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
         lists = self._record_lists(at[: int(recorded["num_v"])], sources)
         # events of the next step may change these before a step's states are recorded

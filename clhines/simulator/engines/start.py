@@ -1,25 +1,69 @@
-"""Copies of a model's start on the device."""
+"""The start of a run: values at t = 0 on the host, and copies of them on the device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.simulator.device.reads import copied, copy_onto
+from clhines.simulator.engines.reference import Reference, Wanted
+from clhines.simulator.records.records import Record
+from clhines.simulator.state.chunk import Chunk
 
 _MEMORY_PARTS = 8  # the copies may use 1 / so much of a device's memory
 
 
-class KeptStart:
-    """Copies of changing arrays, as of the start; `arrays` returns the originals."""
+class Start:
+    """The state at t = 0, to which a run can return.
 
-    def __init__(self, queue: cl.CommandQueue, arrays: Callable[[], list[cla.Array]]) -> None:
-        self._queue, self._arrays, self._copies = queue, arrays, list[cla.Array]()
+    `host` has run the INITIAL blocks, for one copy of the model; `early` has the events of the
+    start. On the device, the arrays that `changing` returns are copied, so that `restore` needs no
+    values of the host.
+    """
+
+    host: Reference
+    early: Chunk
+    is_left: bool  # whether the run has advanced since, or has loaded a state
+
+    def __init__(self, queue: cl.CommandQueue, changing: Callable[[], list[cla.Array]]) -> None:
+        self._queue, self._arrays, self._copies = queue, changing, list[cla.Array]()
+        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, by kind and name
+
+    # -- on the host ---------------------------------------------------------------------------
+
+    def begin(self, host: Reference, early: Chunk) -> None:
+        """Start from the values of another `host`."""
+        self.host, self.early, self.is_left = host, early, False
+        self._changed.clear()
+
+    def leave(self) -> None:
+        """Note that a state replaces the start, on the host too."""
+        self.is_left = self.host.has_advanced = True
+
+    @property
+    def wanted(self) -> Wanted:
+        """Recorded outputs that the run computes, by kind."""
+        return tuple(self.host.variables.wanted)
+
+    def take(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
+        """Set a parameter of instances of kind `k`, also for a start that is computed again."""
+        parameters = self.host.variables.parameters[k]
+        parameters[name][instances] = values
+        self._changed[k, name] = parameters[name]
+
+    def want(self, records: Sequence[Record]) -> None:
+        """Compute the start again, with all recorded outputs."""
+        self.host.want(records)
+        for (k, name), values in self._changed.items():
+            self.host.variables.parameters[k][name] = values
+
+    # -- on the device -------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """Copy the arrays if the device has memory for copies."""
+        """Copy the changing arrays if the device has memory for copies."""
         arrays, copies = self._arrays(), self._copies
         sizes = [array.nbytes for array in arrays]
         if [array.nbytes for array in copies] == sizes:
@@ -35,11 +79,15 @@ class KeptStart:
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         for array, copy in pairs:
             copy_onto(array, copy, self._queue)
+        if self._copies:
+            self.is_left = self.host.has_advanced = False
         return bool(self._copies)
 
     def copy_of(self, array: cla.Array) -> cla.Array | None:
+        """Return the copy of an array on the device, None if there is none."""
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         return next((copy for changing, copy in pairs if changing is array), None)
 
     def forget(self) -> None:
+        """Drop the copies, because the arrays are others now."""
         self._copies = []

@@ -20,7 +20,7 @@ class StepTimes:
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
-        self._queue, self._dt, self._clock = queue, dt, Clock(dt)
+        self._queue, self._dt, self._clock, self.instant = queue, dt, Clock(dt), instant
         self.begin = cla.zeros(queue, MOST_STEPS, instant)
         self.state = cla.zeros(queue, 4, np.int32)
         self.forget()

@@ -81,9 +81,9 @@ def _solver_of(
 ) -> Solver:
     """Return a solver for a model's trees: voltages, or diffusing states."""
     forest = trees(run.model)
-    if run.whole is not None:
+    if run.job.decisions is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
-        whole = trees(run.whole.network)
+        whole = trees(run.job.decisions.network)
         method, options = of_whole(whole, method, run.dtype, limits, options)
     return Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
 
@@ -136,14 +136,17 @@ class Diffusing:
     def bind(self) -> list[Enqueue]:
         run, arguments, solver = self._run, self._arguments, self._solver
         where = diffusing_places(
-            run.model, run.kernels.layout, run.arenas["mem"].offset, lambda one: one.rows
+            run.model, run.kernels.layout, run.state.arenas["mem"].offset, lambda one: one.rows
         )
         places = zip(("value", "volume", "diffusion"), where, strict=True)
         for name, at in places:
             packed = np.where(self._gather < 0, -1, at[self._gather])
             arguments[name] = to_device(run.queue, packed, np.int32)
         spec = DiffusionSpec(real_name(run.dtype))
-        built, every = (program.build(run.queue.context, spec), spec), {**arguments, "mem": run.mem}
+        built, every = (
+            (program.build(run.queue.context, spec), spec),
+            {**arguments, "mem": run.state.array("mem")},
+        )
         first, last = (bound(run.queue, built, name, every, len(self._gather))
                        for name in spec.kernels)  # fmt: skip
         d, u, b, x, l = (arguments[name] for name in "dubxl")
@@ -270,7 +273,7 @@ class Steps(ArenaKernels):
         _check_bins(run.model)
         super().__init__(run)
         diffuses = any(one.parent.size for one in run.model.diffusions)
-        on_cpu, request = devices.is_cpu(run.queue.device), run.request
+        on_cpu, request = devices.is_cpu(run.queue.device), run.job.request
         method, layered = request.method, run.model.layers is not None
         self._segments = self._surrounded = None
         if layered and method == "auto" and not request.options:
@@ -374,18 +377,20 @@ class Steps(ArenaKernels):
         v = self._packed(pack, variables.v, variables.remote_v)
         copy_onto(self.v[0], v, self.queue)
         place = self.place if tiler is None or self.model.pointers else None
-        arenas = fill_arenas(variables, self.dtype, place, self.layout, self.run.instant, tiler)
+        arenas = fill_arenas(
+            variables, self.dtype, place, self.layout, self.run.times.instant, tiler
+        )
         if self.in_vectors:
             add_vectors(self.model, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         if self._tiler is not None:
-            begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix["active"]
+            begin, active = self.run.state.arenas["ints"].offset["place_of"], self.matrix["active"]
             self._tiler.find_places(
-                layouts.node_numbers(self.model.once), active, self.run.ints, begin
+                layouts.node_numbers(self.model.once), active, self.run.state.array("ints"), begin
             )
-        self._at = cla.to_device(self.queue, at)
+        self.matrix["at"] = cla.to_device(self.queue, at)
         spec = replace(spec, listed=self._segments is not None)
         self._built = program.build(self.queue.context, spec), spec
 
@@ -396,18 +401,19 @@ class Steps(ArenaKernels):
         shared = {
             "num_places": num(self._num_places), "num_emitters": num(emitters),
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
-            **self.matrix, "at": self._at, **self.run.arguments,
+            **self.matrix, **self.run.arguments,
         }  # fmt: skip
         if self._segments is not None:
             shared |= self._segments.tables(self.queue, self.model.dt)
-            self._ending = to_device(self.queue, self._ending_nodes(), np.int32)
-        self._diffusion = [] if self._diffusing is None else self._diffusing.bind()
-        self._launches = [self._launches_of(shared, *pair) for pair in (self.v, self.v[::-1])]
+            shared["ending"] = to_device(self.queue, self._ending_nodes(), num)
+        diffusion = [] if self._diffusing is None else self._diffusing.bind()
+        voltages = (self.v[0], self.v[1]), (self.v[1], self.v[0])
+        self._launches = [self._launches_of(shared, *pair, diffusion) for pair in voltages]
 
     def _ending_nodes(self) -> np.ndarray:
         """Return the numbers of active nodes with anything to do at the end of a step."""
         model, once = self.model, self.model.once
-        if int(self.run.recorded_at["num_mem"]) or model.played:
+        if int(self.run.rows.arguments["num_mem"]) or model.played:
             return np.arange(self.layout.count)
         blocks = ("advance", "diffuse", "after_solve", "before_step")
         nodes = [once.soma, once.sources.detector_node]
@@ -418,7 +424,7 @@ class Steps(ArenaKernels):
         return shifted(number[number >= 0], layouts.num_active(once), model.copies)
 
     def _launches_of(
-        self, shared: dict[str, Any], old: cla.Array, new: cla.Array
+        self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
     ) -> tuple[list[Enqueue], list[Enqueue]]:
         """Return the launches before and after the solve, from one array of voltages to another."""
         spec, before = self._built[1], list[Enqueue]()
@@ -435,7 +441,7 @@ class Steps(ArenaKernels):
             items = [max(1, min(layouts.num_active(self.model) // LEAST_NODES, most))] * 2
             arguments["num_items"] = np.int32(items[0])
         else:
-            others = int(arguments["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
+            others = int(arguments["num_emitters"]) + int(self.run.rows.arguments["num_v"]) + 1
             items = [
                 self._num_places + n
                 for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
@@ -448,10 +454,11 @@ class Steps(ArenaKernels):
         if spec.diffuses:
             count = items[1] if alone else self._num_places
             after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
-        after += self._diffusion
+        after += diffusion
         if spec.listed:
-            arguments |= {"num_places": np.int32(len(self._ending)), "ending": self._ending}
-            items[1] += len(self._ending) - self._num_places
+            ending = len(arguments["ending"])
+            arguments["num_places"] = np.int32(ending)
+            items[1] += ending - self._num_places
         after.append(bound(self.queue, self._built, "finish_step", arguments, items[1], alone))
         if spec.sums:
             count = layouts.num_sums(self.model)

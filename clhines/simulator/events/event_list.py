@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ import pyopencl.array as cla
 
 from clhines.simulator.device import launches
 from clhines.simulator.device.reads import read_parts
+from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.chunk import Chunk
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import set_zero, within_reach
@@ -29,7 +30,7 @@ class EventList:
     def __init__(
         self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array
     ) -> None:
-        self.capacity, self._queue, self.count = capacity, queue, count
+        self.capacity, self._queue, self.count, self.instant = capacity, queue, count, instant
         self.seen = 0  # events that `new` has returned
         self._usual, self._any = _EVENTS, True  # events per read; whether the last read found any
         self.known_empty = False  # whether the host saw it empty, and no kernel has run since
@@ -135,26 +136,27 @@ class RankEvents:
     """Puts events of other ranks into the rings of their sources on a device.
 
     It takes one copy, one kernel and no wait. The copy has times, float64, then sources and the
-    index of each source's first time, int32.
+    index of each source's first time, int32. `most` is the device's largest work-group.
     """
 
-    def __init__(self, run: Any) -> None:
-        self._run, self._copied = run, list[cl.Event]()
+    def __init__(self, queue: cl.CommandQueue, arenas: Mapping[str, Arena], most: int) -> None:
+        self._queue, self._arenas, self._copied = queue, arenas, list[cl.Event]()
+        self._group = min(_MARKED, most)
         self._make_room(_WORDS)
 
     def _make_room(self, words: int) -> None:
         self._words = np.zeros(words, np.int32)
-        self._buffer = cla.empty(self._run.queue, words // 2, np.float64)
+        self._buffer = cla.empty(self._queue, words // 2, np.float64)
         self._kernel: launches.BoundKernel | None = None
 
     def _bound(self) -> launches.BoundKernel:
-        run, spec = self._run, TakenSpec()
-        places = {**run.arenas["clock"].offset, **run.arenas["ints"].offset}
+        spec, clock, ints = TakenSpec(), self._arenas["clock"], self._arenas["ints"]
+        places = {**clock.offset, **ints.offset}
         arguments: dict[str, Any] = {
-            "time": self._buffer, "num_times": np.int32(0), "clock": run.clock, "ints": run.ints,
-            **{name: np.int32(places[name]) for name in spec.regions},
+            "time": self._buffer, "num_times": np.int32(0), "clock": clock.array,
+            "ints": ints.array, **{name: np.int32(places[name]) for name in spec.regions},
         }  # fmt: skip
-        built = program.build(run.queue.context, spec)
+        built = program.build(self._queue.context, spec)
         return launches.bind(built, spec, "take_events", arguments, ["num_times"])
 
     def take(self, source: np.ndarray, time: np.ndarray) -> None:
@@ -169,10 +171,9 @@ class RankEvents:
         words[:times] = time.astype(np.float64).view(np.int32)
         words[times : times + count], words[times + count : -1] = source[first], first
         words[-1] = len(time)
-        queue, buffer = self._run.queue, self._buffer.base_data
+        queue, buffer = self._queue, self._buffer.base_data
         self._copied.append(cl.enqueue_copy(queue, buffer, words, is_blocking=False))
         if self._kernel is None:
             self._kernel = self._bound()
         self._kernel.change(np.int32(len(time)))
-        group = min(_MARKED, self._run.limits.max_work_group)
-        self._kernel.launch(queue, group * count, group)
+        self._kernel.launch(queue, self._group * count, self._group)

@@ -222,7 +222,10 @@ class DeviceReducer(Reducer):
     ) -> None:
         super().__init__(record, model)
         self._queue, self._dtype = queue, np.dtype(dtype)
-        self._tables: tuple[np.ndarray | None, list[cla.Array], cla.Array | None] | None = None
+        # copied once, for these places of nodes: tables by `View.whole`, and the matrix
+        self._places: np.ndarray | None = None
+        self._tables: dict[bool, list[cla.Array]] = {}
+        self._matrix: cla.Array | None = None
         self._kept: cla.Array | None = None
         self._count: cla.Array | None = None
         self._features: DeviceFeatures | None = None
@@ -242,22 +245,26 @@ class DeviceReducer(Reducer):
         row are read together. Rows that are not whole keep this order, so that sums have the same
         bits.
         """
-        places, index = view.places, view.places if view.whole else None
-        if self._tables is None or self._tables[0] is not places:
-            record, real = self.record, self._dtype
-            order, tables = np.arange(len(record.index)), list[cla.Array]()
-            if self.membrane is not None:
-                if places is not None and record.matrix is not None:
-                    order = np.argsort(places[np.searchsorted(self.membrane.sampled, record.index)])
-                arrays = self.membrane.joints(order, index)
-                tables = [to_device(self._queue, a, real if a.dtype == np.float64 else np.int32)
-                          for a in arrays]  # fmt: skip
-            matrix = None
-            if record.matrix is not None:
-                padding = (0, 0), (0, -len(record.matrix) % self._spec.lanes)
-                matrix = to_device(self._queue, np.pad(record.matrix.T[order], padding), real)
-            self._tables = places, tables, matrix
-        return self._tables[1:]
+        before, places, record = self._places, view.places, self.record
+        if before is not places and (
+            before is None or places is None or not np.array_equal(before, places)
+        ):
+            self._tables, self._matrix = {}, None
+        self._places, order = places, np.arange(len(record.index))
+        if self.membrane is not None and places is not None and record.matrix is not None:
+            order = np.argsort(places[np.searchsorted(self.membrane.sampled, record.index)])
+        if view.whole not in self._tables:
+            index = places if view.whole else None
+            arrays = () if self.membrane is None else self.membrane.joints(order, index)
+            self._tables[view.whole] = [
+                to_device(self._queue, a, self._dtype if a.dtype == np.float64 else np.int32)
+                for a in arrays
+            ]
+        if self._matrix is None and record.matrix is not None:
+            padding = (0, 0), (0, -len(record.matrix) % self._spec.lanes)
+            padded = np.pad(record.matrix.T[order], padding)
+            self._matrix = to_device(self._queue, padded, self._dtype)
+        return self._tables[view.whole], self._matrix
 
     def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
         """Enqueue a kernel with a work-item per column and `rows` rows; int becomes int32."""
@@ -265,10 +272,13 @@ class DeviceReducer(Reducer):
         width = width or self.width if name != "membrane" else len(self.record.index)
         launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
 
-    def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
+    def now(
+        self, samples: Sequence[np.ndarray], step: int, places: np.ndarray | None = None
+    ) -> np.ndarray:
+        """See `Reducer`; `places` as in the chunk's `View`."""
         values = samples[0].astype(self._dtype)
         if self.width and (self.membrane is not None or self.record.matrix is not None):
-            view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))
+            view = View(cla.to_device(self._queue, np.ascontiguousarray(values)), places=places)
             view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
             values = view.array.get(self._queue)
         if self.record.windows is not None and self.width:

@@ -5,21 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import gcd
+from typing import TypeAlias
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.simulator.device.reads import part_of
+from clhines.simulator.device.reads import Reads, part_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import VOLTAGE, Record
 from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
+from clhines.solver.device.arrays import to_device
+
+# By source: the array (``v`` or ``mem``), and the indices of the values in it
+Locations: TypeAlias = "list[tuple[str, np.ndarray]]"
 
 
 class RecordedRows:
-    """Memory for the rows of a run's records; kept while records are the same and rows fit."""
+    """Memory for the rows of a run's records; kept while records are the same and rows fit.
 
-    def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+    `whole_width` is the length of a row with all voltages; 0 if the kernels cannot write such rows.
+    `arguments` are the kernels' arguments for the rows.
+    """
+
+    def __init__(
+        self, model: Model, queue: cl.CommandQueue, dtype: np.dtype, reads: Reads, whole_width: int
+    ) -> None:
+        self._queue, self._dtype, self._reads = queue, dtype, reads
+        self._whole_width = whole_width
+        self.arguments: dict[str, np.integer | cla.Array] = {}
+        self.take_model(model)
+
+    def take_model(self, model: Model) -> None:
+        """Begin again, with the parameters of a model."""
+        queue, dtype = self._queue, self._dtype
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
         self.first_step = 0  # of the chunk
         self.forget_room()
@@ -38,7 +57,7 @@ class RecordedRows:
     ) -> None:
         """Begin a chunk of `rows` rows.
 
-        `room_for` allocates rows for records: it returns a `View` of the rows of each.
+        `room_for` allocates rows for sources of records: it returns the views of `allocate`.
         """
         room, begun = self._begun
         same = rows <= room and len(records) == len(begun)
@@ -51,14 +70,64 @@ class RecordedRows:
             self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
             self._rows = rows
 
+    def allocate(
+        self, rows: int, locations: Locations, owner: np.ndarray, num_owners: int
+    ) -> list[View]:
+        """Set `arguments` for rows with the values of all sources, and return each source's view.
+
+        The work-items of `owner`, (m,), write the values in ``mem``. If most voltages are recorded,
+        for membrane currents alone, the rows have all voltages, in the order of places.
+        """
+        index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
+        columns = []
+        for source, at in locations:
+            columns.append(sum(len(a) for a in index[source]))
+            index[source].append(at)
+        v_index = np.concatenate(index["v"])
+        mem_index = np.concatenate([np.zeros(0, np.int64), *index["mem"]])
+        whole = 0 < self._whole_width <= 2 * len(v_index) and self._only_membranes
+        width = {"v": self._whole_width if whole else len(v_index), "mem": len(mem_index)}
+        room = {
+            name: self._reads.zeros(f"{name}_rows", (max(rows, 1), max(each, 1)), self._dtype)
+            for name, each in width.items()
+        }
+        order = np.argsort(owner, kind="stable")
+        tables = {
+            "v_index": v_index[: 0 if whole else None],
+            "mem_first": np.searchsorted(owner[order], np.arange(num_owners)),
+            "mem_column": order,
+            "mem_index": mem_index[order],
+        }
+        self.arguments = {
+            "whole": np.int32(whole),
+            "record_every": np.int32(self._every),
+            "num_v": np.int32(width["v"]),
+            "num_mem": np.int32(len(mem_index)),
+            "v_rows": room["v"],
+            "mem_rows": room["mem"],
+            **{name: to_device(self._queue, a, np.int32) for name, a in tables.items()},
+        }
+        views = []
+        for column, (source, _), places in zip(
+            columns, locations, self._places(locations), strict=True
+        ):
+            is_whole = whole and source == "v"
+            views.append(View(room[source], 0 if is_whole else column, places, is_whole))
+        return views
+
+    def _places(self, locations: Locations) -> list[np.ndarray | None]:
+        """Return `View.places` of each source."""
+        known = self._whole_width > 0
+        return [at if known and source == "v" else None for source, at in locations]
+
     @property
-    def every(self) -> int:
+    def _every(self) -> int:
         """Interval in steps of the rows that records need; engines need not write other rows."""
         each = [reducer.record for reducer in self.reducers.each]
         return gcd(*(1 if r.reduce else r.every for r in each)) or 1
 
     @property
-    def only_membranes(self) -> bool:
+    def _only_membranes(self) -> bool:
         """Whether voltages are recorded for membrane currents alone."""
         each = self.reducers.each
         return all(r.membrane is not None for r in each if r.sources[0].kind == VOLTAGE)
@@ -67,6 +136,17 @@ class RecordedRows:
     def arrays(self) -> list[cla.Array]:
         """The arrays that `kept` will read."""
         return [view.array for view in self._views]
+
+    def now(
+        self, samples: Sequence[np.ndarray], step: int, locations: Locations
+    ) -> list[np.ndarray]:
+        """Return each record's values at the begin of a step, (1, width), from its samples."""
+        places = iter(self._places(locations))
+        values = []
+        for reducer, part in self.reducers.with_samples(samples):
+            first, *_ = [next(places) for _ in part]
+            values.append(reducer.now(part, step, first))
+        return values
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
         """Reduce the rows of each record; `values_of` reads an array, each one once."""

@@ -168,7 +168,7 @@ class DeviceChanges:
         check_range(f"{kind.mechanism.name}: {name}", value.numbers, dtype)
         if self._spread is None:
             self._spread = Spread(self.queue, dtype, self.model)
-        storages = self.run.storage(k, name)
+        storages = self.run.state.storages(k, name)
         alone = len(instances) == kind.count
         possible = all(self._spread.takes(s, value.by) and (alone or s.places) for s in storages)
         if not storages or not possible:
@@ -176,19 +176,22 @@ class DeviceChanges:
         for storage in storages:
             self._spread.put(storage, group, value)
         self._since_start[group, name] = value
-        self.run.take_values(k, name, instances, self._spread.of_each(group, value))
+        numbers = self._spread.of_each(group, value)
+        self.run.start.take(k, name, instances, numbers)
+        self.run.kernels.take(k, name, numbers)
         return True
 
     def keep_start(self) -> None:
         """Keep the present state, with its parameters, as the start."""
         self._since_start.clear()
-        self.run.keep_start()
+        if self.run.state.waiting is None:
+            self.run.start.keep()
 
     def reset(self) -> bool:
         """Return to the kept start, with the present parameters."""
         for (group, name), value in self._since_start.items():
             assert self._spread is not None
-            for storage in self.run.storage(self.model.instances[group][0], name):
+            for storage in self.run.state.storages(self.model.instances[group][0], name):
                 start = self.run.start.copy_of(storage.array)
                 if start is not None:
                     self._spread.put(replace(storage, array=start), group, value)

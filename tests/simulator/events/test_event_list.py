@@ -62,16 +62,16 @@ def test_events_of_other_ranks_take_one_copy(double_queue, monkeypatch):
         "fan": [1, 0, 2], "first_fan": [0, 1, 3, 3], "stale": [0, 0, 0],
     }  # fmt: skip
     ends = np.cumsum([len(values) for values in regions.values()])
-    ints = SimpleNamespace(offset=dict(zip(regions, [0, *ends.tolist()], strict=False)))
-    run = SimpleNamespace(
-        queue=double_queue,
-        limits=limits(double_queue.device),
-        clock=to_device(double_queue, rings, np.float64),
-        ints=to_device(double_queue, np.concatenate([*regions.values()]), np.int32),
-        arenas={"clock": SimpleNamespace(offset={"ring": 0}), "ints": ints},
-    )
+    clock = to_device(double_queue, rings, np.float64)
+    ints = to_device(double_queue, np.concatenate([*regions.values()]), np.int32)
+    offset = dict(zip(regions, [0, *ends.tolist()], strict=False))
+    arenas = {
+        "clock": SimpleNamespace(offset={"ring": 0}, array=clock),
+        "ints": SimpleNamespace(offset=offset, array=ints),
+    }
     monkeypatch.setattr(event_list, "_WORDS", 16)
-    taking, stale = RankEvents(run), np.zeros(3)
+    most, stale = limits(double_queue.device).max_work_group, np.zeros(3)
+    taking = RankEvents(double_queue, arenas, most)
     blocking = counted(monkeypatch, False)
     for some, room in (([1], 16), ([0, 0, 1], 16), ([0, 0, 0, 1, 1, 1, 1, 2, 2], 32)):
         source, time = np.array(some), rng.uniform(0, 9, len(some))
@@ -83,8 +83,8 @@ def test_events_of_other_ranks_take_one_copy(double_queue, monkeypatch):
             rings[regions["ring_first"][s] + counts[s] % sizes[s]] = t
             counts[s] += 1
             stale[fans[s]] = 1
-        found = dict(zip(regions, np.split(run.ints.get(double_queue), ends[:-1]), strict=True))
-        np.testing.assert_array_equal(run.clock.get(double_queue), rings)
+        found = dict(zip(regions, np.split(ints.get(double_queue), ends[:-1]), strict=True))
+        np.testing.assert_array_equal(clock.get(double_queue), rings)
         for name, values in (("event_count", counts), ("event_live", counts), ("stale", stale)):
             np.testing.assert_array_equal(found[name], values)
 

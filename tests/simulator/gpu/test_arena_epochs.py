@@ -13,8 +13,9 @@ import pytest
 from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, with_relays
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
-from clhines.simulator.gpu import epochs, plan
+from clhines.simulator.gpu import plan
 from clhines.simulator.gpu.artificial import epoch_of
+from clhines.simulator.gpu.launch import PlanLaunch
 from clhines.simulator.network.groups import inside
 from clhines.solver.device import devices, program
 
@@ -334,11 +335,11 @@ def test_what_epochs_do_not_take(fast_queue):
 def failing(monkeypatch, error):
     """Let no kernel of epochs be built or launched: `error` is raised in place of the first."""
 
-    def fail(self, launch):
+    def fail(self, queue, arguments):
         raise error
 
     monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` takes epochs
-    monkeypatch.setattr(epochs.CellEpochs, "_kernel", fail)
+    monkeypatch.setattr(PlanLaunch, "bind", fail)
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_the_same_bits_in_parts_and_after_a_restore(double_queue, build, tmp_pat
 @pytest.mark.core
 def test_a_voltage_that_is_not_finite_is_told(double_queue):
     sim = block_simulation(simple_network, double_queue)
-    mem = sim.runner.arenas["mem"]
+    mem = sim.runner.state.arenas["mem"]
     states = mem.get("states_0")
     states.flat[2] = np.nan
     mem.set("states_0", states)

@@ -10,8 +10,8 @@ from networks import DT, block_simulation, blocks, crowded_network, simple_netwo
 from clhines import InputError, Network, Simulation
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
-from clhines.simulator.gpu.epochs import CellLayout, CellRegions
 from clhines.simulator.gpu.functions import with_sites
+from clhines.simulator.gpu.layout import CellLayout, CellRegions
 from clhines.simulator.gpu.plan import plan_epochs
 from clhines.simulator.kinds.arenas import fill_arenas
 from clhines.simulator.kinds.blocks import spec_of
@@ -32,7 +32,7 @@ def filled(plan):
     variables, layout = Variables(model, wires_of(model)), CellLayout(model)
     place = np.arange(model.forest.num_nodes)
     arenas = fill_arenas(variables, np.dtype(np.float64), place, layout)
-    CellRegions(model, variables.wires, place, False).add_sites(layout, arenas)
+    CellRegions(model, variables.wires).add_sites(layout, arenas)
     return with_sites(plan.spec, spec_of(variables, arenas, "double")[0], model)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Simulation
+from clhines.simulator.records.membrane import Membrane
 
 DT, ENGINES, EVERY = 0.025, ("reference", "steps", "epochs"), 4  # steps
 
@@ -72,11 +73,30 @@ def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
         runs = [sim.run(duration) for duration in (11 * DT, 30 * DT, DT, 40 * DT)]
         if engine == "epochs-gpu":
             kernels = sim.runner.kernels
-            assert int(sim.runner.recorded_at["whole"]) == (not voltages) and kernels.whole_rows
+            assert int(sim.runner.rows.arguments["whole"]) == (not voltages) and kernels.whole_rows
         found.append([np.concatenate([run[k] for run in runs]) for k in (seen, v)])
     for expected, ours in zip(*found, strict=True):
         assert np.abs(expected).max() > 0
         np.testing.assert_allclose(ours, expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("electrodes", [False, True])
+def test_a_reset_copies_no_tables_again(fast_queue, needs, monkeypatch, electrodes):
+    """Neither for the value before the first step, nor for the rows after it."""
+    needs(fast_queue, "float64")
+    net, _ = networks.simple_network()
+    net.insert("hh", np.setdiff1d(net.nodes(), net.soma))
+    matrix = np.random.default_rng(4).normal(size=(3, len(net.nodes()))) if electrodes else None
+    joints, copied = Membrane.joints, []
+    monkeypatch.setattr(Membrane, "joints", lambda self, *of: copied.append(1) or joints(self, *of))
+    sim = Simulation(net, DT, queue=fast_queue, engine="epochs-gpu")
+    seen = sim.record("i_membrane", "all", matrix=matrix)
+    first = sim.run(4 * DT)[seen]
+    assert len(copied) == 2  # for rows of samples, and for rows of all voltages
+    for _ in range(2):
+        sim.reset()
+        np.testing.assert_array_equal(sim.run(4 * DT)[seen], first)
+    assert len(copied) == 2
 
 
 def test_i_membrane_of_second_order_is_rejected():

@@ -1,0 +1,140 @@
+"""`DeviceState`: the variables of a run on its device, in three arenas.
+
+An arena is one array on the device with regions by name, so that a kernel needs few arguments:
+
+    mem     reals    area | base_d | ion_cai | parameters_0 | states_0 | ... | weight
+    clock   times    ring | delay | next_due | ...
+    ints    int32    place_of | cell | first_0 | active_0 | cursor | ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.simulator.engines.reference import Clock
+from clhines.simulator.events.event_list import RankEvents
+from clhines.simulator.kinds.arenas import read_back
+from clhines.simulator.kinds.layouts import Layout, at_parameter, has_constants
+from clhines.simulator.kinds.locations import locations
+from clhines.simulator.kinds.played import entries_come
+from clhines.simulator.records.records import Record
+from clhines.simulator.state.arena import Arena
+from clhines.simulator.state.changes import Storage
+from clhines.simulator.state.variables import Variables, whole
+
+
+class DeviceState:
+    """The variables of a run on its device.
+
+    `arenas` are ``mem``, ``clock`` and ``ints``, in the order of `layout`. `failed`, (num_cells,)
+    int32, is `Variables.failed`. `waiting` variables come to the device when a step needs them.
+    `shape` is the key of the arenas for which the kernels were compiled. `all_storages` is
+    `ArenaKernels.storage`.
+    """
+
+    variables: Variables
+    layout: Layout
+    error: cla.Array  # part of ``ints``: the first error in the delivery of events, or 0
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        failed: cla.Array,
+        all_storages: Callable[[int, str, list[Storage]], list[Storage]],
+    ) -> None:
+        self.queue, self.failed, self._all_storages = queue, failed, all_storages
+        self.arenas: dict[str, Arena] = {}
+        self.waiting: Variables | None = None
+        self.shape: tuple[object, ...] | None = None
+        self.next_step = -1  # step for which the cursors of played values are set; -1: none
+        self._storages = dict[tuple[int, str], list[Storage]]()
+        self._rank_events: RankEvents | None = None
+
+    def array(self, name: str) -> cla.Array:
+        """Return an arena's array on the device."""
+        return self.arenas[name].array
+
+    # -- values --------------------------------------------------------------------------------
+
+    def put(
+        self, variables: Variables, arenas: dict[str, Arena], layout: Layout, same: bool
+    ) -> None:
+        """Copy variables to the device; with the `same` regions as before, to the same arrays."""
+        before = self.arenas if same else {}
+        self.variables, self.arenas, self.layout = variables, arenas, layout
+        for name, arena in arenas.items():
+            arena.put(self.queue, before[name].array if same else None)
+        self.error = arenas["ints"].view("error")
+        self._storages.clear()
+        if not same:
+            self._rank_events = None
+        copies = variables.model.copies if variables.once is not variables.model else 1
+        failed = np.tile(variables.failed, copies).astype(np.int32)
+        self.failed.set(failed, self.queue)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Wait; return the arrays of `Variables.save` with the present values in the arenas."""
+        self.variables = whole(self.variables)
+        return read_back(self.variables, self.arenas, self.layout)
+
+    def places_of(
+        self, records: Sequence[Record], place: Callable[[], np.ndarray]
+    ) -> list[tuple[str, np.ndarray]]:
+        """Return the array (``v`` or ``mem``) and the indices in it of each record's values.
+
+        `place` returns the place of each node among the voltages.
+        """
+        return locations(records, self.variables, self.arenas, place, self.layout)
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def storages(self, k: int, name: str) -> list[Storage]:
+        """Return all storages of a parameter of kind `k`; empty if it cannot change in place."""
+        if self.waiting is not None:
+            return []
+        if (k, name) not in self._storages:
+            in_arenas = self._in_arenas(k, name)
+            self._storages[k, name] = self._all_storages(k, name, in_arenas) if in_arenas else []
+        return self._storages[k, name]
+
+    def _in_arenas(self, k: int, name: str) -> list[Storage]:
+        kind, singles = self.variables.model.kinds[k], self.variables.singles[k]
+        mechanism, names = kind.mechanism, [n for n, single in singles if single]
+        if name in mechanism.program.begins or name in mechanism.compiled.table_uses:
+            return []
+        mem, every = self.arenas["mem"], np.arange(kind.count)
+        first = mem.offset[f"parameters_{k}"]
+
+        def places() -> tuple[np.ndarray, np.ndarray]:
+            return at_parameter(self.variables, self.layout, k, name, every), every
+
+        if name in names:
+            return [Storage(mem.array, first + names.index(name))]
+        return [Storage(mem.array, first, (k, name, *names), places)]
+
+    # -- events --------------------------------------------------------------------------------
+
+    def play_from(self, step: int, dt: float) -> None:
+        """Set how many entries of each played value precede a step, if events read one."""
+        ints = self.arenas["ints"]
+        if "played_next" not in ints.offset:
+            return
+        until = Clock(dt).middle(step - 1) if step else -np.inf
+        came = entries_come(self.variables.model, self.layout, until)
+        ints.view("played_next").set(came, self.queue)
+
+    def take_events(self, source: np.ndarray, time: np.ndarray, work_group: int) -> None:
+        """Enqueue events of other ranks, by source and time, ms."""
+        if self._rank_events is None:
+            self._rank_events = RankEvents(self.queue, self.arenas, work_group)
+        self._rank_events.take(source, time)
+
+
+def shape_of(variables: Variables, arenas: dict[str, Arena]) -> tuple[object, ...]:
+    """Return a key: kernels that were compiled for equal keys can use the same arrays."""
+    regions = {name: arena.offset for name, arena in arenas.items()}
+    return regions, variables.singles, variables.wanted, has_constants(variables.once)

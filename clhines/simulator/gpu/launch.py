@@ -1,0 +1,175 @@
+"""Launches of epochs on GPUs: a kernel for the cells of each plan, and `publish`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.simulator.device import launches
+from clhines.simulator.gpu.lists import NodeLists
+from clhines.simulator.gpu.plan import EpochPlan
+from clhines.simulator.gpu.spec import EpochSpec
+from clhines.simulator.state.changes import Storage
+from clhines.solver.device import program
+
+_TURN = threading.Lock()
+_LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch with meeting groups
+
+
+@dataclass(eq=False)
+class PlanLaunch:
+    """Cells of a plan, their tables on the device, and the kernel that advances them.
+
+    `given` has the kernel's arguments that belong to the plan.
+    """
+
+    plan: EpochPlan
+    given: dict[str, Any]
+    spec: EpochSpec
+    kernel: launches.BoundKernel | None = None
+
+    @property
+    def lists(self) -> NodeLists | None:
+        return self.plan.lists
+
+    # -- parameters ------------------------------------------------------------------------------
+
+    def given_to(self, k: int, name: str) -> str:
+        """Return a parameter's expression in the lists; empty if they read it from the arenas."""
+        if self.lists is None:
+            return ""
+        arguments = self.spec.lists[k].given
+        expressions = [
+            x for role, argument, x in arguments if (role, argument) == ("parameter", name)
+        ]
+        return expressions[0] if expressions else ""
+
+    def storage(self, k: int, name: str) -> Storage:
+        assert self.lists is not None
+        offset, places = self.lists.numbers.places_of(k, name)
+        return Storage(self.given["node_values"], offset, (k, id(self)), lambda: places)
+
+    # -- launches --------------------------------------------------------------------------------
+
+    def bind(self, queue: cl.CommandQueue, arguments: dict[str, Any]) -> launches.BoundKernel:
+        """Build the kernel for the recorded variables, and return it with all arguments."""
+        spec, arguments = self.spec, {**arguments, **self.given}
+        spec = replace(spec, whole=bool(arguments["whole"]))
+        if spec.in_steps:
+            spec = replace(spec, samples=bool(arguments["num_mem"]))
+        built = program.build(queue.context, spec)
+        of_lists = ("numbers", "looks") * spec.by_node + ("pending",) * spec.ends_later
+        changes = "first_step", "num_steps", "first_time", "record_row", *of_lists
+        self.kernel = launches.bind(built, spec, "advance", arguments, changes)
+        return self.kernel
+
+    def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
+        """Set a launch's arguments; `steps` are the first four, `begins`: it begins an epoch."""
+        of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
+        ends = (int(not begins),) if self.spec.ends_later else ()
+        kernel.change(*steps, *of_lists, *ends)
+
+    def launch(self, queue: cl.CommandQueue, waits: list[cl.Event] | None = None) -> cl.Event:
+        assert self.kernel is not None
+        group = self.plan.spec.work_group
+        items = self.plan.groups * group
+        if self.spec.meets:
+            return _launch_in_turn(self.kernel, queue, items, group)
+        return self.kernel.launch(queue, items, group, waits)
+
+
+class CellLaunches:
+    """The launches of all plans; `leading` ones precede the others, which run side by side.
+
+    `regions` is a struct with the offsets of the arenas' regions.
+    """
+
+    regions: Any
+
+    def __init__(self, queue: cl.CommandQueue, each: list[PlanLaunch], leading: int) -> None:
+        self.queue, self.each = queue, each
+        self.leading, self._following = each[:leading], each[leading:]
+        self._publisher: launches.BoundKernel | None = None
+
+    @property
+    def at_sites(self) -> list[PlanLaunch]:
+        """Plans that advance instance by instance."""
+        return [launch for launch in self.each if launch.lists is None]
+
+    @property
+    def with_lists(self) -> list[tuple[PlanLaunch, NodeLists]]:
+        """Plans with lists of nodes, and the lists."""
+        return [(launch, launch.lists) for launch in self.each if launch.lists is not None]
+
+    @cached_property
+    def _beside(self) -> launches.SideBySide | None:
+        if any(launch.spec.meets for launch in self.each):
+            return None  # work-groups that wait for each other need the device alone
+        return launches.SideBySide(self.queue, len(self._following))
+
+    def set_regions(self, names: Sequence[str], at: np.ndarray) -> None:
+        regions = np.zeros((), [(name, np.int32) for name in names])
+        for name, value in zip(names, at.tolist(), strict=True):
+            regions[name] = value
+        self.regions = regions[()]
+
+    def bind(self, arguments: dict[str, Any], num_sources: int) -> None:
+        """Set the arguments; kernels are built for their first launch.
+
+        `num_sources`: sources of events at exact times, 0 if no target is to see them.
+        """
+        self._arguments = {**arguments, "regions": self.regions}
+        self._num_sources, self._publisher = num_sources, None
+        for launch in self.each:
+            launch.kernel = None
+
+    def advance(self, first: int, count: int, begin: int, row: int, begins: bool) -> None:
+        """Enqueue steps; the first time on the device is of step `begin`.
+
+        `begins`: the steps begin an epoch.
+        """
+        for launch in self.each:
+            kernel = launch.kernel or launch.bind(self.queue, self._arguments)
+            launch.change(kernel, first, count, begin, row, begins=begins)
+        for launch in self.leading:
+            launch.launch(self.queue)
+        if count > 1 and self._following and self._beside is not None:
+            self._beside.launch([launch.launch for launch in self._following])
+            return
+        for launch in self._following:
+            launch.launch(self.queue)
+
+    def publish(self) -> None:
+        """Let all targets see the events that were sent so far."""
+        if not self._num_sources:
+            return
+        if self._publisher is None:
+            spec = self.each[0].spec
+            built = program.build(self.queue.context, spec)
+            arguments = {**self._arguments, "num_sources": np.int32(self._num_sources)}
+            self._publisher = launches.bind(built, spec, "publish", arguments)
+        self._publisher.launch_columns(self.queue, self._num_sources, 1)
+
+
+def _launch_in_turn(
+    kernel: launches.BoundKernel, queue: cl.CommandQueue, items: int, group: int
+) -> cl.Event:
+    """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
+
+    So it starts after the last such kernel has ended, maybe on another queue.
+    """
+    with _TURN:
+        before, event = _LAST.get(queue.device, (queue, None))
+        elsewhere = before != queue and before.context == queue.context
+        if elsewhere:
+            before.flush()
+        waits = elsewhere and event and event.command_execution_status > 0  # it has not ended
+        done = kernel.launch(queue, items, group, [event] if waits else None)
+        _LAST[queue.device] = queue, done
+    return done

@@ -1,0 +1,132 @@
+"""Order of nodes and instances for epochs on GPUs: their places, and regions of the arenas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clhines.core.arrays import offsets, starts, stretch_of
+from clhines.simulator.gpu.functions import BY_LAYERS, takes_apart
+from clhines.simulator.gpu.plan import EpochPlan
+from clhines.simulator.kinds import layouts
+from clhines.simulator.kinds.diffusing import add_diffusing_rows
+from clhines.simulator.model.model import Model
+from clhines.simulator.state.arena import Arena
+from clhines.simulator.state.sources import Wires
+
+
+class NodePlaces:
+    """Places of a model's nodes in the arrays on the device, plan after plan.
+
+    `of_node`, (n,), has each node's place, `node`, (count,), the node at each place, or -1.
+    `within`, (n,), has each node's place in its cell, and `first` the first place of each plan.
+    """
+
+    def __init__(self, model: Model, plans: Sequence[EpochPlan]) -> None:
+        size = np.array([len(plan.table.gather) for plan in plans], np.int64)
+        self.first, self.count = starts(size), int(size.sum())
+        self.of_node, self.within = np.zeros((2, model.forest.num_nodes), np.int64)
+        for plan, base in zip(plans, self.first.tolist(), strict=True):
+            gather, units = plan.table.gather, plan.table.units
+            real = np.flatnonzero(gather >= 0)
+            begin = np.repeat(units[:, 0], units[:, 1])
+            self.of_node[gather[real]] = base + real
+            self.within[gather[real]] = real - begin[real]
+        self.node = np.full(self.count, -1)
+        self.node[self.of_node] = np.arange(model.forest.num_nodes)
+
+    def packed(self, values: np.ndarray, padding: float = 0.0) -> np.ndarray:
+        """Return nodes' values by place, at least one, and `padding` at places without a node."""
+        by_place = np.full(max(self.count, 1), padding, np.float64)
+        by_place[self.of_node] = values
+        return by_place
+
+
+class CellLayout(layouts.Layout):
+    """Active nodes ascend; instances `at_sites`, (n,) bool by node, write their own rows."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.at_sites = np.zeros(model.forest.num_nodes, bool)
+        self.first_owner = super().num_owners + starts(
+            np.array([kind.count for kind in model.kinds], np.int64)
+        )
+
+    @property
+    def num_owners(self) -> int:
+        if not self.at_sites.any():
+            return super().num_owners
+        return super().num_owners + sum(kind.count for kind in self._model.kinds) + 1  # an end
+
+    def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
+        owner = super().owner(k, instance)
+        if not self.at_sites.any():
+            return owner
+        at_site = self.at_sites[self._model.kinds[k].node[instance]]
+        return np.where(at_site, self.first_owner[k] + instance, owner)
+
+
+class CellRegions:
+    """Regions that only epochs have in the arenas, and numbers that kernels need of them.
+
+    `layers`: layers of targets in each cell. `rounds`: elimination rounds of diffusing states.
+    """
+
+    def __init__(self, model: Model, wires: Wires) -> None:
+        self.model, self.wires = model, wires
+        self.layers = self.rounds = 0
+
+    def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
+        """Add factors and row owners of instances that lanes advance one by one."""
+        for k, kind in enumerate(self.model.kinds):
+            arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
+            arenas["mem"].add(f"factor_{k}", kind.factor)
+
+    def add_lists(
+        self, network: Model, within: np.ndarray, spreads: bool, arenas: dict[str, Arena]
+    ) -> None:
+        """Add regions of lists; `network` is all ranks' model.
+
+        `within` is the place of each node in its cell. If work-groups share a cell (`spreads`),
+        slots of currents exist for two steps.
+        """
+        ints, model = arenas["ints"], self.model
+        arenas["clock"].add("node_due", np.zeros(layouts.num_active(model)))
+        for k in takes_apart(network):
+            kind = model.kinds[k]
+            ints.add(f"place_in_cell_{k}", within[kind.node])
+            ints.room(f"waits_{k}", (kind.count,))
+            for name in (f"slot_i_{k}", f"slot_g_{k}"):
+                arenas["mem"].room(name, (2 if spreads else 1, kind.count))
+        if model.written:
+            cell = layouts.cells_of_sums(model)
+            ints.add("cell_sums", np.argsort(cell, kind="stable"))
+            counts = np.bincount(cell, minlength=model.forest.num_cells)
+            ints.add("cell_sum", offsets(counts))
+        if model.needs & BY_LAYERS:
+            first, targets = self._layers()
+            ints.add("first_of_cells_layer", first)
+            ints.add("layer_targets", targets)
+            self.layers = (len(first) - 1) // model.forest.num_cells
+
+    def add_diffusion(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
+        """Add rows of diffusing states."""
+        order, mem, ints = np.arange(self.model.forest.num_cells), arenas["mem"], arenas["ints"]
+        self.rounds = add_diffusing_rows(self.model, layout, mem, ints, order).rounds
+
+    def _layers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the begins of each cell's layers among targets, and the targets at nodes."""
+        model, wires = self.model, self.wires
+        cell, layer = np.full((2, wires.num_targets), -1)
+        for k, first in wires.first_target.items():
+            if not layouts.is_artificial(model.kinds[k]):
+                here = slice(first, first + model.kinds[k].count)
+                cell[here] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
+        for k, targets in enumerate(wires.layers):
+            layer[targets] = k
+        with_cell = np.flatnonzero(cell >= 0)
+        used, layer = np.unique(layer[with_cell], return_inverse=True)
+        number = cell[with_cell] * len(used) + layer
+        counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
+        return offsets(counts), with_cell[np.argsort(number, kind="stable")]
