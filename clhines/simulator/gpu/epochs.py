@@ -41,7 +41,7 @@ from clhines.simulator.gpu.layout import CellLayout, CellRegions, NodePlaces
 from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulator.gpu.series import SeriesNumbers
-from clhines.simulator.gpu.tables import NodeValues, put_tables
+from clhines.simulator.gpu.tables import PlacedValues, put_tables
 from clhines.simulator.gpu.words import WARP
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_turns, detector_order, fill_arenas
@@ -148,7 +148,7 @@ class CellEpochs(ArenaKernels):
         self._others = _Others(model, plans, self._limits, self.epoch)
         self.place = self._places.of_node
         self.v = [cla.zeros(self.queue, max(self._places.count, 1), self.dtype)]
-        self._nodes = NodeValues(model, self._cells, self._places, self.dtype)
+        self._nodes = PlacedValues(model, self._cells, self._places, self.dtype)
 
     def _plans(self, leading: np.ndarray | None) -> list[EpochPlan]:
         """Plan all cells; the plan of `leading` cells comes first."""

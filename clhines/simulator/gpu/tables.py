@@ -77,7 +77,7 @@ def _of_lists(
     return ints, reals
 
 
-class NodeValues:
+class PlacedValues:
     """Values of nodes on the device, by place, in `arrays`; most are for plans at sites only."""
 
     def __init__(
