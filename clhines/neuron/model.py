@@ -217,13 +217,13 @@ class NeuronModel:
     def streams(self, name: str, variable: str) -> Streams:
         index, instances = self._random_index, self.every[name]
         if variable == GENERATOR:
-            return Generator(self.memory, self.h, name, len(instances.things))
+            return Generator(self.memory, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
             return RandomVariable(self.memory, name, instances.things, variable, index)
         try:
             lack = f"{variable}_{GIVEN}" in self.mechanisms[name].defaults
             pointers = self.pointers(name)
-            return PointerStreams(self.memory, self.h, name, variable, pointers, index, lack)
+            return PointerStreams(self.memory, name, variable, pointers, index, lack)
         except OSError as error:
             raise rejection(
                 name, "neuron.pointer-unreadable", variable=variable, error=error
@@ -264,13 +264,12 @@ class NeuronModel:
 
     def refresh(self, values: bool) -> None:
         """Read Vectors again, and with `values` everything else that a run changes."""
-        h, memory = self.h, self.memory
         self.plays.refresh()
         if values or self.trains.names:
             self.wires.refresh()
             self.pending = read_pending(self.queue, self.wires)
         if self.trains.names:
-            self.trains = read_trains(h, memory, self.contents, self.pending, {})
+            self.trains = read_trains(self.memory, self.contents, self.pending, {})
         if values:
             self._refresh_values()
         rejected = [*self.pending.rejected, *self.plays.rejected, *self.trains.rejected]

@@ -120,7 +120,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks) -> NeuronM
         queue, sources = EventQueue(memory), EventSources(h, memory)
         memory.settle()
         fields = find_fields(memory)
-        tree, data = read_tree(h, memory, fields)
+        tree, data = read_tree(memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
         if contents.outside is not None and are_own(contents.outside):
             tree = with_layers(tree, contents.outside, memory)
@@ -131,15 +131,15 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks) -> NeuronM
         if int(h.CVode().queue_mode()) & 1:
             bins = Bins(memory, queue, float(h.t), float(h.dt))
         places = MemoryPlaces(memory, fields, tree, contents)
-        wires, unwired = read_wires(h, (memory, sources), places, contents)
-        draws = Draws(h, memory, places)
+        wires, unwired = read_wires((memory, sources), places, contents)
+        draws = Draws(memory, places)
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
         ) from None
     pending = read_pending(queue, wires)
-    plays = PlayReader(h, memory, places, every)
-    trains = read_trains(h, memory, contents, pending, vectors)
+    plays = PlayReader(memory, places, every)
+    trains = read_trains(memory, contents, pending, vectors)
     outside = Outside(tree, contents, [*plays.players, *draws.players])
     parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)

@@ -47,7 +47,7 @@ class NeuronMemory(Objects):
         self.symbols, self.points = HocSymbols(h), PointProcesses(self)
         self.kinds = {self.table_of_class(name): name for name in self.EVENTS}
         self.reference = 0
-        self.vectors = VectorLists(h, self)
+        self.vectors = VectorLists(self)
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
@@ -110,7 +110,7 @@ class NeuronMemory(Objects):
     @contextmanager
     def _pointing(self, row: int, column: int) -> Iterator[Hoc]:
         """Yield a reference that points to a row of a column until the end of the block."""
-        reference = raw.ref(self._h, "t")
+        reference = raw.ref(self.h, "t")
         words = [raw.WORD.from_address(id(reference) + 8 * (self.reference + k)) for k in (0, 2, 3)]
         kept = [word.value for word in words]
         try:
@@ -126,7 +126,7 @@ class NeuronMemory(Objects):
 
     def _calibrate(self) -> None:
         """Find the handle of a variable in Python's reference to it, and in a recorder."""
-        h = self._h
+        h = self.h
         section = next(iter(all_sections()), None)
         if section is None:
             raise OSError("no section")
@@ -164,7 +164,7 @@ class NeuronMemory(Objects):
         sources = raw.WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()
-        context = self._h.ParallelContext()
+        context = self.h.ParallelContext()
         method = self.symbols.method("ParallelContext", "barrier")
         thing = raw.WORD.from_address(self.object_of(context) + 8)
         messages = ctypes.c_int.from_address(self.address("hoc_execerror_messages"))
@@ -182,7 +182,7 @@ class NeuronMemory(Objects):
         """Return the addresses of scalar variables that hoc statements have created."""
         if self.symbols.class_of("celsius") != _BUILT_IN:
             raise OSError("variables of hoc are not as expected")
-        h, class_of = self._h, self.symbols.class_of
+        h, class_of = self.h, self.symbols.class_of
         names = [n for n in dir(h) if not n.startswith("_") and h.name_declared(n) == _SCALAR]
         places = [self.known_place(h, name) for name in names if not class_of(name)]
         return [p.column for p in places if p is not None and not p.row]
@@ -218,8 +218,8 @@ class NeuronMemory(Objects):
 class VectorLists:
     """All Vectors, and NEURON's lists of Vectors that record and play."""
 
-    def __init__(self, h: Hoc, memory: NeuronMemory) -> None:
-        self._h, self._memory = h, memory
+    def __init__(self, memory: NeuronMemory) -> None:
+        self._memory = memory
         self._list = memory.function("_Z22net_cvode_instance_prlv", ctypes.c_void_p)
         self.classes = {memory.table_of_class(name): name for name in _WORDS}
         masks = {name: np.isin(range(16), [*words]) for name, words in _WORDS.items()}
@@ -270,7 +270,7 @@ class VectorLists:
 
     def by_address(self) -> dict[int, Hoc]:
         """Return all Vectors by the address of their C++ object."""
-        memory, vectors = self._memory, list(self._h.List("Vector"))
+        memory, vectors = self._memory, list(self._memory.h.List("Vector"))
         addresses = memory.insides_of(memory.objects_of(vectors))
         return dict(zip(addresses.tolist(), vectors, strict=True))
 
@@ -281,7 +281,7 @@ class VectorLists:
     def words_of(self, address: int) -> int:
         """Return the address of the two words with begin and end of a Vector's numbers."""
         if not self._vector_word:
-            vector = self._h.Vector(1)
+            vector = self._memory.h.Vector(1)
             begin = self._memory.place(raw.ref(vector, "x")[0]).column
             self._vector_word = raw.words_at(self._memory.object_address(vector), 8).index(begin)
         return address + 8 * self._vector_word

@@ -80,7 +80,6 @@ class PointerStreams:
     def __init__(
         self,
         memory: NeuronMemory,
-        h: Hoc,
         owner: str,
         name: str,
         pointers: np.ndarray,
@@ -91,13 +90,13 @@ class PointerStreams:
         self._has_stream = pointers != 0
         if not (lack or pointers.all()):
             raise rejection(owner, "neuron.pointer-without-stream", name=self._name)
-        random = list(h.List("Random"))
+        random = list(memory.h.List("Random"))
         hoc_randoms = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
         self._at = pointers[self._has_stream]
         of_hoc = np.flatnonzero(np.isin(self._at, hoc_randoms))
         self._distribution = np.tile([0.0, 1.0, 0.0], (len(self._at), 1))
         if of_hoc.size:
-            self._at[of_hoc] = self._of_random(memory, h, of_hoc)
+            self._at[of_hoc] = self._of_random(memory, of_hoc)
         readable = Readable(8 * _STREAM_WORDS)
         if not all(readable.likely(at) for at in self._at.tolist()):
             raise rejection(owner, "neuron.pointer-to-no-stream", name=self._name)
@@ -142,12 +141,12 @@ class PointerStreams:
     def _counters(self) -> np.ndarray:
         return _halves(gather(self._at, 2))
 
-    def _of_random(self, memory: NeuronMemory, h: Hoc, indices: np.ndarray) -> np.ndarray:
+    def _of_random(self, memory: NeuronMemory, indices: np.ndarray) -> np.ndarray:
         """Return the addresses of the streams of hoc Randoms, and store their distributions."""
         generator, numbers, kind = gather(self._at[indices], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
             raise rejection(self._owner, "neuron.random-generator", name=self._name)
-        example = h.Random()
+        example = memory.h.Random()
         inside = memory.object_address(example)
         example.uniform(2.5, 7.25)
         uniform, low, high = self._distribution_words(inside, 2.5, 7.25)
@@ -176,8 +175,8 @@ class PointerStreams:
 class Generator:
     """NEURON's shared generator (scop_random and others), from which one instance draws."""
 
-    def __init__(self, memory: NeuronMemory, h: Hoc, owner: str, count: int) -> None:
-        self._owner, self._h, self._count = owner, h, count
+    def __init__(self, memory: NeuronMemory, owner: str, count: int) -> None:
+        self._owner, self._h, self._count = owner, memory.h, count
         self._next = memory.function("_Z11scop_randomv", ctypes.c_double)
         self._set = memory.function("_Z8set_seedd", None, ctypes.c_double)
 

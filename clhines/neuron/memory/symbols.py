@@ -24,7 +24,7 @@ class Library:
         path = library_path()
         if path is None:
             raise OSError("no library")
-        self._h, self._library = h, ctypes.CDLL(path)
+        self.h, self._library = h, ctypes.CDLL(path)
         self._functions: dict[str, Any] = {}
 
     def symbol(self, name: str) -> Any:
@@ -124,7 +124,7 @@ class HocSymbols(Library):
         top = self.variable("hoc_top_level_symlist")
         kept, here.value = here.value, top
         try:
-            self._h(text)
+            self.h(text)
             symbol = self.symbol_in(name)
             yield
             unlink = "_Z17hoc_unlink_symbolP6SymbolP7Symlist"

@@ -15,7 +15,6 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, words_at
-from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.hooks import random_plays
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player, name_of, steps_at_once
@@ -50,16 +49,16 @@ def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
 class Draws:
     """Variables that Randoms play into, and the numbers drawn for the next steps."""
 
-    def __init__(self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces) -> None:
+    def __init__(self, memory: NeuronMemory, places: MemoryPlaces) -> None:
         self._memory = memory
         self._places: dict[Variable, Place] = {}  # if two Randoms play, the last one counts
         self._kept: dict[int, int] = {}  # what drawing changes: sizes in bytes by address
         self.streams: set[int] = set()  # addresses of Random123 streams and of counters
         self.rejected: list[Rejected] = []
-        for random, place in random_plays(h, memory) or []:
+        for random, place in random_plays(memory.h, memory):
             variable = places.find(place)
             if variable is None:
-                what = refusal("neuron.random-play-into", name_of=name_of(h, memory, place))
+                what = refusal("neuron.random-play-into", name_of=name_of(memory, place))
                 self.rejected.append(Rejected("", what))
                 continue
             self._places[variable] = place

@@ -28,17 +28,17 @@ _MOST_NAMED = 8  # variables to name if more cannot be recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model contains
 
 
-def name_of(h: Hoc, memory: NeuronMemory, place: Place) -> str:
+def name_of(memory: NeuronMemory, place: Place) -> str:
     """Return a variable's name for users, e.g. ``diam``, ``NetCon[0].weight[1]``, ``celsius``."""
     owner, name = memory.named(place)
     if name:
         is_structure = owner in ("morphology", "capacitance", "Node") or owner.endswith("_ion")
         return name if is_structure or name.startswith("_") else f"{owner}.{name}"
-    return _name_in_netcons(h, memory, place) or _name_in_hoc(h, memory, place) or _NAMELESS
+    return _name_in_netcons(memory, place) or _name_in_hoc(memory, place) or _NAMELESS
 
 
-def _name_in_netcons(h: Hoc, memory: NeuronMemory, place: Place) -> str:
-    for netcon in h.List("NetCon"):
+def _name_in_netcons(memory: NeuronMemory, place: Place) -> str:
+    for netcon in memory.h.List("NetCon"):
         first = memory.weight_address(netcon) if netcon.wcnt() else 0
         number, rest = divmod(place.column - first, 8)
         if first and not rest and 0 <= number < netcon.wcnt():
@@ -49,7 +49,8 @@ def _name_in_netcons(h: Hoc, memory: NeuronMemory, place: Place) -> str:
     return ""
 
 
-def _name_in_hoc(h: Hoc, memory: NeuronMemory, place: Place) -> str:
+def _name_in_hoc(memory: NeuronMemory, place: Place) -> str:
+    h = memory.h
     for variable in dir(h):
         if h.name_declared(variable) == _SCALAR and not variable.startswith("_"):
             at = memory.known_place(h, variable)  # None: a section's, or a Python number
@@ -113,12 +114,10 @@ def _number(word: int) -> float:
 class PlayReader:
     """Read the Vectors that record or play; with `every`, also before ``h.finitialize()``."""
 
-    def __init__(
-        self, h: Hoc, memory: NeuronMemory, places: MemoryPlaces, every: bool = False
-    ) -> None:
-        self._h, self._memory, self._places = h, memory, places
+    def __init__(self, memory: NeuronMemory, places: MemoryPlaces, every: bool = False) -> None:
+        self._memory, self._places = memory, places
         self.vectors = memory.vectors.by_address()
-        self._time = memory.place(ref(h, "t")).column
+        self._time = memory.place(ref(memory.h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
@@ -172,7 +171,7 @@ class PlayReader:
             if variable is not None:
                 self._play(played, vector, variable)
                 return
-            name = name_of(self._h, self._memory, played.place)
+            name = name_of(self._memory, played.place)
             self._reject(refusal("neuron.play-into-hoc", what="Vector.play", name=name))
         else:
             self._record(played, vector)
@@ -205,7 +204,7 @@ class PlayReader:
 
     def _global(self, place: Place) -> Variable | None:
         for owner, name in self._places.globals_() if not place.row else ():
-            at = self._memory.known_place(self._h, f"{name}_{owner}")
+            at = self._memory.known_place(self._memory.h, f"{name}_{owner}")
             if at is not None and at.column == place.column:
                 return Variable(owner, name, EVERY)
         return None
@@ -232,7 +231,7 @@ class PlayReader:
     def not_recorded(self, place: Place) -> Rejected:
         self._named += 1  # finding one name may search all NetCons
         is_named = self._named <= _MOST_NAMED
-        name = name_of(self._h, self._memory, place) if is_named else "a variable like these"
+        name = name_of(self._memory, place) if is_named else "a variable like these"
         return reject("", "neuron.vector-record", name=name)
 
     def _reject(self, construct: Sentence) -> None:

@@ -79,18 +79,14 @@ class Trains:
 
 
 def read_trains(
-    h: Hoc,
-    memory: NeuronMemory,
-    contents: Contents,
-    pending: PendingEvents,
-    vectors: dict[Hoc, Hoc],
+    memory: NeuronMemory, contents: Contents, pending: PendingEvents, vectors: dict[Hoc, Hoc]
 ) -> Trains:
     trains = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
     due = {event.target: event.time for event in pending.selves if event.flag == 1}
     waits = {event.target for event in pending.selves if event.flag != 1}
-    _read_vectors(h, memory, contents, trains, (due, waits), vectors)
+    _read_vectors(memory, contents, trains, (due, waits), vectors)
     _add_patterns(trains, memory, contents, due)
-    if on_ranks(h):
+    if on_ranks(memory.h):
         trains.rejected += [
             reject(name, "neuron.patternstim-on-ranks")
             for name in sorted({name for name, _ in trains.patterns})
@@ -100,7 +96,6 @@ def read_trains(
 
 
 def _read_vectors(
-    h: Hoc,
     memory: NeuronMemory,
     contents: Contents,
     trains: Trains,
@@ -113,7 +108,7 @@ def _read_vectors(
     """
     due, waits = events
     vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
-    vector_at = {memory.object_address(v): v for v in h.List("Vector")} if trains.names else {}
+    vector_at = memory.vectors.by_address() if trains.names else {}
     for name in trains.names:
         for k, thing in enumerate(contents.points[name].things):
             if (name, k) not in due and (name, k) not in waits:  # it sends nothing any more

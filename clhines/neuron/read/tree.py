@@ -47,7 +47,6 @@ class TreeLayers:
 class Tree:
     """All nodes of a model, cell after cell, parents before children."""
 
-    h: Hoc
     order: np.ndarray  # index of each section in `all_sections()`
     nseg: np.ndarray
     turned: np.ndarray  # whether its end 1 is at the parent
@@ -162,7 +161,7 @@ def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list
     return [every[k] for k in order], order, is_root
 
 
-def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]:
+def read_tree(memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]:
     """Read the compartments and their mechanism data."""
     sections, order, is_root = _in_order(memory, fields)
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))
@@ -170,9 +169,9 @@ def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]
     far = first_node + nseg  # among `nodes`
     is_inner = ~np.isin(np.arange(len(nodes)), far)
     v = memory.place(ref(sections[0](0.5), "v")).column
-    keeps = ~_bare(h, fields, v, (nodes[far], nodes[far - 1]), start)
+    keeps = ~_bare(memory.h, fields, v, (nodes[far], nodes[far - 1]), start)
     roots, has_root = (start[is_root], nodes[first_node[is_root]]), np.zeros(len(sections), bool)
-    has_root[is_root] = ~_bare(h, fields, v, roots, start[~is_root])
+    has_root[is_root] = ~_bare(memory.h, fields, v, roots, start[~is_root])
     size = has_root + nseg + keeps
     offset = starts(size)
     first = offset + has_root
@@ -199,7 +198,7 @@ def read_tree(h: Hoc, memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]
     values = area, g_axial, CAPACITANCE * cm * area, diam
     inner_nodes, all_nodes = (inner, inner_numbers), (every, number_of_every)
     of_sections = np.array(order, np.int64), nseg, turned
-    return Tree(h, *of_sections, *ends, *cells, *values, *inner_nodes, v, *all_nodes), data
+    return Tree(*of_sections, *ends, *cells, *values, *inner_nodes, v, *all_nodes), data
 
 
 def _properties(

@@ -13,7 +13,6 @@ from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import Source, numbers_at
-from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, is_pattern
@@ -107,12 +106,12 @@ class NeuronWires:
 
 
 def read_wires(
-    h: Hoc, read_by: tuple[NeuronMemory, EventSources], places: MemoryPlaces, contents: Contents
+    read_by: tuple[NeuronMemory, EventSources], places: MemoryPlaces, contents: Contents
 ) -> tuple[NeuronWires, list[Rejected]]:
     senders = Senders(read_by[0], contents)
-    reader = _OriginReader(h, read_by, places, contents, senders)
+    reader = _OriginReader(read_by, places, contents, senders)
     origins, rejected = reader.read(), reader.rejected
-    every = list(h.List("NetCon"))
+    every = list(read_by[0].h.List("NetCon"))
     read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
@@ -136,18 +135,17 @@ class _OriginReader:
 
     def __init__(
         self,
-        h: Hoc,
         read_by: tuple[NeuronMemory, EventSources],
         places: MemoryPlaces,
         contents: Contents,
         senders: Senders,
     ) -> None:
-        self._h, self._places, self._senders = h, places, senders
+        self._places, self._senders = places, senders
         self._memory, self._sources = read_by
         texts = {name: instances.entry.text for name, instances in contents.points.items()}
         # NEURON accepts any point process as a source
         self._silent = {n for n, text in texts.items() if text and not re.search(_SENDS, text)}
-        self._on_ranks = on_ranks(h)
+        self._on_ranks = on_ranks(self._memory.h)
         self._has_gids = self._on_ranks or any(is_pattern(text) for text in texts.values())
         self.rejected = list[Rejected]()
 
@@ -193,6 +191,6 @@ class _OriginReader:
             return  # a cell that was deleted, or a gid that no process has
         of = "an object that sends no events"
         if source.place is not None:
-            of = name_of(self._h, self._memory, source.place)
+            of = name_of(self._memory, source.place)
         way_out = "expected a voltage or an object that sends events"
         self.rejected.append(reject("", "neuron.netcon-source", way_out, what=of))

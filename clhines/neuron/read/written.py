@@ -11,7 +11,6 @@ from clhines.core.arrays import place_of
 from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place
-from clhines.neuron.memory.session import interpreter
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.played import name_of
@@ -163,7 +162,7 @@ def _shown(memory: NeuronMemory, place: Place | None) -> str:
     """Return the name of a POINTER's target."""
     if place is None or not (place.row or place.column):
         return "nothing"
-    return name_of(interpreter(), memory, place)
+    return name_of(memory, place)
 
 
 def _kind(variable: Variable) -> tuple[str, str, int | None]:

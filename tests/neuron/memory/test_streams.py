@@ -343,5 +343,5 @@ def test_pointers_to_no_stream_are_refused(pointers, said):
     soma = h.Section(name="soma")
     memory, pointers = NeuronMemory(h), np.array(pointers)
     with pytest.raises(RejectedError, match=f"ext_release: POINTER rng {said}"):
-        PointerStreams(memory, h, "ext_release", "rng", pointers, 0, lack=False)
+        PointerStreams(memory, "ext_release", "rng", pointers, 0, lack=False)
     assert soma is not None
