@@ -16,13 +16,9 @@ SHAPES = {  # of the reports' tables, (steps, columns)
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def values():
-    return forked.result_of(PROGRAM)
-
-
-def test_reports_of_bmtk_are_those_of_neuron_step_by_step(values):
+def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
     """Steps of 1 to 1e2 mV, 1 and less: NEURON's own rounding is 1e-9 of them."""
+    values = forked.result_of(PROGRAM, "reports")
     assert values["shapes"] == {**SHAPES, "last": [7]}
     assert all(largest > 1e-3 for largest in values["largest"].values())
     assert values["same_tables"] == [True, True]
@@ -35,7 +31,8 @@ def test_reports_of_bmtk_are_those_of_neuron_step_by_step(values):
     assert values["before_zero"][2] > 1
 
 
-def test_other_modules_of_bmtk_and_changed_reports_are_neurons(values):
+def test_other_modules_of_bmtk_and_changed_reports_are_neurons():
+    values = forked.result_of(PROGRAM, "refused")
     messages, steps = zip(*values["refused"], strict=True)
     assert "has a module Stimulus that may change the model in a step" in messages[0]
     assert "expected reports alone" in messages[0]
