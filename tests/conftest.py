@@ -203,8 +203,11 @@ def _text(value):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Of tests with three and more parameters, keep those that have a new pair of values."""
-    seen, kept, left_out, known = set(), [], [], {}
+    """Of tests with three and more parameters, keep cases that have a new pair of values.
+
+    With CLHINES_TEST_FIRST_CASES keep one case of each test of the core, all of which has run.
+    """
+    seen, kept, left_out, known, core = set(), [], [], {}, set()
 
     def text(value):  # the same objects come again and again, some of them long to print
         if id(value) not in known:
@@ -217,6 +220,9 @@ def pytest_collection_modifyitems(config, items):
         test = item.nodeid.partition("[")[0]
         pairs = {(test, *pair) for pair in itertools.combinations(values, 2)}
         new = len(values) < 3 or not pairs <= seen
+        if "CLHINES_TEST_FIRST_CASES" in os.environ and item.get_closest_marker("core"):
+            new = new and test not in core
+            core.add(test)
         (kept if new else left_out).append(item)
         seen |= pairs
     if left_out:
