@@ -176,6 +176,12 @@ def pytest_itemcollected(item):
     short.add(case)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Import no file without tests of the core if only these run."""
+    if config.option.markexpr == "core" and collection_path.suffix == ".py":
+        return "mark.core" not in collection_path.read_text("utf-8") or None
+
+
 def pytest_configure(config):
     """Let all processes of a run share what nrnivmodl compiles, and MPI ranks that wait yield."""
     os.environ.setdefault("CLHINES_QUIET", "1")  # a line at the end of each script with the switch

@@ -24,6 +24,7 @@ def every_error():
     return [c("what was got", *more.get(c.__name__, ())) for c in own]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("error", every_error(), ids=lambda e: type(e).__name__)
 def test_errors_can_be_pickled(error):
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
