@@ -56,6 +56,9 @@ def _own_store(tmp_path_factory, monkeypatch):
     """
     folder = tmp_path_factory.getbasetemp() / f"store-{next(_stores)}"  # not made for each test
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(folder))
+    yield
+    for queue in _queues.values():  # PoCL's linker fails if the environment changes meanwhile
+        queue.finish()
 
 
 @pytest.fixture(autouse=True)
